@@ -1,0 +1,107 @@
+"""Many small commits, and planning over what they leave: `python -m benchmarks.commits`.
+
+1,250 commits of 40 rows into a key table of four buckets, in one process: what the last ones cost against the first
+ones. The table then has 5,000 data files, and planning a full scan is measured cold (a fresh process that opens the
+table) and warm (a process that planned before and plans again after one commit more).
+
+The commits of `pypaimon` are fewer, since its planning grows with every one of them (`--pypaimon-commits`).
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from .harness import MERGANSER, PYPAIMON, RUST, Bench, Contender, Measures, Result, Tables, parser, run_child, start
+
+ROWS = 40
+KEY_SPACE = 100_000
+FIRST, LAST = 10, 50
+"""How many commits stand for "commit 1" and for "commit 1,250"."""
+
+
+def main() -> None:
+    """Run it."""
+    options = parser(__doc__.splitlines()[0], rows=ROWS)
+    options.add_argument("--commits", type=int, default=1_250, help="number of commits (default 1,250)")
+    options.add_argument("--pypaimon-commits", type=int, default=250, help="commits of pypaimon (default 250)")
+    chosen = options.parse_args()
+    bench = start("commits", chosen, (MERGANSER, RUST, PYPAIMON))
+    tables = Tables(bench.work)
+    try:
+        _measure_commits(bench, tables)
+        _measure_planning(bench, tables)
+    finally:
+        tables.close()
+    bench.finish()
+
+
+def _arguments(bench: Bench, tables: Tables, contender: Contender) -> dict[str, object]:
+    commits = bench.options.pypaimon_commits if contender == PYPAIMON else bench.options.commits
+    return {
+        "table": str(tables.path(contender, "many")),
+        "rows": bench.options.rows,
+        "commits": commits,
+        "key_space": KEY_SPACE,
+    }
+
+
+def _measure_commits(bench: Bench, tables: Tables) -> None:
+    def ends(contender: Contender, measures: Measures) -> None:
+        each = measures["each_seconds"]
+        measures["commits"] = len(each)
+        measures["first_seconds"] = statistics.median(each[:FIRST])
+        measures["last_seconds"] = statistics.median(each[-LAST:])
+        measures["last_mean_seconds"] = statistics.fmean(each[-LAST:])
+        measures["growth"] = measures["last_seconds"] / measures["first_seconds"]
+        measures["mean_growth"] = measures["last_mean_seconds"] / statistics.fmean(each[1:FIRST])
+
+    bench.measure(
+        "commits",
+        "create_and_commit",
+        lambda contender: _arguments(bench, tables, contender),
+        before=lambda contender: tables.drop(contender, "many"),
+        after=ends,
+    )
+    _print_latency([result for result in bench.results if result.action == "commits" and result.runs])
+
+
+def _print_latency(results: list[Result]) -> None:
+    """Show the commits at both ends; the growth of the mean includes the commits that merge manifests."""
+    for result in results:
+        first, last, mean = (result.median(name) for name in ("first_seconds", "last_seconds", "last_mean_seconds"))
+        assert first is not None
+        assert last is not None
+        assert mean is not None
+        print(
+            f"  {result.contender}: first {FIRST} {first * 1000:.1f} ms, last {LAST} of {result.median('commits'):.0f} "
+            f"{last * 1000:.1f} ms (mean {mean * 1000:.1f} ms): {result.median('growth'):.2f} x, "
+            f"means {result.median('mean_growth'):.2f} x"
+        )
+
+
+def _measure_planning(bench: Bench, tables: Tables) -> None:
+    def table_is_there(contender: Contender) -> None:
+        if not tables.path(contender, "many").exists():
+            run_child(contender, "create_and_commit", _arguments(bench, tables, contender))
+
+    bench.measure(
+        "plan cold",
+        "plan_cold",
+        lambda contender: {"table": str(tables.path(contender, "many"))},
+        before=table_is_there,
+    )
+
+    def grown_copy(contender: Contender) -> None:
+        table_is_there(contender)
+        tables.copy(contender, "many", "grown")
+
+    bench.measure(
+        "plan after one commit",
+        "plan_warm",
+        lambda contender: {"table": str(tables.path(contender, "grown")), "key_space": KEY_SPACE},
+        before=grown_copy,
+    )
+
+
+if __name__ == "__main__":
+    main()

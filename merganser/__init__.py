@@ -1,0 +1,44 @@
+"""merganser: a table store for streams and lakes in the Apache Paimon format, in Python.
+
+Names resolve when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from merganser import errors
+    from merganser.catalogs.filesystem import Catalog
+    from merganser.handle.doors import catalog, table
+    from merganser.meta.snapshot import Snapshot
+    from merganser.scan.split import Split
+    from merganser.handle.table import Table
+
+__all__ = ["Catalog", "Snapshot", "Split", "Table", "__version__", "catalog", "errors", "table"]
+
+_HOMES = {
+    "Catalog": "merganser.catalogs.filesystem",
+    "Snapshot": "merganser.meta.snapshot",
+    "Split": "merganser.scan.split",
+    "Table": "merganser.handle.table",
+    "catalog": "merganser.handle.doors",
+    "table": "merganser.handle.doors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return importlib.import_module("merganser.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'merganser' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,246 @@
+"""The file system catalog: databases are directories `<name>.db`, tables are directories below them.
+
+A table exists when it has a schema file. So creating one is creating `schema-0`, which of racing creators
+exactly one wins; dropping one removes its directory, schemas first, so that a half-dropped table is no table.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from merganser.catalogs.names import TableName, check_name, parse_table_name
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from merganser.meta.schemas import SchemaStore
+from merganser.options.registry import did_you_mean
+from merganser.schema.table_schema import SchemaLike, create_schema
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths, join
+from merganser.handle.system_table import SystemTable
+from merganser.handle.table import Table, open_table
+
+_SUFFIX = ".db"
+_MARKER = ".merganser"
+"""An object store has no empty directories: a database without tables is held by this file."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Databases and tables of one warehouse. Makes nothing until the first database is created."""
+
+    warehouse: str
+    env: Env
+
+    # databases
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+        """Make a database.
+
+        Raises:
+            AlreadyExistsError: there is one of this name.
+        """
+        check_name(name, what="database")
+        if self._has_database(name):
+            if if_not_exists:
+                return
+            raise AlreadyExistsError(f"there is a database '{name}' already. Choose another name, or pass if_not_exists=True.", database=name)
+        self.env.storage.replace(join(self._database(name), _MARKER), b"")
+
+    def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None:
+        """Remove a database.
+
+        Args:
+            cascade: remove its tables too; otherwise it must be empty.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            InvalidInputError: it has tables, and cascade is off.
+        """
+        check_name(name, what="database")
+        if not self._has_database(name):
+            if if_exists:
+                return
+            raise self._no_database(name)
+        tables = self.list_tables(name)
+        if tables and not cascade:
+            raise InvalidInputError(f"cannot drop database '{name}': it has {len(tables)} tables (first: '{tables[0]}'). Drop them first, or pass cascade=True.", database=name)
+        for table in tables:
+            self.drop_table(f"{name}.{table}")
+        self.env.storage.delete_tree(self._database(name))
+
+    def list_databases(self) -> builtins.list[str]:
+        """Return the names of all databases, in order."""
+        return sorted(e.name[: -len(_SUFFIX)] for e in self.env.storage.list(self.warehouse) if e.is_directory and e.name.endswith(_SUFFIX) and len(e.name) > len(_SUFFIX))
+
+    # tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: SchemaLike,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Make a table.
+
+        Args:
+            name: `database.table`.
+            schema: column -> type text, an Arrow schema, or a Spark schema.
+            primary_key: columns that identify a row; none: an append table.
+            partition_by: partition columns, outermost directory first.
+            options: table options; misspelt ones are refused.
+            comment: what the table is for.
+            if_not_exists: return the table that is there instead of an error.
+
+        Raises:
+            NotFoundError: there is no such database.
+            AlreadyExistsError: there is a table of this name.
+            InvalidInputError: the definition is not a table of the format; names the column or option.
+        """
+        parsed = self._plain_name(name)
+        self._require_database(parsed.database)
+        paths = TablePaths(self._table(parsed))
+        store = SchemaStore(paths, self.env)
+        made = create_schema(
+            schema,
+            primary_key=tuple(_names(primary_key, "primary_key")),
+            partition_by=tuple(_names(partition_by, "partition_by")),
+            options=options,
+            comment=comment,
+            time_millis=self.env.now_ms(),
+            table=str(parsed),
+        )
+        if store.ids():
+            if if_not_exists:
+                return self.table(name)
+            raise _exists(parsed)
+        try:
+            store.create(made)
+        except AlreadyExistsError:
+            if if_not_exists:
+                return self.table(name)
+            raise _exists(parsed) from None
+        return self.table(name)
+
+    def table(self, name: str) -> Any:
+        """Return a table, or for `database.table$name` one of its system tables.
+
+        Raises:
+            NotFoundError: there is no such database or table.
+        """
+        parsed = parse_table_name(name)
+        self._require_database(parsed.database)
+        try:
+            found = open_table(self._table(parsed), self.env, name=str(parsed), branch=parsed.branch)
+        except NotFoundError:
+            raise self._no_table(parsed) from None
+        return found if parsed.system is None else SystemTable(found, parsed.system)
+
+    def list_tables(self, database: str) -> builtins.list[str]:
+        """Return the names of the tables of a database, in order."""
+        check_name(database, what="database")
+        self._require_database(database)
+        directory = self._database(database)
+        names = [e.name for e in self.env.storage.list(directory) if e.is_directory and not e.name.startswith(".")]
+        return sorted(name for name in names if SchemaStore(TablePaths(join(directory, name)), self.env).ids())
+
+    def drop_table(self, name: str, if_exists: bool = False) -> None:
+        """Remove a table and its files.
+
+        Raises:
+            NotFoundError: there is no such table.
+        """
+        parsed = self._plain_name(name)
+        paths = TablePaths(self._table(parsed))
+        if not SchemaStore(paths, self.env).ids():
+            if if_exists:
+                return
+            self._require_database(parsed.database)
+            raise self._no_table(parsed)
+        self._forget(paths)
+        self.env.storage.delete_tree(paths.schema_directory)
+        self.env.storage.delete_tree(paths.root)
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Give a table another name, also in another database. Its path changes with it.
+
+        Raises:
+            NotFoundError: there is no such table or database.
+            AlreadyExistsError: the new name is taken.
+        """
+        old, new = self._plain_name(name), self._plain_name(new_name)
+        if not SchemaStore(TablePaths(self._table(old)), self.env).ids():
+            self._require_database(old.database)
+            raise self._no_table(old)
+        self._require_database(new.database)
+        if SchemaStore(TablePaths(self._table(new)), self.env).ids():
+            raise _exists(new)
+        self._forget(TablePaths(self._table(old)))
+        try:
+            self.env.storage.move_tree(self._table(old), self._table(new))
+        except AlreadyExistsError:
+            raise AlreadyExistsError(
+                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{self._table(new)}'. Remove it, or choose another name.", path=self._table(new)
+            ) from None
+
+    # inside
+
+    def _plain_name(self, name: str) -> TableName:
+        parsed = parse_table_name(name)
+        if parsed.system is not None or parsed.branch != "main":
+            raise InvalidInputError(f"'{name}' names a part of a table. Write database.table.", name=name)
+        return parsed
+
+    def _database(self, name: str) -> str:
+        return join(self.warehouse, name + _SUFFIX)
+
+    def _table(self, name: TableName) -> str:
+        return join(self._database(name.database), name.table)
+
+    def _has_database(self, name: str) -> bool:
+        return f"{name}{_SUFFIX}" in {e.name for e in self.env.storage.list(self.warehouse) if e.is_directory}
+
+    def _require_database(self, name: str) -> None:
+        if not self._has_database(name):
+            raise self._no_database(name)
+
+    def _no_database(self, name: str) -> NotFoundError:
+        known = self.list_databases()
+        hint = did_you_mean(name, known) if known else f"The warehouse '{self.warehouse}' has none yet."
+        return NotFoundError(f"there is no database '{name}'. {hint} catalog.create_database('{name}') makes it.", database=name)
+
+    def _no_table(self, name: TableName) -> NotFoundError:
+        known = self.list_tables(name.database)
+        hint = did_you_mean(name.table, known) if known else f"Database '{name.database}' has no tables yet."
+        return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
+
+    def _forget(self, paths: TablePaths) -> None:
+        self.env.cache.drop_prefix(paths.root)
+
+
+def _exists(name: TableName) -> AlreadyExistsError:
+    return AlreadyExistsError(f"there is a table '{name}' already. Choose another name, or pass if_not_exists=True.", table=str(name))
+
+
+def _names(value: Sequence[str], what: str) -> Sequence[str]:
+    if isinstance(value, str):
+        raise InvalidInputError(f"{what} must be a list of columns, not the text '{value}'. Write {what}=['{value}'].")
+    return value or ()
+
+
+def open_catalog(warehouse: str, env: Env) -> Catalog:
+    """Return the catalog of a warehouse directory.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    try:
+        env.storage.list(warehouse)
+    except StorageError as error:
+        raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
+    return Catalog(warehouse, env)

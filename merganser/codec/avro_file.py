@@ -1,0 +1,559 @@
+"""Avro data files: containers of records <-> Arrow tables.
+
+Avro stores rows, and the library gives and takes each as a dictionary. That is hundreds of times slower than
+Parquet and nothing to build on: the format is read because others write it, for postponed rows above all. The
+dictionaries stay inside this module.
+
+Values cross as Avro stores them: dates, times and timestamps as integers, decimals as bytes. The library would
+make Python datetimes of them, which end in the year 9999 and know no nanoseconds, so the logical types are cut
+from the schema it is given.
+
+The container is taken apart here, because blocks are the groups of such a file and because pyarrow brings the
+codecs along::
+
+    "Obj" 1 | map: avro.schema, avro.codec | sync(16) | { rows varint | bytes varint | block | sync(16) }*
+
+Snappy blocks end with a checksum, which is verified; other damage inside a block is found only when it breaks
+the structure. A file cut between two blocks would look whole: its size is compared with the metadata's.
+
+Format: section "Avro and ORC data files".
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType
+
+from merganser.codec.avro_schema import avro_schema, has_text_keys
+from merganser.codec.layout import RowGroups, WriteFormat
+from merganser.codec.physical import decoding, exact_column, exact_table
+from merganser.errors import FormatError, InvalidInputError
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_field, arrow_type
+
+BLOCK_ROWS_MAX: Final = 4_096
+"""Most rows per block, so that few rows exist as dictionaries at a time."""
+
+_MAGIC: Final = b"Obj\x01"
+_SYNC_BYTES: Final = 16
+_NO_LIMIT: Final = 1 << 62
+_CODECS: Final = {
+    "zstd": "zstandard",
+    "zstandard": "zstandard",
+    "snappy": "snappy",
+    "gzip": "deflate",
+    "deflate": "deflate",
+    # Avro has no LZ4; such tables still get their postponed rows, uncompressed.
+    "lz4": "null",
+    "none": "null",
+    "uncompressed": "null",
+    "null": "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    rows: int
+    start: int
+    end: int
+
+
+class AvroFileReader:
+    """An Avro file open for reading; see `codec.data_format.FileReader`. It is in memory as a whole."""
+
+    def __init__(self, file: pa.NativeFile | IO[bytes], path: str, size: int) -> None:
+        """Read the file, its header and the places of its blocks.
+
+        Raises:
+            FormatError: the file is no Avro file of `size` bytes, or its structure is damaged.
+        """
+        self._path = path
+        self._file = file
+        with decoding(path):
+            file.seek(0)
+            self._data: bytes = file.read()
+            if len(self._data) != size:
+                raise FormatError(
+                    f"cannot read '{path}': it has {len(self._data)} bytes, and the metadata says {size}", path=path
+                )
+            self._read_header()
+        self.column_names: tuple[str, ...] = tuple(self._types)
+        self.group_rows: tuple[int, ...] = tuple(block.rows for block in self._blocks)
+        self.row_count: int = sum(self.group_rows)
+
+    def read(self, groups: Sequence[int] | None, columns: Sequence[t.Field]) -> pa.Table:
+        """Return columns of some blocks; see `FileReader.read`."""
+        for field in columns:
+            if field.name not in self._types:
+                raise FormatError(
+                    f"cannot read column '{field.name}' of '{self._path}': the file has no such column; it has "
+                    f"{', '.join(map(repr, self.column_names[:3]))} ({len(self.column_names)} in all)",
+                    path=self._path,
+                    column=field.name,
+                )
+        chosen = range(len(self._blocks)) if groups is None else list(groups)
+        chunks: list[list[pa.Array]] = [[] for _ in columns]
+        with decoding(self._path):
+            for block in (self._blocks[i] for i in chosen):
+                records = self._records(block)
+                for field, parts in zip(columns, chunks, strict=True):
+                    values = [record[field.name] for record in records]
+                    parts.append(self._decoded(values, field.type, self._types[field.name], field.name))
+            read = [
+                pa.chunked_array(parts, type=arrow_type(field.type))
+                for field, parts in zip(columns, chunks, strict=True)
+            ]
+            rows = sum(self.group_rows[i] for i in chosen)
+            return exact_table(read, columns, rows=rows, path=self._path)
+
+    def group_bounds(self, field: t.Field) -> None:
+        """Return None: Avro files keep no statistics."""
+
+    def close(self) -> None:
+        """Release the bytes and the file."""
+        self._data = b""
+        self._file.close()
+
+    def _read_header(self) -> None:
+        data = self._data
+        if data[: len(_MAGIC)] != _MAGIC:
+            raise FormatError(f"cannot read '{self._path}': it does not begin as an Avro file", path=self._path)
+        entries, at = _header_map(data, len(_MAGIC))
+        self._sync = data[at : at + _SYNC_BYTES]
+        codec = entries.get("avro.codec", b"null").decode()
+        if codec not in _DECOMPRESSORS:
+            raise FormatError(f"cannot read '{self._path}': its codec {codec!r} is unknown", path=self._path)
+        self._decompress = _DECOMPRESSORS[codec]
+        schema = json.loads(entries["avro.schema"])
+        self._named: dict[str, Any] = {}
+        plain = _without_logical_types(schema, self._named, "")
+        root = self._resolved(schema)
+        if not isinstance(root, dict) or root.get("type") != "record":
+            raise FormatError(f"cannot read '{self._path}': its values are not records", path=self._path)
+        self._types: dict[str, Any] = {field["name"]: field["type"] for field in root["fields"]}
+        self._blocks = tuple(self._block_places(at + _SYNC_BYTES))
+        try:
+            fastavro.parse_schema(plain)
+        except (SchemaParseException, UnknownType) as error:
+            raise FormatError(
+                f"cannot read '{self._path}': its schema is damaged ({error!s:.300})", path=self._path
+            ) from error
+        self._header = (
+            _MAGIC + _encoded_map({"avro.schema": json.dumps(plain).encode(), "avro.codec": b"null"}) + self._sync
+        )
+
+    def _block_places(self, at: int) -> Iterator[_Block]:
+        while at < len(self._data):
+            begin = at
+            rows, at = _long(self._data, at)
+            length, at = _long(self._data, at)
+            end = at + length
+            if (
+                rows < 0
+                or length < 0
+                or self._data[end : end + _SYNC_BYTES] != self._sync
+                or len(self._sync) != _SYNC_BYTES
+            ):
+                raise FormatError(
+                    f"cannot read '{self._path}': the block at byte {begin} of {len(self._data)} does not end with the "
+                    "sync marker of the header",
+                    path=self._path,
+                    offset=begin,
+                )
+            yield _Block(rows, at, end)
+            at = end + _SYNC_BYTES
+
+    def _records(self, block: _Block) -> list[dict[str, Any]]:
+        content = self._decompress(self._data[block.start : block.end])
+        framed = self._header + _encoded_long(block.rows) + _encoded_long(len(content)) + content + self._sync
+        records = list(fastavro.reader(io.BytesIO(framed)))
+        if len(records) != block.rows or None in records:
+            raise FormatError(
+                f"cannot read '{self._path}': the block at byte {block.start} holds {len(records)} rows and says "
+                f"{block.rows}, or some are null",
+                path=self._path,
+                offset=block.start,
+            )
+        return records  # type: ignore[return-value]
+
+    def _resolved(self, schema: Any) -> Any:
+        """Return the schema of values that are not null: a union's other branch, a name's definition."""
+        if isinstance(schema, list):
+            branches = [branch for branch in schema if branch != "null"]
+            if len(branches) != 1:
+                raise FormatError(
+                    f"cannot read '{self._path}': it holds a union of {len(branches)} types", path=self._path
+                )
+            return self._resolved(branches[0])
+        if isinstance(schema, str):
+            return self._named.get(schema, {"type": schema})
+        if isinstance(schema.get("type"), dict | list):
+            return self._resolved(schema["type"])
+        return schema
+
+    def _decoded(self, values: list[Any], kind: t.DataType, schema: Any, column: str) -> pa.Array:
+        """Return Avro values as an array of exactly the type of `kind`.
+
+        Args:
+            values: one per row, as stored, None for null.
+            kind: the declared type.
+            schema: the Avro schema the values were written with.
+            column: for messages.
+        """
+        held = self._resolved(schema)
+        logical = str(held.get("logicalType", ""))
+        match kind:
+            case t.Array(element=element):
+                parts = self._decoded(_flat(values), element, held["items"], column)
+                return _lists(values, parts, arrow_type(kind))
+            case t.Map(key=key, value=value):
+                return self._decoded_map(values, kind, key, value, held, column)
+            case t.Multiset(element=element):
+                return self._decoded_map(values, kind, element, t.Int(nullable=False), held, column)
+            case t.Row(fields=fields):
+                return self._decoded_rows(values, fields, held, column)
+            case t.Variant():
+                binary = t.VarBinary(nullable=False)
+                return self._decoded_rows(
+                    values, (t.Field(0, "value", binary), t.Field(1, "metadata", binary)), held, column
+                )
+            case t.Decimal(scale=scale):
+                if held.get("scale", 0) != scale:
+                    raise FormatError(
+                        f"cannot read '{self._path}': column '{column}' needs scale {scale}, and the file has "
+                        f"{held.get('scale', 0)}",
+                        path=self._path,
+                        column=column,
+                    )
+                return _decimals(values, arrow_type(kind))
+            case t.Timestamp() | t.LocalZonedTimestamp():
+                target = arrow_type(kind)
+                units = {"millis": "ms", "micros": "us", "nanos": "ns"}
+                unit = units.get(logical.rpartition("-")[2], target.unit)
+                return self._exact(pa.array(values, pa.int64()).view(pa.timestamp(unit)), kind, column)
+            case t.Time():
+                if logical == "time-micros":
+                    return self._exact(pa.array(values, pa.int64()).view(pa.time64("us")), kind, column)
+                return pa.array(values, pa.int32()).view(pa.time32("ms"))
+            case t.Date():
+                return pa.array(values, pa.int32()).view(pa.date32())
+        return pa.array(values, arrow_type(kind))
+
+    def _exact(self, values: pa.Array, kind: t.DataType, column: str) -> pa.Array:
+        return exact_column(pa.chunked_array([values]), kind, column=column, path=self._path).combine_chunks()
+
+    def _decoded_map(
+        self, values: list[Any], kind: t.DataType, key: t.DataType, value: t.DataType, held: Any, column: str
+    ) -> pa.Array:
+        target = arrow_type(kind)
+        if held["type"] == "map":
+            pairs = _flat([None if entry is None else list(entry.items()) for entry in values])
+            key_schema, value_schema = {"type": "string"}, held["values"]
+        else:
+            record = self._resolved(held["items"])
+            (key_name, key_schema), (value_name, value_schema) = ((f["name"], f["type"]) for f in record["fields"])
+            pairs = [(entry[key_name], entry[value_name]) for entry in _flat(values)]
+        entries = pa.StructArray.from_arrays(
+            [
+                self._decoded([pair[0] for pair in pairs], key, key_schema, column),
+                self._decoded([pair[1] for pair in pairs], value, value_schema, column),
+            ],
+            fields=[target.key_field, target.item_field],
+        )
+        return _lists(values, entries, target)
+
+    def _decoded_rows(self, values: list[Any], fields: Sequence[t.Field], held: Any, column: str) -> pa.Array:
+        schemas = {field["name"]: field["type"] for field in held["fields"]}
+        parts = []
+        for field in fields:
+            path = f"{column}.{field.name}"
+            if field.name not in schemas:
+                raise FormatError(
+                    f"cannot read column '{path}' of '{self._path}': the file has no such column",
+                    path=self._path,
+                    column=path,
+                )
+            held_values = [None if value is None else value[field.name] for value in values]
+            parts.append(self._decoded(held_values, field.type, schemas[field.name], path))
+        mask = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(parts, fields=[arrow_field(f) for f in fields], mask=mask)
+
+
+class AvroFileWriter:
+    """An Avro file being written; see `codec.data_format.FileWriter`."""
+
+    def __init__(self, sink: pa.NativeFile | IO[bytes], fields: Sequence[t.Field], options: WriteFormat) -> None:
+        """Write the header.
+
+        Raises:
+            InvalidInputError: an unknown compression.
+            UnsupportedError: Avro cannot hold a column; see `avro_schema`.
+        """
+        codec = _CODECS.get(options.compression.lower())
+        if codec is None:
+            raise InvalidInputError(
+                f"cannot write Avro with compression {options.compression!r}: choose one of {', '.join(sorted(_CODECS))}"
+            )
+        schema = avro_schema(fields)
+        rows = min(options.row_group_rows, BLOCK_ROWS_MAX)
+        self._sink = sink
+        self._fields = tuple(fields)
+        self._groups = RowGroups(fields, WriteFormat(row_group_rows=rows, block_size_bytes=options.block_size_bytes))
+        self._schema = fastavro.parse_schema(_without_logical_types(schema, {}, ""))
+        self._compress = _compressor(codec, options.zstd_level)
+        empty = io.BytesIO()
+        fastavro.writer(empty, self._schema, [])
+        # The library draws the marker; every block of this file must end with the same one.
+        self._unused_header_bytes = len(empty.getvalue())
+        self._sync = empty.getvalue()[-_SYNC_BYTES:]
+        entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
+        sink.write(_MAGIC + _encoded_map(entries) + self._sync)
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; see `FileWriter.write`."""
+        for group in self._groups.add(table):
+            self._write_block(group)
+
+    def close(self) -> None:
+        """Write the last block; the sink stays open."""
+        rest = self._groups.rest()
+        if rest is not None:
+            self._write_block(rest)
+
+    def abort(self) -> None:
+        """Drop what is buffered and write nothing more."""
+        self._groups.rest()
+
+    def _write_block(self, rows: pa.Table) -> None:
+        columns = [
+            _encoded(column.combine_chunks(), field.type)
+            for column, field in zip(rows.columns, self._fields, strict=True)
+        ]
+        names = [field.name for field in self._fields]
+        records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        written = io.BytesIO()
+        fastavro.writer(written, self._schema, records, sync_interval=_NO_LIMIT, sync_marker=self._sync)
+        framed = written.getvalue()
+        count, at = _long(framed, self._unused_header_bytes)
+        length, at = _long(framed, at)
+        content = self._compress(framed[at : at + length])
+        self._sink.write(_encoded_long(count) + _encoded_long(len(content)) + content + self._sync)
+
+
+def _encoded(values: pa.Array, kind: t.DataType) -> list[Any]:
+    """Return an array as the values Avro stores, one per row, None for null."""
+    match kind:
+        case t.Decimal():
+            return [None if number is None else _big_endian(number) for number in _unscaled(values)]
+        case t.Date() | t.Time():
+            return _listed(values.view(pa.int32()))
+        case t.Timestamp() | t.LocalZonedTimestamp():
+            return _listed(values.view(pa.int64()))
+        case t.Array(element=element):
+            offsets, start, end = _extent(values)
+            parts = _encoded(values.values.slice(start, end - start), element)
+            return _sliced(values, offsets, parts)
+        case t.Map(key=key, value=value):
+            return _encoded_maps(values, kind, key, value)
+        case t.Multiset(element=element):
+            return _encoded_maps(values, kind, element, t.Int(nullable=False))
+        case t.Row(fields=fields):
+            names = [field.name for field in fields]
+            columns = [_encoded(values.field(i), field.type) for i, field in enumerate(fields)]
+            valid = values.is_valid().to_pylist()
+            return [
+                dict(zip(names, row, strict=True)) if is_valid else None
+                for is_valid, row in zip(valid, zip(*columns, strict=True), strict=True)
+            ]
+    return _listed(values)
+
+
+def _listed(values: pa.Array) -> list[Any]:
+    return list(values.to_pylist())
+
+
+def _encoded_maps(values: pa.Array, kind: t.Map | t.Multiset, key: t.DataType, value: t.DataType) -> list[Any]:
+    offsets, start, end = _extent(values)
+    keys = _encoded(values.keys.slice(start, end - start), key)
+    items = _encoded(values.items.slice(start, end - start), value)
+    pairs = _sliced(values, offsets, list(zip(keys, items, strict=True)))
+    if has_text_keys(kind):
+        return [None if row is None else dict(row) for row in pairs]
+    return [None if row is None else [{"key": k, "value": v} for k, v in row] for row in pairs]
+
+
+def _extent(values: pa.Array) -> tuple[list[int], int, int]:
+    """Return offsets that begin at 0, and the first and last place of the children they count from."""
+    offsets = values.offsets.to_pylist()
+    return [offset - offsets[0] for offset in offsets], offsets[0], offsets[-1]
+
+
+def _sliced(values: pa.Array, offsets: list[int], parts: list[Any]) -> list[Any]:
+    valid = values.is_valid().to_pylist()
+    return [parts[offsets[i] : offsets[i + 1]] if is_valid else None for i, is_valid in enumerate(valid)]
+
+
+def _unscaled(values: pa.Array) -> Iterator[int | None]:
+    """Yield the integers behind a decimal128 array."""
+    valid = values.is_valid().to_pylist()
+    data = values.buffers()[1]
+    content = b"" if data is None else data.to_pybytes()
+    for i, is_valid in enumerate(valid, start=values.offset):
+        yield int.from_bytes(content[16 * i : 16 * i + 16], "little", signed=True) if is_valid else None
+
+
+def _big_endian(number: int) -> bytes:
+    """Return the shortest two's complement form, one byte at least."""
+    bits = (number if number >= 0 else ~number).bit_length()
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def _decimals(values: list[bytes | None], target: pa.DataType) -> pa.Array:
+    limit = 10**target.precision
+    content = bytearray()
+    for value in values:
+        number = 0 if value is None else int.from_bytes(value, "big", signed=True)
+        if not -limit < number < limit:
+            raise ValueError(f"the decimal {number} has more than {target.precision} digits")
+        content += number.to_bytes(16, "little", signed=True)
+    return pa.Array.from_buffers(target, len(values), [_validity(values), pa.py_buffer(bytes(content))])
+
+
+def _lists(values: list[Any], parts: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return a list or map array: `values` give the lengths and nulls, `parts` the children."""
+    lengths = np.fromiter((0 if value is None else len(value) for value in values), np.int64, len(values))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.Array.from_buffers(target, len(values), [_validity(values), pa.py_buffer(offsets)], children=[parts])
+
+
+def _validity(values: list[Any]) -> pa.Buffer | None:
+    if None not in values:
+        return None
+    return pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    return [part for value in values if value is not None for part in value]
+
+
+def _without_logical_types(schema: Any, named: dict[str, Any], namespace: str) -> Any:
+    """Return a schema without logical types, and put the types it names into `named`, as they are."""
+    if isinstance(schema, list):
+        return [_without_logical_types(branch, named, namespace) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "name" in schema and schema.get("type") in ("record", "enum", "fixed"):
+        namespace = schema.get("namespace", namespace)
+        named[schema["name"]] = named[f"{namespace}.{schema['name']}"] = schema
+    plain = {key: value for key, value in schema.items() if key not in ("logicalType", "precision", "scale")}
+    for key in ("type", "items", "values"):
+        if key in plain:
+            plain[key] = _without_logical_types(plain[key], named, namespace)
+    if "fields" in plain:
+        plain["fields"] = [_without_logical_types(field, named, namespace) for field in plain["fields"]]
+    return plain
+
+
+def _header_map(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
+    entries: dict[str, bytes] = {}
+    while True:
+        count, at = _long(data, at)
+        if count == 0:
+            return entries, at
+        if count < 0:
+            count = -count
+            _, at = _long(data, at)
+        for _ in range(count):
+            key, at = _sized(data, at)
+            entries[key.decode()], at = _sized(data, at)
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _long(data, at)
+    if length < 0 or at + length > len(data):
+        raise EOFError("the header ends inside a value")
+    return data[at : at + length], at + length
+
+
+def _encoded_map(entries: dict[str, bytes]) -> bytes:
+    parts = [_encoded_long(len(entries))]
+    for key, value in entries.items():
+        parts += [_encoded_long(len(key.encode())), key.encode(), _encoded_long(len(value)), value]
+    return b"".join([*parts, b"\x00"])
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    """Return the zigzag varint at `at` and the place after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise ValueError(f"the number at byte {at} is longer than 64 bits")
+
+
+def _encoded_long(value: int) -> bytes:
+    value = value << 1  # no negative number is written here
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _unzstd(block: bytes) -> bytes:
+    # As a stream: writers leave the length of the content out of the frame.
+    with pa.input_stream(pa.BufferReader(block), compression="zstd") as stream:
+        return bytes(stream.read())
+
+
+def _unsnappy(block: bytes) -> bytes:
+    length = shift = 0
+    for byte in block[:5]:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    content = bytes(pa.decompress(block[:-4], decompressed_size=length, codec="snappy", asbytes=True))
+    if zlib.crc32(content) != int.from_bytes(block[-4:], "big"):
+        raise ValueError("a block's checksum differs from its content")
+    return content
+
+
+_DECOMPRESSORS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": lambda block: zlib.decompress(block, -zlib.MAX_WBITS),
+    "snappy": _unsnappy,
+    "zstandard": _unzstd,
+    "bzip2": bz2.decompress,
+    "xz": lzma.decompress,
+}
+
+
+def _compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
+    match codec:
+        case "zstandard":
+            zstd = pa.Codec("zstd", compression_level=zstd_level)
+            return lambda block: bytes(zstd.compress(block, asbytes=True))
+        case "snappy":
+            snappy = pa.Codec("snappy")
+            return lambda block: bytes(snappy.compress(block, asbytes=True)) + zlib.crc32(block).to_bytes(4, "big")
+        case "deflate":
+            return lambda block: zlib.compress(block, wbits=-zlib.MAX_WBITS)
+    return bytes

@@ -1,0 +1,179 @@
+"""The door to data files: an open file and its format in, a reader or writer of Arrow tables out.
+
+Three formats sit behind it: Parquet, ORC and Avro. None of them ever sees a path (one is passed for messages
+only) or a table: they know fields, each with a name, an id and a type.
+
+Bytes of a file are trusted in no way. Damage gives FormatError with the path, never a wrong row where the
+format carries a checksum, and never an error of the library behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import IO, Final, Protocol
+
+import pyarrow as pa
+
+from merganser.codec.avro_file import AvroFileReader, AvroFileWriter
+from merganser.codec.layout import WriteFormat
+from merganser.codec.orc import OrcFileReader, OrcFileWriter
+from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema.types import Field
+
+__all__ = [
+    "FORMATS",
+    "Bound",
+    "FileReader",
+    "FileWriter",
+    "GroupBounds",
+    "WriteFormat",
+    "format_of",
+    "open_reader",
+    "open_writer",
+]
+
+FORMATS: Final = ("parquet", "orc", "avro")
+"""The formats of data files that can be read and written."""
+
+_COMPRESSION_EXTENSIONS: Final = frozenset(
+    {"zst", "zstd", "zstandard", "gz", "gzip", "snappy", "lz4", "lzo", "br", "brotli", "bz2", "deflate", "xz"}
+)
+
+Bound = bool | int | str | bytes | Decimal
+"""A statistic as stored: DATE in days, TIME in ms, TIMESTAMP in the unit of its Arrow type, both since 1970."""
+
+GroupBounds = tuple[list[Bound | None], list[Bound | None], list[int | None]]
+"""Per group: smallest value, largest value, number of nulls; None where the file does not say."""
+
+
+class FileReader(Protocol):
+    """A data file open for reading. Safe to use from one thread at a time.
+
+    Attributes:
+        column_names: top-level columns, as the file names them and in its order.
+        row_count: rows in the file.
+        group_rows: rows in each row group, stripe or block; their sum is `row_count`.
+    """
+
+    column_names: tuple[str, ...]
+    row_count: int
+    group_rows: tuple[int, ...]
+
+    def read(self, groups: Sequence[int] | None, columns: Sequence[Field]) -> pa.Table:
+        """Return columns of some groups.
+
+        Args:
+            groups: positions in `group_rows`, in the order wanted; None for the whole file.
+            columns: fields looked up by name. Ids are not compared: many writers leave them out.
+
+        Returns:
+            One column per field, in that order, in exactly the type of `schema.arrow.arrow_type`, with the rows
+            in file order. Only the bytes of these columns are decoded (Avro: all bytes of the blocks).
+
+        Raises:
+            FormatError: the file has no such column, its type cannot hold the field's values, or bytes are damaged.
+            UnsupportedError: a value does not fit the Arrow type (nanoseconds outside the years 1677 to 2262).
+        """
+
+    def group_bounds(self, field: Field) -> GroupBounds | None:
+        """Return smallest and largest value and null count of a column, group by group.
+
+        The values are bounds, not always values that occur: other writers shorten long text. FLOAT and DOUBLE
+        have None for both, because files leave NaN out of them. None for everything when the file or the format
+        keeps no such numbers for the column, and when there is no such column.
+
+        Raises:
+            FormatError: the statistics are damaged.
+        """
+
+    def close(self) -> None:
+        """Release the reader and the file it was given. Safe to call twice."""
+
+
+class FileWriter(Protocol):
+    """A data file being written."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; call any number of times.
+
+        Args:
+            table: the columns of the fields in their order, with exactly the types of `schema.arrow.arrow_schema`.
+
+        Raises:
+            InvariantError: the table has another schema, or nulls in a column that allows none.
+        """
+
+    def close(self) -> None:
+        """Write what is buffered and the footer. The sink stays open: its owner makes the bytes durable."""
+
+    def abort(self) -> None:
+        """Drop what is buffered and write nothing more; for a file that is given up. The sink stays open."""
+
+
+def format_of(file_name: str) -> str:
+    """Return the format a file name ends in: the last extension, or the one before a compression extension.
+
+    `data-1.parquet` and `data-1.zst.parquet` give `parquet`, `data-1.json.gz` gives `json`; the format need not
+    be one that can be read. Format: section "directory layout".
+
+    Raises:
+        InvalidInputError: the name has no extension.
+    """
+    parts = file_name.rsplit("/", 1)[-1].lower().split(".")[1:]
+    if len(parts) > 1 and parts[-1] in _COMPRESSION_EXTENSIONS:
+        parts.pop()
+    if not parts or not parts[-1]:
+        raise InvalidInputError(f"cannot tell the format of data file '{file_name}': its name has no extension")
+    return parts[-1]
+
+
+def open_reader(file: pa.NativeFile | IO[bytes], format: str, path: str, size: int) -> FileReader:
+    """Return a reader of an open data file.
+
+    Args:
+        file: open for random reads. The reader closes it; when this call raises, it is still the caller's.
+        format: what `format_of` said of the file's name.
+        path: for messages only.
+        size: bytes of the file as metadata gives them.
+
+    Raises:
+        FormatError: the bytes are no file of this format.
+        UnsupportedError: the format is none of `FORMATS`.
+    """
+    match format.lower():
+        case "parquet":
+            return ParquetFileReader(file, path)
+        case "orc":
+            return OrcFileReader(file, path)
+        case "avro":
+            return AvroFileReader(file, path, size)
+    raise UnsupportedError(
+        f"cannot read '{path}': merganser reads data files in {', '.join(FORMATS)}, not {format!r}", path=path
+    )
+
+
+def open_writer(
+    sink: pa.NativeFile | IO[bytes], format: str, fields: Sequence[Field], options: WriteFormat
+) -> FileWriter:
+    """Return a writer of a new data file.
+
+    Args:
+        sink: open for writing, and left open.
+        format: one of `FORMATS`.
+        fields: the columns, at least one; their ids are stored where the format has a place for them.
+        options: how to lay the file out.
+
+    Raises:
+        InvalidInputError: an unknown compression.
+        UnsupportedError: the format is none of `FORMATS`, or it cannot hold a column's type.
+    """
+    match format.lower():
+        case "parquet":
+            return ParquetFileWriter(sink, fields, options)
+        case "orc":
+            return OrcFileWriter(sink, fields, options)
+        case "avro":
+            return AvroFileWriter(sink, fields, options)
+    raise UnsupportedError(f"merganser writes data files in {', '.join(FORMATS)}, not {format!r}")

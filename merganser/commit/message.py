@@ -1,0 +1,30 @@
+"""CommitMessage: what one writer changed in one bucket. Pickles; travels from tasks to the committer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMessage:
+    """Files added to and removed from one bucket of one partition.
+
+    Attributes:
+        partition: serialized row of the partition values.
+        total_buckets: number of buckets the rows were hashed over; -1 for unaware buckets.
+        added: new files, already durable.
+        removed: live files that these changes replace.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...] = ()
+
+    def entries(self) -> list[ManifestEntry]:
+        """Return the manifest entries: removals first, so that an upgrade reads as delete and add."""
+        of = [(DELETE, file) for file in self.removed] + [(ADD, file) for file in self.added]
+        return [ManifestEntry(kind, self.partition, self.bucket, self.total_buckets, file) for kind, file in of]

@@ -1,0 +1,102 @@
+"""Which columns the data files of a table have, and in which format and with which statistics they are written.
+
+A key table's file holds `_KEY_<column>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all
+columns of the table. An append table's file holds the columns alone.
+
+Format: sections "pk table file columns", "append table files", "stats".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merganser.codec.data_format import WriteFormat
+from merganser.codec.stats import StatsMode, parse_stats_mode
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema import types as t
+from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """How a table's data files are written.
+
+    Attributes:
+        key_fields: `_KEY_*` columns; empty for append tables and for thin files.
+        value_fields: the table's columns.
+        format: `parquet`, `orc` or `avro`.
+        suffix: what file names end in, with the dot.
+        prefix: what file names begin with.
+        stats_modes: one mode per value field.
+        target_size_bytes, target_rows: where a new file begins.
+    """
+
+    keyed: bool
+    key_fields: tuple[t.Field, ...]
+    value_fields: tuple[t.Field, ...]
+    format: str
+    write_format: WriteFormat
+    suffix: str
+    prefix: str
+    stats_modes: tuple[StatsMode, ...]
+    dense_stats: bool
+    target_size_bytes: int
+    target_rows: int
+
+    @property
+    def fields(self) -> tuple[t.Field, ...]:
+        """All physical columns, in order."""
+        system = (SEQUENCE_NUMBER, VALUE_KIND) if self.keyed else ()
+        return self.key_fields + system + self.value_fields
+
+
+def file_layout(table: TableDef, level: int = 0) -> FileLayout:
+    """Return how files of a level are written."""
+    options = table.options
+    file_format = options.get(w.FILE_FORMAT_PER_LEVEL).get(level) or options.get(w.FILE_FORMAT)
+    compression = options.get(w.FILE_COMPRESSION_PER_LEVEL).get(level) or options.get(w.FILE_COMPRESSION)
+    suffix = f".{file_format}"
+    if options.get(w.FILE_SUFFIX_INCLUDE_COMPRESSION) and compression.lower() != "none":
+        suffix = f".{_EXTENSIONS.get(compression.lower(), compression.lower())}{suffix}"
+    block = options.get(w.FILE_BLOCK_SIZE)
+    write_format = WriteFormat(compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL))
+    if block is not None:
+        write_format = WriteFormat(compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL), block_size_bytes=block)
+    schema = table.schema
+    key_fields = () if not table.keyed or options.get(w.DATA_FILE_THIN_MODE) else schema.key_fields
+    return FileLayout(
+        keyed=table.keyed,
+        key_fields=key_fields,
+        value_fields=schema.fields,
+        format=file_format,
+        write_format=write_format,
+        suffix=suffix,
+        prefix=options.get(w.DATA_FILE_PREFIX),
+        stats_modes=_stats_modes(table, level),
+        dense_stats=options.get(w.STATS_DENSE_STORE),
+        target_size_bytes=options.get(w.TARGET_FILE_SIZE) or (128 if table.keyed else 256) * _MEBIBYTE,
+        target_rows=options.get(w.TARGET_FILE_ROW_NUM),
+    )
+
+
+_EXTENSIONS = {"zstd": "zst", "gzip": "gz", "zlib": "zlib"}
+
+
+def _stats_modes(table: TableDef, level: int) -> tuple[StatsMode, ...]:
+    options = table.options
+    general = options.get(w.STATS_MODE_PER_LEVEL).get(level) or options.get(w.STATS_MODE_OPTION)
+    first = options.get(w.STATS_KEEP_FIRST_N_COLUMNS)
+    modes = []
+    for i, field in enumerate(table.schema.fields):
+        own = options.get(f"fields.{field.name}.stats-mode")
+        text = own if own is not None else "none" if 0 <= first <= i else general
+        modes.append(parse_stats_mode(text))
+    return tuple(modes)
+
+
+def physical_name(field: t.Field) -> str:
+    """Return the table column that a `_KEY_*` column repeats."""
+    return field.name.removeprefix(KEY_PREFIX)

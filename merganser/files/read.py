@@ -1,0 +1,147 @@
+"""One data file -> Arrow tables in today's schema, row group by row group.
+
+The one reader of data files: batch reads, merges, compactions and streams share it. Columns are found by the
+name they had in the file's own schema; a column added since is null, one whose type changed is converted
+(`schema.evolve`). Row groups that the filter cannot match are left out by their statistics.
+
+Format: "reading an old file", "pk table file columns".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from merganser.codec.data_format import FileReader, format_of, open_reader
+from merganser.errors import FormatError, NotFoundError
+from merganser.meta.data_file import DataFile
+from merganser.schema import types as t
+from merganser.schema.evolve import Evolution
+from merganser.schema.predicate import Predicate
+from merganser.schema.prune import may_match
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """A data file, where it lies, and the columns of the schema it was written with."""
+
+    path: str
+    file: DataFile
+    fields: tuple[t.Field, ...]
+
+
+class DataFileReader:
+    """Reads one data file in stretches of row groups.
+
+    Args:
+        columns: columns of today's schema to return, in this order.
+        system: also return `_SEQUENCE_NUMBER` and `_VALUE_KIND`, where asked.
+        groups_filter: rows of row groups that this cannot match are not returned. Must be a filter that may
+            drop rows before a merge: one on key columns, or any when the file needs no merge.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        target: FileToRead,
+        *,
+        columns: Sequence[t.Field],
+        sequence: bool = False,
+        kind: bool = False,
+        groups_filter: Predicate | None = None,
+    ) -> None:
+        self._target = target
+        self._evolution = Evolution.plan(columns, target.fields, name=target.path)
+        self._reader = _open(storage, target)
+        self._wanted = list(self._evolution.stored)
+        self._sequence = sequence
+        self._kind = kind and self._has_retractions()
+        self._adds_kind = kind and not self._kind
+        if sequence:
+            self._wanted.append(SEQUENCE_NUMBER)
+        if self._kind:
+            self._wanted.append(VALUE_KIND)
+        groups = range(len(self._reader.group_rows))
+        self._groups = [g for g in groups if self._reader.group_rows[g]]
+        if groups_filter is not None and len(self._groups):
+            self._groups = self._matching(groups_filter)
+        self._at = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows in the row groups that remain after pruning."""
+        return sum(self._reader.group_rows[g] for g in self._groups)
+
+    def read(self, rows: int) -> pa.Table | None:
+        """Return the rows of the next row groups, about `rows` of them and at least one group; None at the end."""
+        start, held = self._at, 0
+        while self._at < len(self._groups) and (held == 0 or held + self._reader.group_rows[self._groups[self._at]] <= rows):
+            held += self._reader.group_rows[self._groups[self._at]]
+            self._at += 1
+        if start == self._at:
+            self._reader.close()
+            return None
+        return self._rows(self._groups[start : self._at])
+
+    def close(self) -> None:
+        """Release the file. Reading to the end does it too."""
+        self._reader.close()
+
+    def _rows(self, groups: list[int]) -> pa.Table:
+        table = self._reader.read(None if len(groups) == len(self._reader.group_rows) else groups, self._wanted)
+        stored = len(self._evolution.stored)
+        out = self._evolution.apply(table.select(range(stored)), sum(self._reader.group_rows[g] for g in groups))
+        if self._sequence:
+            out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
+        if self._kind:
+            out = out.append_column(VALUE_KIND.name, table.column(len(self._wanted) - 1))
+        elif self._adds_kind:
+            out = out.append_column(VALUE_KIND.name, pa.chunked_array([pa.repeat(pa.scalar(0, pa.int8()), out.num_rows)], pa.int8()))
+        return out
+
+    def _has_retractions(self) -> bool:
+        """Return whether the file may hold rows of kind -U or -D.
+
+        One known writer claims none whatever it wrote, so the claim is checked against the footer when that
+        knows the bounds of the kinds.
+        """
+        if self._target.file.delete_row_count or VALUE_KIND.name not in self._reader.column_names:
+            return bool(self._target.file.delete_row_count)
+        bounds = self._reader.group_bounds(VALUE_KIND)
+        if bounds is None:
+            return True
+        return any(low != high or high is None or int(high) % 2 for low, high in zip(bounds[0], bounds[1], strict=True))
+
+    def _matching(self, groups_filter: Predicate) -> list[int]:
+        bounds = {}
+        for field, old in self._evolution.unchanged.items():
+            if field in groups_filter.columns:
+                found = self._reader.group_bounds(old)
+                if found is not None:
+                    bounds[field] = found
+        if not bounds:
+            return self._groups
+        rows = self._reader.group_rows
+        return [
+            g for g in self._groups if may_match(groups_filter, {name: (b[0][g], b[1][g], b[2][g]) for name, b in bounds.items()}, rows[g])
+        ]
+
+
+def _open(storage: Storage, target: FileToRead) -> FileReader:
+    try:
+        file = storage.open(target.path)
+    except NotFoundError as error:
+        raise FormatError(
+            f"cannot read the data file '{target.path}': metadata names it, but it is missing. Other files of the table stay "
+            "readable. Restore it, or roll back to a snapshot that does not need it.",
+            path=target.path,
+        ) from error
+    try:
+        return open_reader(file, format_of(target.file.name), target.path, target.file.size)
+    except BaseException:
+        file.close()
+        raise

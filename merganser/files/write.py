@@ -1,0 +1,175 @@
+"""Rows of one bucket -> data files of about the target size, with their statistics.
+
+Rows come in file order (sorted by key, or as they arrived). A file becomes durable when it is finished; until
+a snapshot names it nobody reads it, and `abort` removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.codec.binary_row import arrow_to_stored, serialize
+from merganser.codec.data_format import FileWriter, open_writer
+from merganser.codec.stats import EMPTY_ROW, ColumnStats, SimpleStats, StatsMode, column_stats, encode_stats, merge_stats, truncate
+from merganser.files.layout import FileLayout, physical_name
+from merganser.meta.data_file import SOURCE_APPEND, DataFile
+from merganser.meta.table_def import TableDef
+from merganser.schema import row_kind
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.env import Env
+from merganser.storage.paths import join
+from merganser.storage.protocol import Sink
+
+_KEY_STATS = StatsMode("truncate", 128)
+_NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
+
+
+class RollingWriter:
+    """Writes the rows of one bucket at one level; begins a new file at the target size.
+
+    Args:
+        directory: the bucket's directory.
+        layout: columns, format and statistics.
+        level: level of the files.
+    """
+
+    def __init__(self, *, table: TableDef, env: Env, directory: str, layout: FileLayout, level: int = 0, source: int = SOURCE_APPEND) -> None:
+        self._table = table
+        self._env = env
+        self._directory = directory
+        self._layout = layout
+        self._level = level
+        self._source = source
+        self._run = env.new_id()
+        self._schema = arrow_schema(layout.fields)
+        self._open: _OpenFile | None = None
+        self._done: list[DataFile] = []
+
+    def write(self, rows: pa.Table, *, sequences: pa.Array | None = None, kinds: pa.Array | None = None) -> None:
+        """Append rows.
+
+        Args:
+            rows: the table's columns, in exactly the table's Arrow types.
+            sequences: int64, for key tables.
+            kinds: int8, for key tables; None: all inserts.
+        """
+        layout = self._layout
+        columns = list(rows.columns)
+        if layout.keyed:
+            if kinds is None:
+                kinds = pa.repeat(pa.scalar(row_kind.INSERT, pa.int8()), rows.num_rows)
+            columns = [rows.column(physical_name(f)) for f in layout.key_fields] + [sequences, kinds] + columns
+        physical = pa.Table.from_arrays(columns, schema=self._schema)
+        if self._open is None:
+            name = f"{layout.prefix}{self._run}-{len(self._done)}{layout.suffix}"
+            self._open = _OpenFile(self._table, layout, self._env.storage.writer(join(self._directory, name)), name)
+        self._open.write(physical)
+        if self._open.sink.size >= layout.target_size_bytes or self._open.rows >= layout.target_rows:
+            self._finish()
+
+    def close(self) -> tuple[DataFile, ...]:
+        """Finish the last file and return all of them. They are durable."""
+        if self._open is not None:
+            self._finish()
+        return tuple(self._done)
+
+    def abort(self) -> None:
+        """Remove what was written. The files of a finished writer too."""
+        if self._open is not None:
+            self._open.sink.abort()
+            self._open = None
+        self._env.storage.delete([join(self._directory, file.name) for file in self._done])
+        self._done = []
+
+    def _finish(self) -> None:
+        assert self._open is not None
+        self._done.append(self._open.finish(self._level, self._source, self._env.now_ms()))
+        self._open = None
+
+
+class _OpenFile:
+    """One file being written, and what is known of its rows so far."""
+
+    def __init__(self, table: TableDef, layout: FileLayout, sink: Sink, name: str) -> None:
+        self.sink = sink
+        self.rows = 0
+        self._name = name
+        self._table = table
+        self._layout = layout
+        self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, layout.write_format)
+        self._stats: list[ColumnStats | None] = [None] * len(layout.value_fields)
+        self._first: tuple[object, ...] = ()
+        self._last: tuple[object, ...] = ()
+        self._sequences: tuple[int, int] | None = None
+        self._deletes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write(rows)
+        if self._table.keyed:
+            key = [rows.column(name) for name in self._table.key]
+            if not self.rows:
+                self._first = self._key(key, 0)
+            self._last = self._key(key, rows.num_rows - 1)
+            bounds = pc.min_max(rows.column(SEQUENCE_NUMBER.name)).as_py()
+            low, high = self._sequences or (bounds["min"], bounds["max"])
+            self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))
+            kinds = rows.column(VALUE_KIND.name)
+            self._deletes += pc.sum(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))).as_py()  # -U and -D are the odd kinds
+        self.rows += rows.num_rows
+        for i, (field, mode) in enumerate(zip(self._layout.value_fields, self._layout.stats_modes, strict=True)):
+            if mode.name == "none" and field.name not in self._table.key:
+                continue
+            more = column_stats(rows.column(field.name), field.type)
+            known = self._stats[i]
+            self._stats[i] = more if known is None else merge_stats(known, more, field.type)
+
+    def finish(self, level: int, source: int, now_ms: int) -> DataFile:
+        self._writer.close()
+        size = self.sink.close()
+        table = self._table
+        value_stats, columns = self._value_stats()
+        low, high = self._sequences or (0, self.rows - 1)
+        return DataFile(
+            name=self._name,
+            size=size,
+            row_count=self.rows,
+            min_key=serialize(self._first, table.key_types) if table.keyed else EMPTY_ROW,
+            max_key=serialize(self._last, table.key_types) if table.keyed else EMPTY_ROW,
+            key_stats=self._key_stats() if table.keyed else _NO_STATS,
+            value_stats=value_stats,
+            min_sequence=low,
+            max_sequence=high,
+            schema_id=table.schema.id,
+            level=level,
+            creation_time_ms=now_ms,
+            delete_row_count=self._deletes,
+            source=source,
+            value_stats_columns=columns,
+        )
+
+    def _key(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[object, ...]:
+        return tuple(arrow_to_stored(c[row], kind) for c, kind in zip(columns, self._table.key_types, strict=True))
+
+    def _key_stats(self) -> SimpleStats:
+        by_name = {f.name: s for f, s in zip(self._layout.value_fields, self._stats, strict=True)}
+        kinds = self._table.key_types
+        return encode_stats(
+            [truncate(by_name[name] or ColumnStats(None, None, None), kind, _KEY_STATS) for name, kind in zip(self._table.key, kinds, strict=True)], kinds
+        )
+
+    def _value_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
+        kept: list[t.Field] = []
+        stats: list[ColumnStats] = []
+        for field, mode, known in zip(self._layout.value_fields, self._layout.stats_modes, self._stats, strict=True):
+            if self._layout.dense_stats and (mode.name == "none" or t.is_nested(field.type)):
+                continue
+            kept.append(field)
+            stats.append(truncate(known or ColumnStats(None, None, None), field.type, mode))
+        every = len(kept) == len(self._layout.value_fields)
+        encoded = encode_stats(stats, [f.type for f in kept])
+        return encoded, None if every else tuple(f.name for f in kept)

@@ -1,0 +1,49 @@
+"""The two ways in: a catalog of a warehouse, and a table at a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.storage.env import Env
+from merganser.storage.open import storage_for
+from merganser.handle.table import Table, open_table
+
+
+def catalog(warehouse: str, options: Mapping[str, str] | None = None, clock: Callable[[], datetime] | None = None) -> Catalog:
+    """Return the catalog of a warehouse: a local directory, or a URL such as `s3://bucket/warehouse`.
+
+    Makes nothing until the first database or table is created.
+
+    Args:
+        options: options of the store, such as `s3.endpoint`.
+        clock: returns the current time, aware; for tests and replays.
+
+    Raises:
+        InvalidInputError: the path or an option has no meaning.
+        StorageError: the warehouse cannot be read.
+    """
+    storage, root = storage_for(str(warehouse), options)
+    return open_catalog(root, _env(storage, clock))
+
+
+def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[], datetime] | None = None) -> Table:
+    """Return the table at a path.
+
+    Args:
+        options: dynamic table options, and options of the store such as `s3.endpoint`.
+        clock: returns the current time, aware; for tests and replays.
+
+    Raises:
+        NotFoundError: there is no table at the path; says how to make one.
+    """
+    given = dict(options or {})
+    store = {key: str(given.pop(key)) for key in list(given) if key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")}
+    storage, root = storage_for(str(path), store)
+    return open_table(root, _env(storage, clock), name=root, options=given)
+
+
+def _env(storage: Any, clock: Callable[[], datetime] | None) -> Env:
+    return Env(storage) if clock is None else Env(storage, clock)

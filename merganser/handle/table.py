@@ -1,0 +1,328 @@
+"""Table: the handle. Each method composes what the layers below decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+from merganser.ingest.rows import batches_of, split_kinds
+from merganser.lsm.session import WriteSession
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options.option import Options
+from merganser.options.registry import normalize_options
+from merganser.scan.scan import Scan, chosen_columns
+from merganser.scan.rows import StoredRows
+from merganser.scan.system_tables import check_system_name, system_table
+from merganser.scan.time_travel import resolve
+from merganser.schema.arrow import fields_from_arrow
+from merganser.schema.predicate import Predicate
+from merganser.schema.predicate_text import to_predicate
+from merganser.schema.table_schema import TableSchema
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths
+
+Overwrite = Mapping[str, Any] | str | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: read it, write it, look at it. Cheap to make; holds no open file.
+
+    Get one from `Catalog.table`, `Catalog.create_table` or `merganser.table`.
+    """
+
+    definition: TableDef
+    env: Env
+
+    # what it is
+
+    @property
+    def name(self) -> str:
+        """`database.table`, or the path when it was opened by path."""
+        return self.definition.name
+
+    @property
+    def path(self) -> str:
+        """The table's directory."""
+        return self.definition.path
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns, keys and stored options, as they were when the handle was made."""
+        return self.definition.schema
+
+    @property
+    def options(self) -> Options:
+        """Options, dynamic ones included."""
+        return self.definition.options
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns that identify a row; empty for append tables."""
+        return self.schema.primary_keys
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Partition columns."""
+        return self.schema.partition_keys
+
+    def with_options(self, options: Mapping[str, Any]) -> Table:
+        """Return the same table with dynamic options on top of its own.
+
+        Raises:
+            InvalidInputError: an option that is misspelt or whose value has no meaning, or one that decides
+                how stored data lies and so can only be set on the table itself.
+        """
+        texts = normalize_options(options, columns=self.schema.names)
+        return replace(self, definition=replace(self.definition, options=self.options.merged(texts)))
+
+    # reading
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Return a lazy scan of the table.
+
+        Args:
+            columns: names, in the order wanted; None: all.
+            where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly.
+            snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest.
+            limit: most rows to return; which ones is not defined.
+
+        Raises:
+            InvalidInputError: a column, filter or time that has no meaning.
+            NotFoundError, ExpiredError: no such snapshot or tag, or no longer.
+        """
+        definition = self.definition
+        found = None
+        options = definition.options
+        if snapshot is None and tag is None and timestamp is None:
+            snapshot, tag, timestamp = _scan_options(options)
+        if snapshot is not None or tag is not None or timestamp is not None:
+            found = resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp)
+            if found is not None and found.schema_id != definition.schema.id:
+                definition = replace(definition, schema=SchemaStore(definition.paths, self.env).load(found.schema_id))
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise InvalidInputError(f"cannot read '{self.name}': limit must be a number of rows, 0 or more, not {limit!r}.")
+        predicate: Predicate | None = to_predicate(where, definition.schema.fields)
+        return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
+
+    def system(self, name: str, *, columns: Sequence[str] | None = None, where: Any = None, limit: int | None = None) -> StoredRows:
+        """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
+
+        Raises:
+            NotFoundError: there is no system table of this name.
+        """
+        plain = name.removeprefix("$")
+        check_system_name(self.definition, plain)
+
+        def rows() -> pa.Table:
+            found = system_table(self.definition, self.env, plain)
+            if where is not None:
+                fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
+                predicate = to_predicate(where, fields)
+                found = found if predicate is None else predicate.apply(found)
+            if columns is not None:
+                found = found.select(list(columns))
+            return found if limit is None else found.slice(0, limit)
+
+        return StoredRows(rows, f"{self.name}${plain}")
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return the snapshots that are kept, oldest first."""
+        store = self._snapshots
+        return tuple(found for found in (store.get(i) for i in store.ids()) if found is not None)
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """Return the newest snapshot, or None of a table that was never written."""
+        return self._snapshots.latest()
+
+    def files(self) -> pa.Table:
+        """Return the live data files of the newest snapshot, one row each, with the columns of `$files`."""
+        return self.system("files").to_arrow()
+
+    def describe(self) -> str:
+        """Return what the table is, as text for a person: columns, keys, options, size."""
+        schema = self.schema
+        latest = self.latest_snapshot()
+        width = max(len(n) for n in schema.names)
+        lines = [f"table      {self.name}", f"path       {self.path}"]
+        if schema.comment:
+            lines.append(f"comment    {schema.comment}")
+        lines.append("columns")
+        lines += [f"  {f.name:<{width}}  {f.type}{'  -- ' + f.description if f.description else ''}" for f in schema.fields]
+        lines.append(f"key        {', '.join(schema.primary_keys) or 'none: rows are appended'}")
+        lines.append(f"partitions {', '.join(schema.partition_keys) or 'none'}")
+        lines.append("options" if self.options else "options    none")
+        lines += [f"  {key} = {value}" for key, value in sorted(self.options.items())]
+        if latest is None:
+            lines.append("snapshot   none: nothing was written yet")
+        else:
+            state = MetaReader(self.definition.paths, self.env, self.name).state(latest)
+            size = sum(e.file.size for e in state.live)
+            lines.append(f"snapshot   {latest.id}, {latest.commit_kind} at {latest.commit_time:%Y-%m-%d %H:%M:%S} UTC")
+            lines.append(f"stored     {latest.total_record_count or 0:,} rows before merging, {size:,} bytes in {len(state.live):,} files, {len(state.live.buckets):,} buckets")
+        return "\n".join(lines)
+
+    # writing
+
+    def write(
+        self,
+        data: Any,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+    ) -> Snapshot | None:
+        """Write rows as one commit.
+
+        Args:
+            data: Arrow table, batches or reader, pandas or Polars frame, or a list of dictionaries.
+            kinds: what rows do: the name of a column of `data` (not stored), or one of "+I" "-U" "+U" "-D" per
+                row; None: all are inserts. An insert of a key that is there replaces its row.
+            columns: only these columns are supplied, the others take their default, else null; None: all are.
+            overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions
+                that occur in the data; None: add to what is there.
+            commit_user, identifier: who commits and which of their commits it is. Identifiers of one user
+                rise; one at or below the user's last is applied already, and nothing is written.
+
+        Returns:
+            The snapshot, or None when there was nothing to commit.
+
+        Raises:
+            InvalidInputError: the rows do not fit the table; nothing was written.
+            UnsupportedError: the table asks for something this version does not write.
+            ConflictError: lost a race for good; nothing of it is visible.
+            CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+        """
+        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
+            if identifier is not None:
+                done, snapshot = writer.session.applied(_identifier(identifier, commit_user))
+                if done:
+                    return snapshot
+            writer.write(data, kinds)
+            return writer.commit(identifier)
+
+    def writer(
+        self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None
+    ) -> Writer:
+        """Return a writer for many batches and commits. Leaving it without a commit drops the rest."""
+        return Writer(WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite), commit_user)
+
+    def load(self, files: str, kinds: Any = None, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None, identifier: int | None = None) -> Snapshot | None:
+        """Write the rows of files as one commit, by column name, in the order of their paths; memory is bounded.
+
+        Args:
+            files: a pattern such as "in/*.parquet"; the extension says the format (parquet, orc, avro, csv, json).
+
+        Raises:
+            NotFoundError: no file matches.
+        """
+        from merganser.ingest.files import batches_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
+
+        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
+            if identifier is not None:
+                done, snapshot = writer.session.applied(_identifier(identifier, commit_user))
+                if done:
+                    return snapshot
+            for batch in batches_of_files(files, self.schema.fields):
+                writer.write(batch, kinds)
+            return writer.commit(identifier)
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows as one commit."""
+        return self.write(pa.schema([]).empty_table(), overwrite={})
+
+    def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
+        """Remove all rows of partitions as one commit; a spec may name some partition columns only."""
+        session = WriteSession(self.definition, self.env)
+        return session.drop(list(partitions))
+
+    @property
+    def _snapshots(self) -> SnapshotStore:
+        return MetaReader(self.definition.paths, self.env, self.name).snapshots
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self.path!r})"
+
+
+class Writer:
+    """Writes batches and commits them. Use as a context: leaving without a commit drops what was not committed."""
+
+    def __init__(self, session: WriteSession, commit_user: str | None) -> None:
+        self.session = session
+        self._commit_user = commit_user
+
+    def write(self, data: Any, kinds: Any = None) -> None:
+        """Take rows; see `Table.write`."""
+        for batch, held in batches_of(data):
+            rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
+            self.session.write(rows, row_kinds, held=held)
+
+    def commit(self, identifier: int | None = None) -> Snapshot | None:
+        """Make the rows written since the last commit one snapshot; None when there were none."""
+        return self.session.commit(BATCH_IDENTIFIER if identifier is None else _identifier(identifier, self._commit_user))
+
+    def abort(self) -> None:
+        """Drop what was not committed."""
+        self.session.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.session.close(error)
+
+
+def _identifier(identifier: int, commit_user: str | None) -> int:
+    if commit_user is None:
+        raise InvalidInputError(f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too.")
+    if not isinstance(identifier, int) or isinstance(identifier, bool) or not 0 <= identifier < BATCH_IDENTIFIER:
+        raise InvalidInputError(f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}.")
+    return identifier
+
+
+def _scan_options(options: Options) -> tuple[int | None, str | None, str | None]:
+    """Return the snapshot, tag or time that dynamic options ask for."""
+    snapshot, tag = options.get("scan.snapshot-id"), options.get("scan.tag-name")
+    when = options.get("scan.timestamp")
+    millis = options.get("scan.timestamp-millis")
+    if millis is not None:
+        when = datetime.fromtimestamp(int(millis) / 1000).astimezone().isoformat()
+    return (int(snapshot) if snapshot is not None else None), tag, when
+
+
+def open_table(path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main") -> Table:
+    """Return the table at a path.
+
+    Raises:
+        NotFoundError: there is no table; says how to make one.
+    """
+    paths = TablePaths(path, branch=branch)
+    schema = SchemaStore(paths, env).latest()
+    if schema is None:
+        raise NotFoundError(
+            f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or check the path.", path=path
+        )
+    merged = Options(dict(schema.options)).merged(normalize_options(options or {}, columns=schema.names))
+    kind = merged.get("type")
+    if kind is not None and kind not in ("table", "TABLE"):
+        raise UnsupportedError(f"cannot open '{name}': it is of type '{kind}', which does not keep its rows in this format.", table=name)
+    return Table(TableDef(name=name, path=path, schema=schema, options=merged, branch=branch), env)

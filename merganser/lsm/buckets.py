@@ -1,0 +1,93 @@
+"""Rows -> the partition and bucket each belongs to.
+
+Format: section "bucketing". The partition is not part of the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.codec.binary_row import arrow_to_stored, serialize
+from merganser.codec.hashing import buckets
+from merganser.codec.stats import EMPTY_ROW
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+
+UNAWARE = -1
+"""Total buckets of an append table without a bucket key: one directory, no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one bucket.
+
+    Attributes:
+        values: stored partition values.
+        partition: the same, serialized.
+        rows: int64, their positions, rising.
+    """
+
+    values: tuple[Any, ...]
+    partition: bytes
+    bucket: int
+    rows: npt.NDArray[np.int64]
+
+
+def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
+    """Yield the rows of every bucket that has some, by partition and bucket."""
+    if not rows.num_rows:
+        return
+    count = max(1, table.bucket)
+    number = bucket_numbers(table, rows)
+    partitions, firsts = _partition_numbers(table, rows)
+    combined = number if partitions is None else partitions * count + number
+    highest = int(combined.max())
+    small = combined.astype(np.uint8 if highest < 256 else np.uint16 if highest < 65_536 else np.int64)
+    order = np.argsort(small, kind="stable")  # a radix sort for the small types
+    present, starts = np.unique(small[order], return_index=True)
+    ends = np.append(starts[1:], len(order))
+    for code, start, end in zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        partition, bucket = divmod(code, count)
+        values: tuple[Any, ...] = ()
+        serialized = EMPTY_ROW
+        if partitions is not None:
+            first = int(firsts[partition])
+            values = tuple(
+                arrow_to_stored(rows.column(name)[first], kind) for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
+            )
+            serialized = serialize(values, table.partition_types)
+        yield Group(values, serialized, bucket, order[start:end])
+
+
+def bucket_numbers(table: TableDef, rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the bucket of every row, int64[n]."""
+    if table.bucket <= 1:
+        return np.zeros(rows.num_rows, np.int64)
+    key = table.schema.bucket_key
+    columns = [rows.column(name) for name in key]
+    kinds = [table.schema.field(name).type for name in key]
+    return buckets(columns, kinds, table.bucket, table.options.get(w.BUCKET_FUNCTION)).astype(np.int64)
+
+
+def _partition_numbers(table: TableDef, rows: pa.Table) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+    """Return the number of every row's partition, and the first row of each; None of an unpartitioned table."""
+    names = table.schema.partition_keys
+    if not names:
+        return None, np.empty(0, np.int64)
+    combined = np.zeros(rows.num_rows, np.int64)
+    for name in names:
+        column = rows.column(name).combine_chunks()
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().combine_chunks()
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, combined = np.unique(combined * (len(encoded.dictionary) + 1) + codes, return_inverse=True)
+    _, firsts = np.unique(combined, return_index=True)
+    return combined.astype(np.int64), firsts

@@ -1,0 +1,60 @@
+"""Key ranges of files: sections that do not meet, and the sorted runs inside a section.
+
+Ranges are compared by rank: the first and last keys of all files are ordered once, by the kernel that orders
+rows, and every key becomes the integer of its place among them (equal keys, equal ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.merge.keys import sorted_positions
+from merganser.meta.data_file import DataFile
+
+Ranks = npt.NDArray[np.int64]
+
+
+def dense_ranks(low: Sequence[pa.Array], high: Sequence[pa.Array]) -> tuple[Ranks, Ranks]:
+    """Return the ranks of n first and n last keys among all 2n.
+
+    Args:
+        low, high: key columns of n rows each.
+    """
+    columns = [pa.chunked_array([a, b]) for a, b in zip(low, high, strict=True)]
+    positions, is_last = sorted_positions(columns)
+    ranks = np.empty(len(positions), np.int64)
+    ranks[positions] = np.concatenate([[0], np.cumsum(is_last)[:-1]]) if len(positions) else 0
+    return ranks[: len(low[0])], ranks[len(low[0]) :]
+
+
+def sections(low: Ranks, high: Ranks) -> list[npt.NDArray[np.int64]]:
+    """Return groups of files whose key ranges meet no other group, in key order, as positions."""
+    order = np.argsort(low, kind="stable")
+    reached = np.maximum.accumulate(high[order])
+    begins = np.flatnonzero(low[order][1:] > reached[:-1]) + 1
+    return np.split(order, begins) if len(order) else []
+
+
+def runs_of(files: Sequence[DataFile], low: Ranks, high: Ranks) -> list[list[DataFile]]:
+    """Return the files of a section as sorted runs, oldest first.
+
+    A file of level 0 is a run; the files of a higher level are one. Newer rows lie at lower levels, and of two
+    level-0 files the newer has the larger sequence numbers; so runs are ordered by their largest.
+    """
+    runs: dict[tuple[int, int], list[int]] = {}
+    for i, file in enumerate(files):
+        runs.setdefault((0, i) if file.level == 0 else (file.level, -1), []).append(i)
+    ordered = []
+    for (level, _), members in runs.items():
+        members.sort(key=lambda i: int(low[i]))
+        if any(high[a] >= low[b] for a, b in zip(members, members[1:], strict=False)):
+            # Another engine left a level whose files meet: take each for a run of its own, as sequence numbers allow.
+            ordered += [(files[i].max_sequence, -level, [files[i]]) for i in members]
+        else:
+            ordered.append((max(files[i].max_sequence for i in members), -level, [files[i] for i in members]))
+    ordered.sort(key=lambda run: run[:2])
+    return [run for _, _, run in ordered]

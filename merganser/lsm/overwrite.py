@@ -1,0 +1,72 @@
+"""Which files an overwrite removes, and where its new ones go.
+
+The files are chosen anew from each newest state, so an overwrite wins over whatever was appended meanwhile.
+Postponed rows (bucket -2) stay: they are not part of the table yet.
+
+Format: section "overwrite".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from merganser.codec.binary_row import deserialize, deserialize_columns
+from merganser.commit.message import CommitMessage
+from merganser.lsm.levels import dense_ranks, sections
+from merganser.meta.data_file import DELETE, ManifestEntry
+from merganser.meta.live_files import LiveFiles
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+
+Selection = Callable[[LiveFiles], list[ManifestEntry]]
+
+
+def of_partitions(partitions: Sequence[bytes]) -> Selection:
+    """Return the choice of all files of some serialized partitions."""
+    chosen = frozenset(partitions)
+    return lambda live: _removals(live, lambda partition: partition in chosen)
+
+
+def of_spec(table: TableDef, spec: Mapping[str, Any]) -> Selection:
+    """Return the choice of all files of the partitions that have some stored values; {}: of the table."""
+    names = table.schema.partition_keys
+
+    def matches(partition: bytes) -> bool:
+        values = dict(zip(names, deserialize(partition, table.partition_types), strict=True))
+        return all(values[name] == value for name, value in spec.items())
+
+    return lambda live: _removals(live, matches)
+
+
+def _removals(live: LiveFiles, matches: Callable[[bytes], bool]) -> list[ManifestEntry]:
+    decided: dict[bytes, bool] = {}
+    out = []
+    for (partition, bucket), files in live.buckets.items():
+        if partition not in decided:
+            decided[partition] = matches(partition)
+        if decided[partition] and bucket >= 0:
+            out.extend(replace(entry, kind=DELETE) for entry in files.entries)
+    return out
+
+
+def upgraded(table: TableDef, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    """Return the messages of an overwrite with new files moved to the top level where that is right.
+
+    A bucket's new files are all there is of it. When their key ranges do not meet and they hold no
+    retractions, they are a sorted run of the highest level as they stand, and are read without a merge.
+    """
+    if not table.keyed or not table.options.get(w.OVERWRITE_UPGRADE):
+        return list(messages)
+    top = (table.options.get(u.NUM_LEVELS) or table.options.get(u.COMPACTION_TRIGGER) + 1) - 1
+    out = []
+    for message in messages:
+        low = deserialize_columns([file.min_key for file in message.added], table.key_types)
+        high = deserialize_columns([file.max_key for file in message.added], table.key_types)
+        clean = all(file.delete_row_count == 0 for file in message.added)
+        if clean and len(sections(*dense_ranks(low, high))) == len(message.added):
+            message = replace(message, added=tuple(replace(file, level=top) for file in message.added))
+        out.append(message)
+    return out

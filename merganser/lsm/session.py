@@ -1,0 +1,275 @@
+"""WriteSession: rows checked, written into buckets, and published; batch by batch and commit by commit.
+
+Both faces that write in this process use it (a call of `Table.write`, a `Writer`). Engines split it: their
+tasks run `TableWriter`, their driver publishes the messages through `publish_messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.codec.binary_row import arrow_to_stored
+from merganser.commit.conflict import check_total_buckets
+from merganser.commit.message import CommitMessage
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import CommitUnknownError, InvalidInputError
+from merganser.lsm import overwrite as ow
+from merganser.lsm.writer import TableWriter
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+from merganser.options.registry import did_you_mean
+from merganser.options.validate import check_can_write
+from merganser.scan.plan import partition_directory
+from merganser.schema.arrow import arrow_type
+from merganser.schema.conform import conform, fill_missing
+from merganser.storage.env import Env
+from merganser.storage.paths import join
+
+
+class WriteTarget:
+    """What is written where: checks a call against its table, before any row is taken.
+
+    Args:
+        columns: the columns supplied; None: all.
+        overwrite: a static spec, "dynamic", or None to append.
+
+    Raises:
+        InvalidInputError: a spec or column that the table does not have.
+        UnsupportedError: the table asks for something this version does not write.
+    """
+
+    def __init__(self, table: TableDef, *, columns: Sequence[str] | None = None, overwrite: Mapping[str, Any] | str | None = None) -> None:
+        check_can_write(table.schema, name=table.name)
+        self.table = table
+        self.action = f"cannot write to '{table.name}'"
+        self.columns = self._checked_columns(columns)
+        self.dynamic = False
+        self.spec: dict[str, Any] | None = None
+        if isinstance(overwrite, str):
+            if overwrite != "dynamic":
+                raise InvalidInputError(f"{self.action}: overwrite is '{overwrite}'. Give \"dynamic\", a partition such as {{'dt': '2026-01-01'}}, or {{}} for the table.")
+            self.dynamic = True
+        elif isinstance(overwrite, Mapping):
+            self.spec = self.stored_spec(overwrite)
+        elif overwrite is not None:
+            raise InvalidInputError(f"{self.action}: overwrite is a {type(overwrite).__name__}. Give \"dynamic\", a partition such as {{'dt': '2026-01-01'}}, or {{}} for the table.")
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a commit replaces what is there."""
+        return self.dynamic or self.spec is not None
+
+    def conformed(self, rows: pa.Table) -> pa.Table:
+        """Return rows with exactly the table's columns and types, checked.
+
+        Raises:
+            InvalidInputError: names the column, the row and the value.
+        """
+        table = self.table
+        if self.columns is not None:
+            extra = [name for name in rows.column_names if name not in self.columns]
+            lacking = [name for name in self.columns if name not in rows.column_names]
+            if extra or lacking:
+                what = f"column '{extra[0]}' is in the data but not" if extra else f"column '{lacking[0]}' is missing from the data but"
+                raise InvalidInputError(f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).", column=(extra or lacking)[0])
+            rows = fill_missing(rows, table.schema.fields)
+        rows = conform(rows, table.schema.fields, action=self.action, not_null_names=table.schema.primary_keys)
+        if self.spec:
+            self._check_inside(rows)
+        return rows
+
+    def selection(self, messages: Sequence[CommitMessage]) -> ow.Selection | None:
+        """Return which files a commit of these messages removes; None: it adds only."""
+        if self.dynamic:
+            return ow.of_partitions([message.partition for message in messages]) if messages else None
+        return None if self.spec is None else ow.of_spec(self.table, self.spec)
+
+    def stored_spec(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a partition spec with stored values.
+
+        Raises:
+            InvalidInputError: a name that is no partition column, or a value that is not of its type.
+        """
+        names = self.table.schema.partition_keys
+        out = {}
+        for name, value in spec.items():
+            if name not in names:
+                raise InvalidInputError(
+                    f"{self.action}: '{name}' is not a partition column. {did_you_mean(name, list(names)) if names else 'The table has none; overwrite={} replaces it.'}", column=name
+                )
+            kind = self.table.schema.field(name).type
+            try:
+                scalar = pa.scalar(value) if value is not None else pa.scalar(None)
+                scalar = scalar.cast(arrow_type(kind))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
+                raise InvalidInputError(f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name) from error
+            out[name] = arrow_to_stored(scalar, kind)
+        return out
+
+    def _checked_columns(self, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+        if columns is None:
+            return None
+        names = self.table.schema.names
+        for name in columns:
+            if name not in names:
+                raise InvalidInputError(f"{self.action}: it has no column '{name}'. {did_you_mean(name, names)}", column=name)
+        for name in self.table.schema.primary_keys:
+            if name not in columns:
+                raise InvalidInputError(f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). Supply the whole key.", column=name)
+        return tuple(columns)
+
+    def _check_inside(self, rows: pa.Table) -> None:
+        for name, value in (self.spec or {}).items():
+            kind = self.table.schema.field(name).type
+            column = rows.column(name)
+            for chunk in column.unique().chunks if isinstance(column.unique(), pa.ChunkedArray) else [column.unique()]:
+                for scalar in chunk:
+                    if arrow_to_stored(scalar, kind) != value:
+                        row = pc.index(column, scalar).as_py() if scalar.is_valid else pc.index(pc.is_null(column), True).as_py()
+                        raise InvalidInputError(
+                            f"{self.action}: row {row + 1} has {name} = {scalar.as_py()!r}, outside the partition that is overwritten. Nothing was written.",
+                            column=name,
+                            row=row,
+                        )
+
+
+def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool):  # type: ignore[no-untyped-def]
+    """Return the source of sequence numbers for writers that start from a state.
+
+    Raises (when asked for a bucket):
+        InvalidInputError: the partition was written with another number of buckets.
+    """
+
+    def first(bucket: BucketId) -> int:
+        if not overwrites and table.bucket > 0:
+            probe = ManifestEntry(ADD, bucket[0], bucket[1], table.bucket, _NO_FILE)
+            check_total_buckets([probe], live, table=table.name)
+        return live.next_sequence(bucket)
+
+    return first
+
+
+_NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
+
+
+def publish_messages(
+    target: WriteTarget, env: Env, messages: Sequence[CommitMessage], *, commit_user: str, identifier: int
+) -> Snapshot | None:
+    """Make written files one commit; on a definite failure remove them.
+
+    Raises:
+        ConflictError, InvalidInputError: nothing is visible, the files are gone.
+        CommitUnknownError: the outcome is unknown, the files were kept.
+    """
+    table = target.table
+    if target.overwrites:
+        messages = ow.upgraded(table, messages)
+    selection = target.selection(messages)
+    if target.dynamic and selection is None:
+        return None
+    change = Change(messages=messages, commit_user=commit_user, identifier=identifier, overwrites=selection)
+    try:
+        return Publisher(table, env).commit(change)
+    except CommitUnknownError:
+        raise
+    except Exception:
+        remove_files(table, env, messages)
+        raise
+
+
+def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -> None:
+    """Remove the new files of messages that are certainly not committed."""
+    env.storage.delete(
+        join(table.paths.bucket_directory(partition_directory(table, message.partition), message.bucket), file.name)
+        for message in messages
+        for file in message.added
+    )
+
+
+class WriteSession:
+    """Writes and commits in this process.
+
+    Args:
+        commit_user: who commits; None: a fresh random name.
+    """
+
+    def __init__(
+        self,
+        table: TableDef,
+        env: Env,
+        *,
+        commit_user: str | None = None,
+        columns: Sequence[str] | None = None,
+        overwrite: Mapping[str, Any] | str | None = None,
+    ) -> None:
+        self.table = table
+        self.env = env
+        self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
+        self._user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
+        self._writer: TableWriter | None = None
+
+    def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
+        """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
+        return Publisher(self.table, self.env).applied(self._user, identifier)
+
+    def write(self, rows: pa.Table, kinds: pa.Array | None, *, held: bool = False) -> None:
+        """Take rows; see `TableWriter.write`. Rows that do not fit are refused before any of them is written."""
+        if not rows.num_columns and not rows.num_rows:
+            return
+        conformed = self.target.conformed(rows)
+        if kinds is not None and not self.table.keyed:
+            self._check_adds(kinds)
+            kinds = None
+        if self._writer is None:
+            live = MetaReader(self.table.paths, self.env, self.table.name).latest().live
+            self._writer = TableWriter(self.table, self.env, starting_sequences(self.table, live, overwrites=self.target.overwrites))
+        self._writer.write(conformed, kinds, held=held)
+
+    def commit(self, identifier: int = BATCH_IDENTIFIER) -> Snapshot | None:
+        """Publish what was written since the last commit."""
+        messages = [] if self._writer is None else self._writer.finish()
+        if not messages and self.target.spec is None:
+            return None
+        return publish_messages(self.target, self.env, messages, commit_user=self._user, identifier=identifier)
+
+    def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
+        """Remove partitions as one commit."""
+        stored = [self.target.stored_spec(spec) for spec in specs]
+        choices = [ow.of_spec(self.table, spec) for spec in stored if spec]
+        if len(choices) < len(stored):
+            raise InvalidInputError(f"cannot drop partitions of '{self.table.name}': a spec is empty. Use truncate() to remove all rows.")
+
+        def chosen(live: LiveFiles) -> list[ManifestEntry]:
+            found = {entry.identity: entry for choice in choices for entry in choice(live)}
+            return list(found.values())
+
+        return Publisher(self.table, self.env).commit(Change(messages=[], commit_user=self._user, overwrites=chosen))
+
+    def abort(self) -> None:
+        """Drop what was not committed."""
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the session; what was not committed is dropped."""
+        self.abort()
+
+    def _check_adds(self, kinds: pa.Array) -> None:
+        odd = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), 1)
+        row = pc.index(odd, True).as_py()
+        if row >= 0:
+            symbol = ("+I", "-U", "+U", "-D")[kinds[row].as_py()]
+            raise InvalidInputError(
+                f"{self.target.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes inserts only (+I, +U). "
+                "Nothing was written. Leave such rows out, or set 'ignore-delete' to drop them.",
+                row=row,
+            )

@@ -1,0 +1,194 @@
+"""Rows of many buckets -> level-0 files, at the write buffer's size.
+
+A flush takes what is buffered, parts it by partition and bucket, and gives every bucket of a key table one
+sorted run: rows ordered by (key, arrival), of each key the newest. Sequence numbers go on from the bucket's
+newest, one per row received, before rows are folded. Value columns are gathered slice by slice while the file
+is written, so beyond the buffer a flush needs one slice of memory per thread. Append tables keep one open
+file per bucket and write rows as they come.
+
+Rows that the caller holds in one table anyway are not copied into the buffer: they are flushed where they
+are, in one run, whatever their size.
+
+Crash at any instruction: files are there that no snapshot names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.commit.message import CommitMessage
+from merganser.files.layout import FileLayout, file_layout
+from merganser.files.write import RollingWriter
+from merganser.lsm.buckets import UNAWARE, Group, groups
+from merganser.merge.deduplicate import newest
+from merganser.merge.keys import sorted_positions
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketId
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+
+SLICE_ROWS = 262_144
+"""Rows gathered at a time."""
+_OPEN_FILES_MAX = 128
+
+
+@dataclass
+class TableWriter:
+    """Writes rows of one table into files of its buckets, without committing.
+
+    Attributes:
+        next_sequence: gives the first free sequence number of a bucket; asked once per bucket.
+        parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
+    """
+
+    table: TableDef
+    env: Env
+    next_sequence: Callable[[BucketId], int]
+    parallel: bool = True
+    _pending: list[tuple[pa.Table, pa.Array | None, npt.NDArray[np.int64] | None]] = field(default_factory=list)
+    _pending_bytes: int = 0
+    _sequences: dict[BucketId, int] = field(default_factory=dict)
+    _files: dict[BucketId, list[DataFile]] = field(default_factory=dict)
+    _directories: dict[BucketId, str] = field(default_factory=dict)
+    _open: dict[BucketId, RollingWriter] = field(default_factory=dict)
+
+    def write(self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: npt.NDArray[np.int64] | None = None, held: bool = False) -> None:
+        """Take rows.
+
+        Args:
+            rows: the table's columns in exactly its Arrow types.
+            kinds: int8, one per row; None: all inserts.
+            arrival: int64, orders the rows where their position does not.
+            held: the caller holds all rows in memory, so they need no buffer.
+        """
+        if not rows.num_rows:
+            return
+        if held and not self._pending:
+            self._flush(rows, kinds, arrival)
+            return
+        self._pending.append((rows, kinds, arrival))
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= self.table.options.get(w.WRITE_BUFFER_SIZE):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        rows = pa.concat_tables([part[0] for part in pending])
+        kinds = None
+        if any(part[1] is not None for part in pending):
+            parts = [pa.repeat(pa.scalar(0, pa.int8()), part[0].num_rows) if part[1] is None else part[1] for part in pending]
+            kinds = pa.concat_arrays(parts)
+        arrivals = [part[2] for part in pending if part[2] is not None]
+        self._flush(rows, kinds, np.concatenate(arrivals) if arrivals else None)
+
+    def finish(self) -> list[CommitMessage]:
+        """Write the rest and return the changes. Their files are durable. The writer may go on for a next commit."""
+        self.flush()
+        for bucket, writer in self._open.items():
+            self._files.setdefault(bucket, []).extend(writer.close())
+        self._open = {}
+        total = self.table.bucket if self.table.bucket > 0 else UNAWARE
+        messages = [CommitMessage(partition, bucket, total, tuple(files)) for (partition, bucket), files in self._files.items() if files]
+        self._files = {}
+        return messages
+
+    def abort(self) -> None:
+        """Drop what is buffered and remove what was written and not handed out."""
+        self._pending, self._pending_bytes = [], 0
+        for writer in self._open.values():
+            writer.abort()
+        self._open = {}
+        for bucket, files in self._files.items():
+            self.env.storage.delete(f"{self._directories[bucket]}/{file.name}" for file in files)
+        self._files = {}
+
+    def _flush(self, rows: pa.Table, kinds: pa.Array | None, arrival: npt.NDArray[np.int64] | None) -> None:
+        rows = _few_chunks(rows)
+        layout = file_layout(self.table)
+        parts = list(groups(self.table, rows))
+        for group in parts:
+            self._directories.setdefault((group.partition, group.bucket), self._directory(group))
+        run = self.env.map if self.parallel else _in_turn
+        if not self.table.keyed:
+            for group in parts:
+                self._append(group, rows, layout)
+            return
+        starts = [self._reserve(group) for group in parts]
+        # Buckets are independent; a failed one leaves the files of the others to `abort`.
+        run(lambda item: self._write_bucket(item[0], item[1], rows, kinds, arrival, layout), list(zip(parts, starts, strict=True)))
+
+    def _write_bucket(
+        self, group: Group, start: int, rows: pa.Table, kinds: pa.Array | None, arrival: npt.NDArray[np.int64] | None, layout: FileLayout
+    ) -> None:
+        bucket = (group.partition, group.bucket)
+        at = group.rows
+        if arrival is not None:
+            at = at[np.argsort(arrival[at], kind="stable")]
+        whole = len(at) == rows.num_rows and arrival is None
+        indices = None if whole else pa.array(at)
+        keys = [rows.column(name) if indices is None else rows.column(name).take(indices) for name in self.table.key]
+        positions = newest(*sorted_positions(keys))
+        writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
+        try:
+            for begin in range(0, len(positions), SLICE_ROWS):
+                part = positions[begin : begin + SLICE_ROWS]
+                chosen = pa.array(at[part])
+                writer.write(
+                    rows.take(chosen),
+                    sequences=pa.array(part + start),
+                    kinds=None if kinds is None else kinds.take(chosen),
+                )
+            files = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        self._files.setdefault(bucket, []).extend(files)
+
+    def _append(self, group: Group, rows: pa.Table, layout: FileLayout) -> None:
+        bucket = (group.partition, group.bucket)
+        if bucket not in self._open:
+            if len(self._open) >= _OPEN_FILES_MAX:
+                oldest = next(iter(self._open))
+                self._files.setdefault(oldest, []).extend(self._open.pop(oldest).close())
+            self._open[bucket] = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
+        for begin in range(0, len(group.rows), SLICE_ROWS):
+            at = group.rows[begin : begin + SLICE_ROWS]
+            adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
+            self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else rows.take(pa.array(at)))
+
+    def _reserve(self, group: Group) -> int:
+        """Take a sequence number for every row of the group; return the first."""
+        bucket = (group.partition, group.bucket)
+        start = self._sequences.get(bucket)
+        if start is None:
+            start = self.next_sequence(bucket)
+        self._sequences[bucket] = start + len(group.rows)
+        return start
+
+    def _directory(self, group: Group) -> str:
+        paths = self.table.paths
+        directory = paths.partition_directory(self.table.schema.partition_keys, group.values, self.table.partition_types)
+        return paths.bucket_directory(directory, group.bucket)
+
+
+def sequences_from(starts: Mapping[BucketId, int]) -> Callable[[BucketId], int]:
+    """Return a source of sequence numbers from known starts; buckets not named begin at 0."""
+    return lambda bucket: starts.get(bucket, 0)
+
+
+def _few_chunks(rows: pa.Table) -> pa.Table:
+    """Return the rows in few chunks: gathering from many is slow."""
+    return rows.combine_chunks() if rows.num_columns and rows.column(0).num_chunks > 4 else rows
+
+
+def _in_turn(work: Callable[[tuple[Group, int]], None], items: list[tuple[Group, int]]) -> list[None]:
+    return [work(item) for item in items]

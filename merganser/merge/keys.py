@@ -1,0 +1,151 @@
+"""Key order: sorted positions of rows, and where the versions of each key end.
+
+Order is the format's: nulls first, numbers by value with -0.0 below 0.0 and NaN on top, text and binary by
+unsigned bytes. Only key columns enter the sort; value columns are gathered afterwards. One integer-like key
+goes through numpy, whose stable sort notices the runs that are sorted already; anything else through Polars,
+the fastest stable multi-column sort there is. Floats are replaced by an integer image first, since every
+library takes -0.0 and 0.0 for equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def sorted_positions(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None) -> tuple[Positions, Mask]:
+    """Return the rows in key order, and which of them is the last of its key.
+
+    Args:
+        columns: key columns of n rows each.
+        tie: int64[n] that orders rows of one key; None: by position.
+
+    Returns:
+        positions int64[n]; is_last bool[n], over sorted rows.
+    """
+    count = len(columns[0])
+    if count == 0:
+        return np.empty(0, np.int64), np.empty(0, np.bool_)
+    if len(columns) == 1:
+        image = integer_image(columns[0])
+        if image is not None:
+            return _by_integer(image, tie)
+    return _by_polars(columns, tie)
+
+
+def integer_image(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
+    """Return integers that sort as the column does, or None: it has nulls, or is not a fixed-width number."""
+    if column.null_count:
+        return None
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return _float_image(column.to_numpy())
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return _numpy(column, pa.int32())
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return _numpy(column, pa.int64())
+    if pa.types.is_signed_integer(kind):
+        return column.to_numpy()  # type: ignore[no-any-return]
+    return None
+
+
+def _numpy(column: pa.ChunkedArray, kind: pa.DataType) -> npt.NDArray[np.signedinteger]:
+    return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind).to_numpy()  # type: ignore[no-any-return]
+
+
+def _float_image(values: npt.NDArray[np.floating]) -> npt.NDArray[np.signedinteger]:
+    whole = np.int64 if values.dtype == np.float64 else np.int32
+    one_nan = np.where(np.isnan(values), values.dtype.type("nan"), values)
+    bits = one_nan.view(whole)
+    return bits ^ ((bits >> (whole(0).itemsize * 8 - 1)) & np.iinfo(whole).max)  # type: ignore[no-any-return]
+
+
+def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
+    positions = np.argsort(image, kind="stable") if tie is None else np.lexsort((tie, image))
+    ordered = image[positions]
+    is_last = np.empty(len(image), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
+    is_last[-1] = True
+    return positions, is_last
+
+
+def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
+    names = [f"k{i}" for i in range(len(columns))]
+    frame = pl.DataFrame({name: _series(column) for name, column in zip(names, columns, strict=True)})
+    by = list(names)
+    if tie is not None:
+        frame = frame.with_columns(pl.Series("tie", tie))
+        by.append("tie")
+    frame = frame.with_row_index("row").sort(by, maintain_order=True, nulls_last=False)
+    ends = frame.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in names)).to_series()
+    is_last = ends.to_numpy(writable=True)
+    is_last[-1] = True  # an all-null key would compare equal to the row that is not there
+    return frame["row"].to_numpy().astype(np.int64), is_last
+
+
+def _series(column: pa.ChunkedArray) -> pl.Series:
+    kind = column.type
+    if pa.types.is_floating(kind):
+        valid = pc.is_valid(column).to_numpy()
+        image = _float_image(pc.fill_null(column, 0.0).to_numpy())
+        return pl.Series(image).set(pl.Series(~valid), None) if not valid.all() else pl.Series(image)
+    if pa.types.is_timestamp(kind):  # as numbers: Polars has no seconds, and renames zones
+        column = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+    elif pa.types.is_time32(kind) or pa.types.is_date32(kind):
+        column = pa.chunked_array([chunk.view(pa.int32()) for chunk in column.chunks], pa.int32())
+    return pl.Series(pl.from_arrow(pa.table({"k": column}))["k"])  # type: ignore[index]
+
+
+def count_at_most(columns: Sequence[pa.ChunkedArray], bound: tuple[object, ...], images: "KeyImages") -> int:
+    """Return how many leading rows of sorted key columns are at or below `bound` (an image of one key)."""
+    if len(columns) == 1:
+        image = integer_image(columns[0])
+        if image is not None and images.is_integer:
+            return int(np.searchsorted(image, bound[0], side="right"))
+    low, high = 0, len(columns[0])
+    while low < high:
+        middle = (low + high) // 2
+        if images.at(columns, middle) <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class KeyImages:
+    """Comparable images of single keys: tuples that Python orders as the format orders keys."""
+
+    def __init__(self, kinds: Sequence[pa.DataType]) -> None:
+        self.is_integer = len(kinds) == 1 and (
+            pa.types.is_signed_integer(kinds[0]) or pa.types.is_temporal(kinds[0]) or pa.types.is_floating(kinds[0])
+        )
+
+    def at(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[object, ...]:
+        """Return the image of the key at a row."""
+        if self.is_integer:
+            image = integer_image(columns[0].slice(row, 1))
+            if image is not None:
+                return (image[0],)
+        return tuple(_image(column[row]) for column in columns)
+
+
+def _image(scalar: pa.Scalar) -> object:
+    """Return (0,) for null, else (1, value): nulls sort first."""
+    if not scalar.is_valid:
+        return (0,)
+    kind = scalar.type
+    if pa.types.is_floating(kind):
+        return (1, _float_image(np.array([scalar.as_py()], np.float64 if kind == pa.float64() else np.float32))[0])
+    if pa.types.is_temporal(kind):
+        return (1, scalar.value)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return (1, scalar.as_py().encode())
+    return (1, scalar.as_py())

@@ -1,0 +1,116 @@
+"""k sorted runs -> windows of rows in which no key straddles two windows.
+
+Every run is read a stretch at a time, stretches in proportion to the run's rows, so that all of them cover
+about the same range of keys. A window ends at the smallest of the last keys at hand; what lies above waits
+in its run's buffer. So memory holds `window_rows` rows and about as many waiting ones, whatever the number
+of runs and rows::
+
+    run 2   ....|=========|-----       = in the window
+    run 1   ...|===|------             - waits
+    run 0   ...|==========|            this one's last key is the smallest: the bound
+
+Runs are given oldest first and ties keep that order, which is the order of sequence numbers as long as the
+runs' ranges of sequence numbers are disjoint; otherwise the caller asks for a sort by sequence number too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.merge.keys import KeyImages, count_at_most, sorted_positions
+
+WINDOW_ROWS = 400_000
+"""Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
+
+
+class Run(Protocol):
+    """A sorted run that is read in stretches. A key occurs in it once."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in all, at most."""
+
+    def read(self, rows: int) -> pa.Table | None:
+        """Return the next rows, at least about `rows` of them, or None after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Rows of all runs within a range of keys.
+
+    Attributes:
+        rows: the rows, run by run; not sorted.
+        positions: int64[n], rows in (key, order) order.
+        is_last: bool[n] over sorted rows: the last version of its key here.
+    """
+
+    rows: pa.Table
+    positions: npt.NDArray[np.int64]
+    is_last: npt.NDArray[np.bool_]
+
+
+def windows(
+    runs: Sequence[Run], *, key: Sequence[str], sequence: str | None = None, window_rows: int = WINDOW_ROWS
+) -> Iterator[Window]:
+    """Yield windows in key order; together they hold every row of every run once.
+
+    Args:
+        runs: oldest first.
+        key: names of the key columns, in key order.
+        sequence: column that orders versions of a key; None: by run.
+        window_rows: rows that a window should have, about.
+    """
+    total = sum(run.rows for run in runs)
+    wanted = [max(1, run.rows * window_rows // max(1, total)) for run in runs]
+    buffers: list[pa.Table | None] = [None] * len(runs)
+    finished = [False] * len(runs)
+    images: KeyImages | None = None
+    while True:
+        for i, run in enumerate(runs):
+            if not finished[i]:
+                # Every buffer is filled up before the bound is chosen: a short one would make a small window.
+                buffers[i], finished[i] = _filled(run, buffers[i], wanted[i])
+        present = [i for i, buffer in enumerate(buffers) if buffer is not None]
+        if not present:
+            return
+        tables: dict[int, pa.Table] = {i: buffer for i, buffer in enumerate(buffers) if buffer is not None}
+        if images is None:
+            images = KeyImages([tables[present[0]].schema.field(name).type for name in key])
+        columns = {i: [table.column(name) for name in key] for i, table in tables.items()}
+        last = {i: images.at(columns[i], tables[i].num_rows - 1) for i in present if not finished[i]}
+        parts = []
+        if len(present) == 1:
+            parts, buffers[present[0]] = [tables[present[0]]], None
+        else:
+            bound = min(last.values()) if last else None
+            for i in present:
+                at = tables[i].num_rows if bound is None else count_at_most(columns[i], bound, images)
+                if at:
+                    parts.append(tables[i].slice(0, at))
+                buffers[i] = tables[i].slice(at) if at < tables[i].num_rows else None
+        rows = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+        if len(parts) == 1:
+            yield Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
+            continue
+        tie = None if sequence is None else rows.column(sequence).to_numpy()
+        yield Window(rows, *sorted_positions([rows.column(name) for name in key], tie))
+
+
+def _filled(run: Run, buffer: pa.Table | None, rows: int) -> tuple[pa.Table | None, bool]:
+    """Return the buffer with at least `rows` rows, fewer at the end of the run, and whether that is reached."""
+    parts = [] if buffer is None else [buffer]
+    held = 0 if buffer is None else buffer.num_rows
+    finished = False
+    while held < rows and not finished:
+        table = run.read(rows - held)
+        finished = table is None
+        if table is not None and table.num_rows:
+            parts.append(table)
+            held += table.num_rows
+    return (pa.concat_tables(parts) if len(parts) > 1 else parts[0] if parts else None), finished

@@ -1,0 +1,82 @@
+"""DataFile: what a manifest knows of one file.
+
+Format: section "data manifest record", `_FILE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from merganser.codec.stats import SimpleStats
+
+SOURCE_APPEND: Final = 0
+SOURCE_COMPACT: Final = 1
+
+ADD: Final = 0
+DELETE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file.
+
+    Attributes:
+        name: file name; the directory follows from partition and bucket, or see `external_path`.
+        size: bytes.
+        row_count: physical rows, retractions included.
+        min_key, max_key: serialized key of the first and the last row; empty rows for append tables.
+        key_stats: over the key columns (primary key less partition columns).
+        value_stats: over all columns, or over `value_stats_columns`.
+        min_sequence, max_sequence: sequence numbers of its rows.
+        schema_id: the schema it was written with; its column names are that schema's.
+        level: 0 is youngest.
+        delete_row_count: rows of kind -U or -D; None when the writer did not say.
+        source: 0 written by a user, 1 by a compaction.
+        value_stats_columns: None: all columns in schema order; else these, in this order.
+        external_path: whole path when the file lies outside the table.
+    """
+
+    name: str
+    size: int
+    row_count: int
+    min_key: bytes
+    max_key: bytes
+    key_stats: SimpleStats
+    value_stats: SimpleStats
+    min_sequence: int
+    max_sequence: int
+    schema_id: int
+    level: int
+    extra_files: tuple[str, ...] = ()
+    creation_time_ms: int | None = None
+    delete_row_count: int | None = None
+    embedded_index: bytes | None = None
+    source: int | None = None
+    value_stats_columns: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_columns: tuple[str, ...] | None = None
+    write_columns_sequences: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """One data file added (0) or removed (1) in a bucket of a partition.
+
+    Attributes:
+        partition: serialized row of the partition values.
+        total_buckets: the number of buckets when it was written; -1 dynamic or unaware, -2 postponed.
+    """
+
+    kind: int
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFile
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes it the same file: level is part of it, so a move to another level is delete and add."""
+        file = self.file
+        return (self.partition, self.bucket, file.level, file.name, file.extra_files, file.embedded_index, file.external_path)

@@ -1,0 +1,210 @@
+"""Manifests: files of entries, each one data file added or removed.
+
+Records are resolved by field name, since writers differ in record names, unions and optional fields; what
+we write has the shapes of the reference implementation, with all optional fields present, because one known
+reader fails without them.
+
+Format: sections "data manifest record" and "how the JVM reference names Avro types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import fastavro
+
+from merganser.codec.avro import read_records, write_records
+from merganser.codec.stats import SimpleStats
+from merganser.errors import FormatError
+from merganser.meta.data_file import DataFile, ManifestEntry
+
+VERSION: Final = 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def nullable(kind: Any) -> list[Any]:
+    """Return the Avro union of null and a type."""
+    return ["null", kind]
+
+
+def optional(name: str, kind: Any) -> dict[str, Any]:
+    """Return an Avro field that may be null, null by default."""
+    return {"name": name, "type": nullable(kind), "default": None}
+
+
+def required(name: str, kind: Any) -> dict[str, Any]:
+    """Return an Avro field that is always there."""
+    return {"name": name, "type": kind}
+
+
+def stats_schema(record_name: str) -> dict[str, Any]:
+    """Return the Avro record of SimpleStats."""
+    return {
+        "type": "record",
+        "name": record_name,
+        "fields": [
+            required("_MIN_VALUES", "bytes"),
+            required("_MAX_VALUES", "bytes"),
+            optional("_NULL_COUNTS", {"type": "array", "items": nullable("long")}),
+        ],
+    }
+
+
+_SCHEMA: Final = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "record",
+        "namespace": "org.apache.paimon.avro.generated",
+        "fields": [
+            required("_VERSION", "int"),
+            required("_KIND", "int"),
+            required("_PARTITION", "bytes"),
+            required("_BUCKET", "int"),
+            required("_TOTAL_BUCKETS", "int"),
+            required(
+                "_FILE",
+                {
+                    "type": "record",
+                    "name": "record__FILE",
+                    "fields": [
+                        required("_FILE_NAME", "string"),
+                        required("_FILE_SIZE", "long"),
+                        required("_ROW_COUNT", "long"),
+                        required("_MIN_KEY", "bytes"),
+                        required("_MAX_KEY", "bytes"),
+                        required("_KEY_STATS", stats_schema("record__FILE__KEY_STATS")),
+                        required("_VALUE_STATS", stats_schema("record__FILE__VALUE_STATS")),
+                        required("_MIN_SEQUENCE_NUMBER", "long"),
+                        required("_MAX_SEQUENCE_NUMBER", "long"),
+                        required("_SCHEMA_ID", "long"),
+                        required("_LEVEL", "int"),
+                        required("_EXTRA_FILES", {"type": "array", "items": "string"}),
+                        optional("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}),
+                        optional("_DELETE_ROW_COUNT", "long"),
+                        optional("_EMBEDDED_FILE_INDEX", "bytes"),
+                        optional("_FILE_SOURCE", "int"),
+                        optional("_VALUE_STATS_COLS", {"type": "array", "items": "string"}),
+                        optional("_EXTERNAL_PATH", "string"),
+                        optional("_FIRST_ROW_ID", "long"),
+                        optional("_WRITE_COLS", {"type": "array", "items": "string"}),
+                        optional("_WRITE_COLS_SEQUENCES", {"type": "array", "items": "long"}),
+                    ],
+                },
+            ),
+        ],
+    }
+)
+
+
+def write_manifest(entries: Iterable[ManifestEntry], *, compression: str) -> bytes:
+    """Return the bytes of a manifest."""
+    return write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression)
+
+
+def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+    """Return the entries of a manifest, in file order.
+
+    Raises:
+        FormatError: damaged bytes, a version that is not known, or a required field that is missing.
+    """
+    records = read_records(data, path)
+    try:
+        return tuple(_from_record(record) for record in records)
+    except FormatError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.", path=path
+        ) from error
+
+
+def _to_record(entry: ManifestEntry) -> dict[str, Any]:
+    file = entry.file
+    return {
+        "_VERSION": VERSION,
+        "_KIND": entry.kind,
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": {
+            "_FILE_NAME": file.name,
+            "_FILE_SIZE": file.size,
+            "_ROW_COUNT": file.row_count,
+            "_MIN_KEY": file.min_key,
+            "_MAX_KEY": file.max_key,
+            "_KEY_STATS": stats_to_record(file.key_stats),
+            "_VALUE_STATS": stats_to_record(file.value_stats),
+            "_MIN_SEQUENCE_NUMBER": file.min_sequence,
+            "_MAX_SEQUENCE_NUMBER": file.max_sequence,
+            "_SCHEMA_ID": file.schema_id,
+            "_LEVEL": file.level,
+            "_EXTRA_FILES": list(file.extra_files),
+            "_CREATION_TIME": file.creation_time_ms,
+            "_DELETE_ROW_COUNT": file.delete_row_count,
+            "_EMBEDDED_FILE_INDEX": file.embedded_index,
+            "_FILE_SOURCE": file.source,
+            "_VALUE_STATS_COLS": None if file.value_stats_columns is None else list(file.value_stats_columns),
+            "_EXTERNAL_PATH": file.external_path,
+            "_FIRST_ROW_ID": file.first_row_id,
+            "_WRITE_COLS": None if file.write_columns is None else list(file.write_columns),
+            "_WRITE_COLS_SEQUENCES": None if file.write_columns_sequences is None else list(file.write_columns_sequences),
+        },
+    }
+
+
+def _from_record(record: Mapping[str, Any]) -> ManifestEntry:
+    if record["_VERSION"] != VERSION:
+        raise ValueError(f"_VERSION {record['_VERSION']}, only {VERSION} is known")
+    if record["_KIND"] not in (0, 1):
+        raise ValueError(f"_KIND {record['_KIND']}, only 0 and 1 are known")
+    file = record["_FILE"]
+    get = file.get
+    created = get("_CREATION_TIME")
+    if isinstance(created, datetime):
+        created = round((created.replace(tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
+    return ManifestEntry(
+        record["_KIND"],
+        record["_PARTITION"],
+        record["_BUCKET"],
+        record["_TOTAL_BUCKETS"],
+        DataFile(
+            file["_FILE_NAME"],
+            file["_FILE_SIZE"],
+            file["_ROW_COUNT"],
+            file["_MIN_KEY"],
+            file["_MAX_KEY"],
+            stats_from_record(file["_KEY_STATS"]),
+            stats_from_record(file["_VALUE_STATS"]),
+            file["_MIN_SEQUENCE_NUMBER"],
+            file["_MAX_SEQUENCE_NUMBER"],
+            file["_SCHEMA_ID"],
+            file["_LEVEL"],
+            tuple(get("_EXTRA_FILES") or ()),
+            created,
+            get("_DELETE_ROW_COUNT"),
+            get("_EMBEDDED_FILE_INDEX"),
+            get("_FILE_SOURCE"),
+            _tuple(get("_VALUE_STATS_COLS")),
+            get("_EXTERNAL_PATH"),
+            get("_FIRST_ROW_ID"),
+            _tuple(get("_WRITE_COLS")),
+            _tuple(get("_WRITE_COLS_SEQUENCES")),
+        ),
+    )
+
+
+def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
+    """Return SimpleStats as an Avro record."""
+    counts = None if stats.null_counts is None else list(stats.null_counts)
+    return {"_MIN_VALUES": stats.min_values, "_MAX_VALUES": stats.max_values, "_NULL_COUNTS": counts}
+
+
+def stats_from_record(record: Mapping[str, Any]) -> SimpleStats:
+    """Return SimpleStats of an Avro record."""
+    return SimpleStats(record["_MIN_VALUES"], record["_MAX_VALUES"], _tuple(record.get("_NULL_COUNTS")))
+
+
+def _tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)

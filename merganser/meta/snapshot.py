@@ -1,0 +1,163 @@
+"""Snapshot: one committed state of a table, as the JSON file that makes it real.
+
+Keys this version does not know are kept and written back unchanged when a snapshot is carried on.
+
+Format: section "snapshots, commits and lifecycle", snapshot version 3.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from merganser.errors import FormatError
+
+VERSION: Final = 3
+BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807
+"""Commit identifier of commits that nobody repeats."""
+
+APPEND: Final = "APPEND"
+COMPACT: Final = "COMPACT"
+OVERWRITE: Final = "OVERWRITE"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Snapshot:
+    """One committed state.
+
+    Attributes:
+        id: 1, 2, 3, ... without gaps.
+        schema_id: the newest schema when it was committed.
+        base_manifest_list: list of the manifests of everything before this commit.
+        delta_manifest_list: list of the manifests of this commit alone.
+        commit_user, commit_identifier: who committed, and which of their commits this is.
+        commit_kind: APPEND, COMPACT, OVERWRITE or ANALYZE.
+        time_millis: epoch milliseconds of the commit.
+        total_record_count: physical rows of all live files (not yet merged).
+        delta_record_count: rows of files added minus rows of files removed.
+        others: optional facts as in the file, see the format.
+    """
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: str
+    time_millis: int
+    total_record_count: int | None = None
+    delta_record_count: int | None = None
+    uuid: str | None = None
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    changelog_record_count: int | None = None
+    index_manifest: str | None = None
+    writer_version: str | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: Mapping[str, str] | None = None
+    next_row_id: int | None = None
+    operation: str | None = None
+    version: int = VERSION
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"Snapshot(id={self.id}, commit_kind={self.commit_kind!r}, commit_user={self.commit_user!r}, "
+            f"commit_identifier={self.commit_identifier}, total_record_count={self.total_record_count})"
+        )
+
+    @property
+    def commit_time(self) -> datetime:
+        """When it was committed, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.time_millis)
+
+    def to_json(self) -> bytes:
+        """Return the bytes of the snapshot file."""
+        out: dict[str, Any] = {}
+        for name, key in _KEYS.items():
+            value = getattr(self, name)
+            if value is not None:
+                out[key] = dict(value) if isinstance(value, Mapping) else value
+        out.update(self.unknown)
+        return json.dumps(out, indent=2).encode()
+
+
+_KEYS: Final[dict[str, str]] = {
+    "version": "version",
+    "uuid": "uuid",
+    "id": "id",
+    "schema_id": "schemaId",
+    "base_manifest_list": "baseManifestList",
+    "base_manifest_list_size": "baseManifestListSize",
+    "delta_manifest_list": "deltaManifestList",
+    "delta_manifest_list_size": "deltaManifestListSize",
+    "changelog_manifest_list": "changelogManifestList",
+    "changelog_manifest_list_size": "changelogManifestListSize",
+    "index_manifest": "indexManifest",
+    "commit_user": "commitUser",
+    "writer_version": "writerVersion",
+    "commit_identifier": "commitIdentifier",
+    "commit_kind": "commitKind",
+    "time_millis": "timeMillis",
+    "total_record_count": "totalRecordCount",
+    "delta_record_count": "deltaRecordCount",
+    "changelog_record_count": "changelogRecordCount",
+    "watermark": "watermark",
+    "statistics": "statistics",
+    "properties": "properties",
+    "next_row_id": "nextRowId",
+    "operation": "operation",
+}
+_REQUIRED: Final = frozenset(f.name for f in fields(Snapshot) if f.name in _KEYS) - {
+    name for name in _KEYS if getattr(Snapshot, "__dataclass_fields__")[name].default is None
+}
+_TEXT: Final = frozenset(
+    "uuid base_manifest_list delta_manifest_list changelog_manifest_list index_manifest commit_user "
+    "writer_version commit_kind statistics operation".split()
+)
+_OBSOLETE: Final = frozenset({"logOffsets"})
+
+
+def snapshot_from_json(data: bytes, path: str) -> Snapshot:
+    """Return the snapshot of a file's bytes.
+
+    Raises:
+        FormatError: not a snapshot of version 3; names the path and what is wrong.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise _damaged(path, "it is not a JSON object")
+    if value.get("version", VERSION) != VERSION:
+        raise _damaged(path, f"its version is {value['version']!r:.40}, and only version {VERSION} is known")
+    known: dict[str, Any] = {}
+    for name, key in _KEYS.items():
+        item = value.get(key)
+        if item is None:
+            if name in _REQUIRED and name != "version":
+                raise _damaged(path, f"'{key}' is missing")
+            continue
+        expected: type = str if name in _TEXT else dict if name == "properties" else int
+        if not isinstance(item, expected) or isinstance(item, bool):
+            raise _damaged(path, f"'{key}' is {item!r:.80}, not {'text' if expected is str else 'an object' if expected is dict else 'a number'}")
+        known[name] = item
+    unknown = {key: item for key, item in value.items() if key not in _KEYS.values() and key not in _OBSOLETE}
+    return Snapshot(**known, unknown=unknown)
+
+
+def _damaged(path: str, why: str) -> FormatError:
+    return FormatError(
+        f"cannot read the snapshot '{path}': {why}. Other snapshots stay readable. Restore the file, or roll back to an earlier snapshot.",
+        path=path,
+    )

@@ -1,0 +1,187 @@
+"""SnapshotStore: the numbered states of one table.
+
+Hints may be stale, empty or wrong, so they are only a place to start: a latest hint counts when the file
+after it is absent and its own file is there; an earliest hint counts when its file exists. Otherwise the
+directory is listed.
+
+Format: sections "hint files" and "atomic publication".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from merganser.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ExpiredError,
+    FormatError,
+    NotFoundError,
+    SnapshotExistsError,
+    StorageError,
+)
+from merganser.meta.snapshot import Snapshot, snapshot_from_json
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths
+
+_PREFIX = "snapshot-"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStore:
+    """Reads and creates the snapshots of one table or branch."""
+
+    paths: TablePaths
+    env: Env
+    table_name: str
+
+    def get(self, snapshot_id: int) -> Snapshot | None:
+        """Return a snapshot, or None when there is no such file."""
+        path = self.paths.snapshot(snapshot_id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        found = snapshot_from_json(data, path)
+        if found.id != snapshot_id:
+            raise FormatError(f"cannot read the snapshot '{path}': it says that its id is {found.id}. Restore the file.", path=path)
+        return found
+
+    def load(self, snapshot_id: int) -> Snapshot:
+        """Return a snapshot.
+
+        Raises:
+            NotFoundError: there never was such a snapshot.
+            ExpiredError: it has been removed by expiry; names the oldest that is kept.
+            FormatError: it lies between kept snapshots, but its file is gone or damaged.
+        """
+        found = self.get(snapshot_id)
+        if found is not None:
+            return found
+        earliest, latest = self.earliest_id(), self.latest_id()
+        if earliest is None or latest is None or snapshot_id > latest or snapshot_id < 1:
+            kept = "the table has no snapshots yet" if latest is None else f"its snapshots are {earliest} to {latest}"
+            raise NotFoundError(f"table '{self.table_name}' has no snapshot {snapshot_id}: {kept}.", table=self.table_name, snapshot=snapshot_id)
+        if snapshot_id < earliest:
+            raise ExpiredError(
+                f"cannot read snapshot {snapshot_id} of '{self.table_name}': snapshots before {earliest} have expired. "
+                f"Read {earliest} or a later one, or raise 'snapshot.num-retained.min' to keep more.",
+                table=self.table_name,
+                snapshot=snapshot_id,
+            )
+        path = self.paths.snapshot(snapshot_id)
+        raise FormatError(
+            f"cannot read snapshot {snapshot_id} of '{self.table_name}': '{path}' is missing, though snapshots {earliest} to "
+            f"{latest} should be there. Restore the file, or read another snapshot.",
+            path=path,
+        )
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot, or None of a table that has none."""
+        latest = self.latest_id()
+        if latest is None:
+            return None
+        found = self.get(latest)
+        # Between the listing and the read a rollback may have removed it: look once more.
+        return found if found is not None else self.load(self._listed(newest=True) or latest)
+
+    def latest_id(self) -> int | None:
+        """Return the id of the newest snapshot, or None."""
+        hint = self._hint(self.paths.latest_hint)
+        if hint is not None and hint > 0:
+            if not self.env.storage.exists(self.paths.snapshot(hint + 1)) and self.env.storage.exists(self.paths.snapshot(hint)):
+                return hint
+        return self._listed(newest=True)
+
+    def earliest_id(self) -> int | None:
+        """Return the id of the oldest snapshot that is kept, or None."""
+        hint = self._hint(self.paths.earliest_hint)
+        if hint is not None and self.env.storage.exists(self.paths.snapshot(hint)):
+            return hint
+        return self._listed(newest=False)
+
+    def ids(self) -> list[int]:
+        """Return the ids of all snapshot files, rising."""
+        names = (e.name for e in self.env.storage.list(self.paths.snapshot_directory) if not e.is_directory)
+        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdecimal())
+
+    def walk_back(self, snapshot_id: int) -> Iterator[Snapshot]:
+        """Yield snapshots from `snapshot_id` downwards, until one is not there."""
+        while snapshot_id >= 1:
+            found = self.get(snapshot_id)
+            if found is None:
+                return
+            yield found
+            snapshot_id -= 1
+
+    def create(self, snapshot: Snapshot) -> None:
+        """Make `snapshot` the next state of the table: the commit point.
+
+        Every file it names must already be durable. `snapshot-<id>` is created only if absent, so of two
+        writers holding the same id exactly one goes on:
+
+        * crash before the create: no reader can reach the new files; orphans remain.
+        * crash after it: the commit stands. The hint may lag, and readers probe on.
+        * reply lost: we read the file back. Our uuid means success, another's a lost race.
+
+        Raises:
+            SnapshotExistsError: another writer owns this id; nothing changed. Check conflicts against it,
+                then try the next id with the same files.
+            CommitUnknownError: the read-back failed as well. Delete nothing: the snapshot may stand. Repeat
+                with the same commit identifier.
+
+        Format: snapshot version 3. Time: one create, plus one read if the reply is lost.
+        """
+        path = self.paths.snapshot(snapshot.id)
+        data = snapshot.to_json()
+        for attempt in range(3):
+            try:
+                self.env.storage.create(path, data)
+                return
+            except AlreadyExistsError:
+                # Perhaps our own create, whose reply was lost on the way and which was sent again below us.
+                if self._is_ours(snapshot):
+                    return
+                raise SnapshotExistsError(
+                    f"snapshot {snapshot.id} of '{self.table_name}' was created by another writer. Nothing of this commit is visible.",
+                    table=self.table_name,
+                    snapshot=snapshot.id,
+                ) from None
+            except StorageError as error:
+                try:
+                    if self._is_ours(snapshot):
+                        return
+                except (StorageError, FormatError):
+                    pass  # still unknown: the create below settles it, or the last attempt reports
+                if attempt == 2:
+                    raise CommitUnknownError(
+                        f"cannot tell whether snapshot {snapshot.id} of '{self.table_name}' was committed: {error} "
+                        f"Its files were kept. Repeat the write with commit user '{snapshot.commit_user}' and identifier "
+                        f"{snapshot.commit_identifier}; it will not be applied twice.",
+                        table=self.table_name,
+                        snapshot=snapshot.id,
+                    ) from error
+                self.env.sleep_ms(10 * 4**attempt)
+
+    def write_latest_hint(self, snapshot_id: int) -> None:
+        """Point the hint at a snapshot. Best effort: readers do not rely on it."""
+        try:
+            self.env.storage.replace(self.paths.latest_hint, str(snapshot_id).encode())
+        except StorageError:
+            return
+
+    def _is_ours(self, snapshot: Snapshot) -> bool:
+        found = self.get(snapshot.id)
+        return found is not None and found.uuid == snapshot.uuid
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return int(text) if text.isdigit() and len(text) < 20 else None
+
+    def _listed(self, *, newest: bool) -> int | None:
+        ids = self.ids()
+        return (ids[-1] if newest else ids[0]) if ids else None

@@ -1,0 +1,67 @@
+"""TableDef: the facts of one table, as a value that travels to executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from merganser.options import write as w
+from merganser.options.option import Options
+from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
+from merganser.storage.paths import TablePaths
+
+
+@dataclass(frozen=True)
+class TableDef:
+    """Path, schema and options.
+
+    Attributes:
+        name: how messages call the table: `db.table`, or its path.
+        path: the table's directory.
+        schema: the schema that is written and read with.
+        options: the table's options with dynamic ones on top.
+        branch: the branch, "main" for the table itself.
+    """
+
+    name: str
+    path: str
+    schema: TableSchema
+    options: Options
+    branch: str = "main"
+
+    @cached_property
+    def paths(self) -> TablePaths:
+        """Where its files lie."""
+        return TablePaths(
+            root=self.path,
+            data_directory=self.options.get(w.DATA_FILE_PATH_DIRECTORY) or "",
+            default_name=self.options.get(w.PARTITION_DEFAULT_NAME),
+            legacy_names=self.options.get(w.PARTITION_LEGACY_NAME),
+            branch=self.branch,
+        )
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it has a primary key."""
+        return bool(self.schema.primary_keys)
+
+    @property
+    def bucket(self) -> int:
+        """The bucket option: n fixed; -1 dynamic (with a key) or unaware (without); -2 postponed."""
+        return self.options.get(w.BUCKET)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key columns within a partition (primary key less partition columns), in key order."""
+        return self.schema.trimmed_primary_key
+
+    @cached_property
+    def key_types(self) -> tuple[t.DataType, ...]:
+        """Types of the key columns."""
+        return tuple(self.schema.field(name).type for name in self.key)
+
+    @cached_property
+    def partition_types(self) -> tuple[t.DataType, ...]:
+        """Types of the partition columns."""
+        return tuple(self.schema.field(name).type for name in self.schema.partition_keys)

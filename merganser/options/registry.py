@@ -1,0 +1,246 @@
+"""All table options as a whole: which keys there are, which text is meant for one of them but misspelt.
+
+A table may carry options of other engines; they are kept and never judged. A key that is close to one of ours
+but is none is refused, because an option that silently does nothing is worse than an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from merganser.errors import InvalidInputError
+from merganser.options import read, upkeep, write
+from merganser.options.option import ColumnOption, Option, Options
+
+__all__ = [
+    "ALL_OPTIONS",
+    "COLUMN_OPTIONS",
+    "IMMUTABLE_KEYS",
+    "Option",
+    "Options",
+    "check_keys",
+    "check_texts",
+    "closest",
+    "did_you_mean",
+    "find_option",
+    "normalize_options",
+    "sequence_groups",
+    "split_column_key",
+    "text_of",
+]
+
+ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (*write.OPTIONS, *read.OPTIONS, *upkeep.OPTIONS)
+COLUMN_OPTIONS: Final[tuple[ColumnOption[Any], ...]] = write.COLUMN_OPTIONS
+IMMUTABLE_KEYS: Final = frozenset(option.key for option in ALL_OPTIONS if option.immutable)
+
+_BY_KEY: Final = {key: option for option in ALL_OPTIONS for key in (option.key, *option.aliases)}
+_BY_SUFFIX: Final = {option.suffix: option for option in COLUMN_OPTIONS}
+# Suffixes that other engines use after `fields.<column>.`.
+_OTHER_SUFFIXES: Final = ("agg", "listagg.delimiter", "kind", "min", "max", "length", "expression")
+# Keys of other engines that look like ours, and whole families of them.
+_OTHER_KEYS: Final = frozenset({
+    "async-file-write", "bucket.key", "bucket.num", "cache-page-size", "chain-table.enabled",
+    "changelog.precommit-compact", "comment", "commit.callback", "commit.callbacks", "commit.discard-duplicate-files",
+    "compaction.max.file-num", "connector", "end-input.check-partition-expire", "end-input.watermark",
+    "file-operation-thread-num", "file-reader-async-threshold", "format", "format-table.implementation",
+    "global-index.enabled", "iceberg.format-version", "local-merge-buffer-size", "local-sort.max-num-file-handles",
+    "location", "lookup.bootstrap-parallelism", "lookup.cache-rows", "lookup.cache-spill-compression",
+    "lookup.cache.bloom.filter.enabled", "lookup.cache.bloom.filter.fpp", "lookup.cache.high-priority-pool-ratio",
+    "lookup.dynamic-partition", "lookup.hash-load-factor", "lookup.local-file-type", "lookup.refresh.async",
+    "materialized-table.definition-query", "metastore.partitioned-table", "metastore.tag-to-partition",
+    "object-location", "orc.dictionary-key-threshold", "owner", "page-size", "parquet.enable.dictionary",
+    "partition.sink-strategy", "precommit-compact", "provider", "query-auth.enabled",
+    "scan.dedicated-split-generation", "scan.ignore-corrupt-files", "scan.ignore-lost-files",
+    "scan.infer-parallelism", "scan.infer-parallelism.max", "scan.max-splits-per-task", "scan.push-down",
+    "scan.split-enumerator.batch-size", "scan.split-enumerator.mode", "scan.watermark.alignment.group",
+    "scan.watermark.emit.strategy", "scan.watermark.idle-timeout", "sink.clustering.sample-factor",
+    "sink.clustering.sort-in-cluster", "sink.clustering.strategy", "sink.committer-cpu", "sink.committer-memory",
+    "sink.cross-partition.managed-memory", "sink.managed.writer-buffer-memory", "sink.process-time-zone",
+    "sink.use-managed-memory-allocator", "sink.watermark-time-zone", "sink.writer-coordinator.enabled",
+    "sink.writer-cpu", "sink.writer-memory", "snapshot.watermark-idle-timeout",
+    "sort-compaction.local-sample.magnification", "sort-compaction.range-strategy", "sort-engine",
+    "source.checkpoint-align.enabled", "source.checkpoint-align.timeout",
+    "streaming-read-shuffle-bucket-with-partition", "tag.callbacks", "unaware-bucket.compaction.parallelism",
+    "visibility-callback.enabled", "visibility-callback.timeout", "write-buffer-for-append", "write-manifest-cache",
+    "write-max-writers-to-spill", "write.batch-memory", "write.batch-size", "zorder.var-length-contribution",
+})  # fmt: skip
+_OTHER_FAMILIES: Final = re.compile(
+    r"(kafka|table|client|scan\.startup|spark|flink|hive|hadoop|fs|dfs|s3|s3a|oss|gs|hdfs|parquet|orc|avro|lance"
+    r"|metadata\.iceberg|iceberg|delta|hoodie|hudi|properties|debezium|canal|http|security|rest|vector|global-index"
+    r"|chain-table|materialized-table|metastore|partition\.mark-done-action|write\.parquet|write\.metadata)[.].+"
+)
+_INDEX_KEY: Final = re.compile(r"file-index\.[a-z-]+\.(columns|.+\.[a-z-]+)")
+_CUTOFF: Final = 0.8
+_CUTOFF_WORDS: Final = 0.7
+
+
+def find_option(key: str) -> Option[Any] | None:
+    """Return the option that a key (or one of its older names) sets, per-column keys included."""
+    found = _BY_KEY.get(key)
+    if found is None and (split := split_column_key(key)):
+        column, suffix = split
+        return _BY_SUFFIX[suffix].of(column)
+    return found
+
+
+def split_column_key(key: str) -> tuple[str, str] | None:
+    """Return (column, suffix) of a key `fields.<column>.<suffix>` of ours, else None.
+
+    The column of a sequence group may be several, joined with commas.
+    """
+    if not key.startswith("fields.") or key in _BY_KEY:
+        return None
+    for suffix in _BY_SUFFIX:
+        column = key.removeprefix("fields.").removesuffix("." + suffix)
+        if key.endswith("." + suffix) and column:
+            return column, suffix
+    return None
+
+
+def sequence_groups(options: Mapping[str, str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """Return each sequence group as (ordering columns, protected columns), in the order of the options."""
+    groups = []
+    for key, text in options.items():
+        split = split_column_key(key)
+        if split and split[1] == write.SEQUENCE_GROUP.suffix:
+            ordering = tuple(name.strip() for name in split[0].split(","))
+            groups.append((ordering, write.SEQUENCE_GROUP.of(split[0]).parse(text)))
+    return tuple(groups)
+
+
+def normalize_options(options: Mapping[str, Any] | None, *, columns: Sequence[str] | None = None) -> dict[str, str]:
+    """Return options as texts: what a user gave as Python values, as the format writes them.
+
+    Args:
+        options: by key; text, bool, int, float, timedelta, or a list of column names.
+        columns: the columns of the table, if known, to check options of single columns.
+
+    Raises:
+        InvalidInputError: a key is a misspelt one of ours, a value has no text form, or its text is not of the
+            form that its option wants.
+    """
+    texts = {}
+    for key, value in (options or {}).items():
+        if not isinstance(key, str) or not key.strip():
+            raise InvalidInputError(
+                f"cannot use {key!r} as a table option: a key is text such as 'bucket'.", option=key
+            )
+        texts[key.strip()] = text_of(key, value)
+    check_keys(texts, columns=columns)
+    check_texts(texts)
+    return texts
+
+
+def text_of(key: str, value: Any) -> str:
+    """Return the text of an option's value.
+
+    Raises:
+        InvalidInputError: the value has no text form.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case timedelta():
+            return f"{value // timedelta(milliseconds=1)} ms"
+        case list() | tuple() if all(isinstance(name, str) for name in value):
+            return ",".join(value)
+    raise InvalidInputError(
+        f"cannot use table option '{key}' = {value!r:.100}: expected text, a number, a bool, a timedelta or a list of "
+        f"column names, not {type(value).__name__}. Leave an option out to have its default.",
+        option=key,
+        value=repr(value)[:100],
+    )
+
+
+def check_keys(keys: Iterable[str], *, columns: Sequence[str] | None = None) -> None:
+    """Refuse keys that are meant for an option of ours but are none, and options of columns that do not exist.
+
+    Raises:
+        InvalidInputError: names the key and what it may have been meant to be.
+    """
+    for key in keys:
+        if split := split_column_key(key):
+            if columns is not None:
+                _check_columns_of_key(key, split, columns)
+        elif not _is_known(key) and (meant := _meant(key)):
+            raise InvalidInputError(f"unknown table option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
+
+
+def check_texts(options: Mapping[str, str]) -> None:
+    """Parse every option of ours.
+
+    Raises:
+        InvalidInputError: a text is not of its option's form; names key, text and form.
+    """
+    for key, text in options.items():
+        option = find_option(key)
+        if option is not None:
+            option.parse(text, key=key)
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of `names` that `name` is most likely a misspelling of, or None."""
+    folded = {_folded(candidate): candidate for candidate in names}
+    found = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=_CUTOFF_WORDS)
+    return folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about an unknown name: the likely one, or the first three there are."""
+    if meant := closest(name, names):
+        return f"Did you mean '{meant}'?"
+    first = ", ".join(f"'{known}'" for known in names[:3])
+    return f"Choose one of {len(names)}, such as {first}." if len(names) > 3 else f"Choose from {first or 'none'}."
+
+
+def _is_known(key: str) -> bool:
+    if key in _BY_KEY or key in _OTHER_KEYS or _INDEX_KEY.fullmatch(key):
+        return True
+    return any(key.startswith("fields.") and key.endswith("." + suffix) for suffix in _OTHER_SUFFIXES)
+
+
+def _check_columns_of_key(key: str, split: tuple[str, str], columns: Sequence[str]) -> None:
+    column, suffix = split
+    names = [column] if column in columns or suffix != write.SEQUENCE_GROUP.suffix else column.split(",")
+    for name in (part.strip() for part in names):
+        if name in columns:
+            continue
+        parent = name.split(".")[0]
+        hint = did_you_mean(name, columns)
+        if parent in columns:
+            hint = f"'{parent}' is a column, but options of fields inside a column are not possible."
+        raise InvalidInputError(
+            f"cannot use table option '{key}': column '{name}' is not found in the table. {hint}",
+            option=key,
+            column=name,
+        )
+
+
+def _meant(key: str) -> str | None:
+    if key.startswith("fields."):
+        column, _, suffix = key.removeprefix("fields.").rpartition(".")
+        meant = closest(suffix, _BY_SUFFIX) if column else closest(key, _BY_KEY)
+        return meant if meant is None or not column else f"fields.{column}.{meant}"
+    folded = _folded(key)
+    by_folded = {_folded(known): known for known in _BY_KEY}
+    if folded in by_folded:
+        return by_folded[folded]
+    likely = difflib.get_close_matches(folded, by_folded, n=3, cutoff=_CUTOFF_WORDS)
+    for candidate in likely:
+        near = difflib.SequenceMatcher(None, candidate, folded).ratio() >= _CUTOFF
+        # 'bucket-num' is far from 'bucket' by letters, but says the same word and one more.
+        if (near and not _OTHER_FAMILIES.fullmatch(key)) or folded.startswith(candidate + "-"):
+            return by_folded[candidate]
+    return None
+
+
+def _folded(text: str) -> str:
+    return re.sub(r"[._ -]", "-", text.strip().lower())

@@ -1,0 +1,411 @@
+"""Which options go together, and which of them this version of merganser can honour.
+
+`check_table_options` refuses what is no table of the format. `WRITE_GAPS` and `READ_GAPS` list what is one, but
+asks for something that this version does not do; work that adds it removes its line here, and nothing else.
+A gap is refused before anything is written, because rows written wrongly cannot be told from right ones later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from merganser.errors import UnsupportedError
+from merganser.options import read as r
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.facts import TableLike, cross_partition, listed, refuse, type_of
+from merganser.options.merge_rules import check_merge_rules
+from merganser.options.option import COLUMNS, Option, Options
+from merganser.options.registry import check_texts, did_you_mean
+from merganser.schema import types as t
+
+POSTPONE: Final = -2
+DYNAMIC: Final = -1
+_COLUMN_LISTS: Final = (w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS, w.CLUSTERING_COLUMNS)
+_INDEX_COLUMNS: Final = re.compile(r"file-index\.[a-z-]+\.columns")
+
+
+def check_table_options(table: TableLike, *, what: str = "cannot use the options of the table") -> None:
+    """Check the options of a table by themselves, against each other and against its columns.
+
+    Args:
+        table: columns, keys and options, such as a `TableSchema`.
+        what: beginning of the message, such as "cannot create 'db.orders'".
+
+    Raises:
+        InvalidInputError: names the option, its value, and what would be right.
+    """
+    check_texts(table.options)
+    _check_keys(table, what)
+    _check_bucket(table, what)
+    _check_bucket_key(table, what)
+    _check_changelog(table, what)
+    check_merge_rules(table, what=what)
+    _check_retention(table.options, what)
+    _check_record_expiry(table, what)
+    _check_row_tracking(table, what)
+    _check_log(table, what)
+    _check_column_lists(table, what)
+    check_scan_options(table.options, what=what)
+
+
+# what the format allows
+
+
+def _check_keys(table: TableLike, what: str) -> None:
+    if table.options.get(w.PRIMARY_KEY_NULLABLE) and not table.primary_keys:
+        refuse(what, "'primary-key.nullable' is only for tables with a primary key.")
+    if table.options.get(w.WRITE_MODE) == "append-only" and table.primary_keys:
+        refuse(
+            what,
+            f"'write-mode' = 'append-only' does not go with a primary key ({listed(table.primary_keys)}). Remove one.",
+        )
+
+
+def _check_bucket(table: TableLike, what: str) -> None:
+    bucket = table.options.get(w.BUCKET)
+    if bucket == 0 or bucket < POSTPONE or (bucket == POSTPONE and not table.primary_keys):
+        refuse(what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1.", option="bucket")
+    counting = table.options.get(w.WRITE_MODE) == "change-log"
+    if bucket > 0 and not table.primary_keys and not table.options.get(w.BUCKET_KEY) and not counting:
+        refuse(
+            what,
+            f"'bucket' is {bucket} and there is neither a primary key nor a 'bucket-key'. Name the columns that choose "
+            "the bucket in 'bucket-key', or remove 'bucket'.",
+            option="bucket-key",
+        )
+
+
+def _check_bucket_key(table: TableLike, what: str) -> None:
+    columns = table.options.get(w.BUCKET_KEY)
+    names = [field.name for field in table.fields]
+    if columns and table.options.get(w.BUCKET) == DYNAMIC:
+        refuse(what, "'bucket-key' does not go with 'bucket' = '-1'. Set 'bucket' to a number, or remove 'bucket-key'.")
+    for column in columns:
+        hint = ""
+        if column not in names:
+            hint = f"is not found in the table. {did_you_mean(column, names)}"
+        elif columns.count(column) > 1:
+            hint = "is repeated. Name it once."
+        elif column in table.partition_keys:
+            hint = "is a partition column. Rows of a bucket are in one partition anyway: remove it."
+        elif table.primary_keys and column not in table.primary_keys:
+            hint = f"is not part of the primary key ({listed(table.primary_keys)}), so one key could be in two buckets."
+        elif t.is_nested(type_of(table, column)):
+            hint = f"has the type {type_of(table, column)}, which cannot choose a bucket."
+        if hint:
+            refuse(what, f"bucket key column '{column}' {hint}", column=column, option="bucket-key")
+    if table.options.get(w.BUCKET_FUNCTION) == "mod" and table.options.get(w.BUCKET) > 0:
+        key = columns or tuple(name for name in table.primary_keys if name not in table.partition_keys)
+        if len(key) != 1 or not isinstance(type_of(table, key[0]), t.Int | t.BigInt):
+            refuse(
+                what, f"'bucket-function.type' = 'mod' needs one INT or BIGINT bucket key column, not {listed(key)}."
+            )
+
+
+def _check_changelog(table: TableLike, what: str) -> None:
+    options = table.options
+    producer = options.get(w.CHANGELOG_PRODUCER)
+    counting = options.get(w.WRITE_MODE) == "change-log"
+    if producer != "none" and not table.primary_keys and (producer == "full-compaction" or not counting):
+        refuse(what, f"'changelog-producer' = '{producer}' needs a primary key. Define one, or remove the option.")
+    if options.get(u.FULL_COMPACTION_DELTA_COMMITS) is not None:
+        if not table.primary_keys and options.get(w.BUCKET) == DYNAMIC:
+            refuse(
+                what, "'full-compaction.delta-commits' is not supported for tables without a key and without buckets."
+            )
+        if producer == "lookup":
+            refuse(
+                what,
+                "'full-compaction.delta-commits' is incompatible with 'changelog-producer' = 'lookup'. Use "
+                "full-compaction, or remove the option.",
+            )
+    if options.get(r.STREAMING_READ_OVERWRITE):
+        if not table.primary_keys:
+            refuse(
+                what,
+                "'streaming-read-overwrite' is for tables with a primary key. Use 'streaming-read-append-overwrite'.",
+            )
+        if producer in ("lookup", "full-compaction"):
+            refuse(
+                what,
+                f"'streaming-read-overwrite' does not go with 'changelog-producer' = '{producer}': streams would see "
+                "changes twice.",
+            )
+    if options.get(w.DELETION_VECTORS) and producer == "full-compaction":
+        refuse(
+            what,
+            "'deletion-vectors.enabled' does not go with 'changelog-producer' = 'full-compaction'. "
+            "Use none, input or lookup.",
+        )
+
+
+def _check_retention(options: Options, what: str) -> None:
+    snapshot_min, snapshot_max = options.get(u.SNAPSHOT_NUM_RETAINED_MIN), options.get(u.SNAPSHOT_NUM_RETAINED_MAX)
+    own_min, own_max = options.get(u.CHANGELOG_NUM_RETAINED_MIN), options.get(u.CHANGELOG_NUM_RETAINED_MAX)
+    changelog_min = snapshot_min if own_min is None else own_min
+    changelog_max = snapshot_max if own_max is None else own_max
+    for kind, least, most in (("snapshot", snapshot_min, snapshot_max), ("changelog", changelog_min, changelog_max)):
+        if least < 1:
+            refuse(what, f"'{kind}.num-retained.min' is {least} and should be at least 1.")
+        if least > most:
+            refuse(
+                what,
+                f"'{kind}.num-retained.min' is {least} and should not be larger than '{kind}.num-retained.max', "
+                f"{most}.",
+            )
+
+
+def _check_record_expiry(table: TableLike, what: str) -> None:
+    column = table.options.get(u.RECORD_LEVEL_TIME_FIELD)
+    if column is None:
+        if table.options.get(u.RECORD_LEVEL_EXPIRE_TIME) is not None:
+            refuse(
+                what, "'record-level.expire-time' needs 'record-level.time-field', the column with the time of a row."
+            )
+        return
+    names = [field.name for field in table.fields]
+    if column not in names:
+        refuse(
+            what, f"'record-level.time-field' '{column}' is not found in the table. {did_you_mean(column, names)}",
+            column=column,
+        )  # fmt: skip
+    kind = type_of(table, column)
+    if not isinstance(kind, t.Int | t.BigInt | t.Timestamp | t.LocalZonedTimestamp):
+        refuse(
+            what,
+            f"'record-level.time-field' '{column}' has the type {kind}; it must be INT, BIGINT or a timestamp.",
+            column=column,
+        )
+
+
+def _check_row_tracking(table: TableLike, what: str) -> None:
+    options = table.options
+    if options.get(w.ROW_TRACKING):
+        if table.primary_keys:
+            refuse(what, "'row-tracking.enabled' is only for tables without a primary key.")
+        if options.get(w.BUCKET) != DYNAMIC:
+            refuse(what, f"'row-tracking.enabled' needs 'bucket' = '-1', not {options.get(w.BUCKET)}.")
+    elif options.get(w.DATA_EVOLUTION):
+        refuse(what, "'data-evolution.enabled' needs 'row-tracking.enabled' = 'true'.")
+
+
+def _check_log(table: TableLike, what: str) -> None:
+    options = table.options
+    upsert = options.get(w.LOG_CHANGELOG_MODE) == "upsert"
+    eventual = options.get(w.LOG_CONSISTENCY) == "eventual"
+    for on, key, value in (
+        (upsert, w.LOG_CHANGELOG_MODE.key, "upsert"),
+        (eventual, w.LOG_CONSISTENCY.key, "eventual"),
+    ):
+        if on and options.get(w.LOG_SYSTEM) == "none":
+            refuse(what, f"'{key}' = '{value}' needs a log: set 'log.system', or remove the option.")
+        if on and not table.primary_keys:
+            refuse(what, f"'{key}' = '{value}' needs a primary key.")
+    if options.get(w.LOG_SYSTEM) == "kafka" and not options.get(w.KAFKA_BOOTSTRAP_SERVERS):
+        refuse(what, "'log.system' = 'kafka' needs 'kafka.bootstrap.servers'.")
+
+
+def _check_column_lists(table: TableLike, what: str) -> None:
+    """Check options that list columns and have no other rule."""
+    lists = [(option.key, table.options.get(option)) for option in _COLUMN_LISTS]
+    lists += [(key, COLUMNS.parse(text)) for key, text in table.options.items() if _INDEX_COLUMNS.fullmatch(key)]
+    names = [field.name for field in table.fields]
+    for key, columns in lists:
+        for column in columns:
+            # An index of one key of a map is named `column[key]`.
+            if column not in names and column.partition("[")[0] not in names:
+                hint = did_you_mean(column, names)
+                refuse(
+                    what, f"column '{column}' of '{key}' is not found in the table. {hint}", column=column, option=key
+                )
+
+
+# where a read starts
+
+_TIME: Final = (r.SCAN_TIMESTAMP_MILLIS, r.SCAN_TIMESTAMP)
+_SNAPSHOT: Final = (r.SCAN_SNAPSHOT_ID, r.SCAN_TAG_NAME, r.SCAN_WATERMARK, r.SCAN_VERSION)
+_FILE_TIME: Final = (r.SCAN_FILE_CREATION_TIME_MILLIS,)
+_CREATION_TIME: Final = (r.SCAN_CREATION_TIME_MILLIS,)
+_INCREMENTAL: Final = (r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG)
+_START_OPTIONS: Final[dict[str, tuple[Option[int | None] | Option[str | None], ...]]] = {
+    "from-timestamp": _TIME,
+    "from-snapshot": _SNAPSHOT,
+    "from-snapshot-full": (r.SCAN_SNAPSHOT_ID,),
+    "from-file-creation-time": _FILE_TIME,
+    "from-creation-timestamp": _CREATION_TIME,
+    "incremental": _INCREMENTAL,
+}
+_ORDER: Final = ("from-timestamp", "from-snapshot", "from-file-creation-time", "from-creation-timestamp", "incremental")
+_ALL_STARTS: Final = (*_TIME, *_SNAPSHOT, *_FILE_TIME, *_CREATION_TIME, *_INCREMENTAL)
+
+
+def scan_mode(options: Options) -> str:
+    """Return the start mode, with `default` resolved from the other scan options."""
+    mode = options.get(r.SCAN_MODE)
+    if mode != "default":
+        return mode
+    given = (name for name in _ORDER if any(options.is_set(option) for option in _START_OPTIONS[name]))
+    return next(given, "latest-full")
+
+
+def check_scan_options(options: Options, *, what: str = "cannot read the table") -> None:
+    """Check that the options that say where a read starts agree: the mode has its option, one, and no other's.
+
+    Raises:
+        InvalidInputError: names the mode and the options.
+    """
+    mode = scan_mode(options)
+    own = _START_OPTIONS.get(mode, ())
+    given = [option.key for option in own if options.is_set(option)]
+    wanted = listed([option.key for option in own])
+    if own and not given:
+        refuse(what, f"'scan.mode' = '{mode}' needs one of {wanted}, and none is set.", option="scan.mode")
+    if len(given) > 1:
+        refuse(what, f"'scan.mode' = '{mode}' needs one of {wanted}, and {listed(given)} are set. Keep one.")
+    foreign = [option.key for option in _ALL_STARTS if option not in own and options.is_set(option)]
+    if foreign:
+        refuse(what, f"{listed(foreign)} must be absent with 'scan.mode' = '{mode}'. Remove it, or change the mode.")
+    if options.is_set(r.SCAN_FALLBACK_BRANCH) and options.is_set(r.SCAN_PRIMARY_BRANCH):
+        refuse(what, "'scan.fallback-branch' and 'scan.primary-branch' exclude each other. Remove one.")
+
+
+# what this version does not do
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that a table may ask for and this version of merganser does not do.
+
+    `applies` says whether a table asks for it; an option at its default never does. `feature` completes "this
+    version does not write tables with ..."; `advice` says what to do instead.
+    """
+
+    feature: str
+    applies: Callable[[TableLike], bool]
+    advice: str
+
+
+def _set(option: Option[object]) -> Callable[[TableLike], bool]:
+    return lambda table: table.options.get(option) != option.default
+
+
+def _keyed(test: Callable[[TableLike], bool]) -> Callable[[TableLike], bool]:
+    return lambda table: bool(table.primary_keys) and test(table)
+
+
+def _bucket(number: int) -> Callable[[TableLike], bool]:
+    return lambda table: table.options.get(w.BUCKET) == number
+
+
+def _format_other_than(option: Option[str], *known: str) -> Callable[[TableLike], bool]:
+    return lambda table: table.options.get(option) not in known
+
+
+_ELSEWHERE: Final = "Use another engine for this table."
+_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4."
+
+WRITE_GAPS: Final = (
+    Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
+    Gap("a merge engine other than deduplicate ('merge-engine')", _keyed(_set(w.MERGE_ENGINE)), _ELSEWHERE),
+    Gap(
+        "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
+        lambda table: cross_partition(table) and _bucket(DYNAMIC)(table),
+        "Add the partition columns to the primary key, and set 'bucket' to a number such as 4.",
+    ),
+    Gap("a primary key and 'bucket' = '-1'", _keyed(_bucket(DYNAMIC)), _NUMBER),
+    Gap("a primary key and 'bucket' = '-2'", _keyed(_bucket(POSTPONE)), _NUMBER),
+    Gap("'changelog-producer' other than none", _set(w.CHANGELOG_PRODUCER), _ELSEWHERE),
+    Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
+    Gap("'sequence.field'", _set(w.SEQUENCE_FIELD), _ELSEWHERE),
+    Gap("'sequence.snapshot-ordering'", _set(w.SEQUENCE_SNAPSHOT_ORDERING), _ELSEWHERE),
+    Gap("'rowkind.field'", _set(w.ROWKIND_FIELD), _ELSEWHERE),
+    Gap("'ignore-delete'", _set(w.IGNORE_DELETE), _ELSEWHERE),
+    Gap("'ignore-update-before'", _set(w.IGNORE_UPDATE_BEFORE), _ELSEWHERE),
+    Gap("'row-tracking.enabled'", _set(w.ROW_TRACKING), _ELSEWHERE),
+    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
+    Gap("'record-level.expire-time'", _set(u.RECORD_LEVEL_EXPIRE_TIME), _ELSEWHERE),
+    Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
+    Gap("'data-file.external-paths'", _set(w.DATA_FILE_EXTERNAL_PATHS), _ELSEWHERE),
+    Gap("'write-mode' = 'change-log'", lambda table: table.options.get(w.WRITE_MODE) == "change-log", _ELSEWHERE),
+    Gap("'log.system'", _set(w.LOG_SYSTEM), _ELSEWHERE),
+    Gap("large object columns ('blob-field')", _set(w.BLOB_FIELD), _ELSEWHERE),
+    Gap(
+        "'file.format' other than parquet, orc and avro",
+        _format_other_than(w.FILE_FORMAT, "parquet", "orc", "avro"),
+        _ELSEWHERE,
+    ),
+    Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
+)
+"""What writing does not do yet. Checked in this order; the first that applies is named."""
+
+READ_GAPS: Final = (
+    Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
+    Gap("merge engine first-row", lambda table: table.options.get(w.MERGE_ENGINE) == "first-row", _ELSEWHERE),
+    Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
+    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
+    Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
+    Gap("'write-mode' = 'change-log'", lambda table: table.options.get(w.WRITE_MODE) == "change-log", _ELSEWHERE),
+    Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
+    Gap("'scan.fallback-branch'", _set(r.SCAN_FALLBACK_BRANCH), _ELSEWHERE),
+    Gap("'scan.primary-branch'", _set(r.SCAN_PRIMARY_BRANCH), _ELSEWHERE),
+)
+"""What reading does not do yet, whatever files a read meets."""
+
+_COMPACT: Final = "Compact the table fully with another engine, then it can be read."
+MERGE_READ_GAPS: Final = (
+    Gap("a merge engine other than deduplicate ('merge-engine')", _keyed(_set(w.MERGE_ENGINE)), _COMPACT),
+    Gap("'sequence.field'", _keyed(_set(w.SEQUENCE_FIELD)), _COMPACT),
+    Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),
+    Gap("'ignore-delete'", _keyed(_set(w.IGNORE_DELETE)), _COMPACT),
+)
+"""What reading does not do yet when rows of several files have to be merged."""
+
+
+def unsupported_for_writing(table: TableLike) -> tuple[Gap, ...]:
+    """Return what the table asks of a writer that this version does not do; empty when it can be written."""
+    return tuple(gap for gap in WRITE_GAPS if gap.applies(table))
+
+
+def unsupported_for_reading(table: TableLike, *, merge: bool) -> tuple[Gap, ...]:
+    """Return what the table asks of a reader that this version does not do; empty when it can be read.
+
+    Args:
+        table: columns, keys and options.
+        merge: whether rows of several files have to be merged to read it.
+    """
+    return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
+
+
+def check_can_write(table: TableLike, *, name: str) -> None:
+    """Refuse a table that this version cannot write rightly.
+
+    Raises:
+        UnsupportedError: names the option; nothing was written.
+    """
+    if gaps := unsupported_for_writing(table):
+        raise UnsupportedError(
+            f"cannot write to '{name}': this version of merganser does not write tables with {gaps[0].feature}. "
+            f"Nothing was written. {gaps[0].advice}",
+            table=name,
+            features=[gap.feature for gap in gaps],
+        )
+
+
+def check_can_read(table: TableLike, *, name: str, merge: bool) -> None:
+    """Refuse a table that this version cannot read rightly.
+
+    Raises:
+        UnsupportedError: names the option.
+    """
+    if gaps := unsupported_for_reading(table, merge=merge):
+        reason = " whose files have to be merged" if gaps[0] in MERGE_READ_GAPS else ""
+        raise UnsupportedError(
+            f"cannot read '{name}': this version of merganser does not read tables with {gaps[0].feature}{reason}. "
+            f"{gaps[0].advice}",
+            table=name,
+            features=[gap.feature for gap in gaps],
+        )

@@ -1,0 +1,484 @@
+"""Options that say what a row of the table is, how rows are merged, and how files are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from merganser.options.option import (
+    BOOLEAN,
+    BYTES,
+    COLUMNS,
+    DURATION,
+    INTEGER,
+    LEVELS,
+    STATS_MODE,
+    TEXT,
+    ColumnOption,
+    Option,
+    Options,
+    choice,
+    integer,
+)
+
+_NO_COLUMNS: Final[tuple[str, ...]] = ()
+_NO_LEVELS: Final[Mapping[int, str]] = MappingProxyType({})
+_MB: Final = 1 << 20
+_LONG_MAX: Final = (1 << 63) - 1
+
+# keys, buckets, partitions
+
+TYPE: Final = Option(
+    "type", TEXT, "table",
+    "Kind of the table. merganser reads and writes 'table'; format tables, object tables and views are other things.",
+    immutable=True,
+)  # fmt: skip
+PATH: Final = Option[str | None]("path", TEXT, None, "Where the table lies. Set by engines, never stored by merganser.")
+PRIMARY_KEY: Final = Option(
+    "primary-key", COLUMNS, _NO_COLUMNS,
+    "Primary key columns, instead of giving them when the table is created. Moved into the schema.",
+    immutable=True,
+)  # fmt: skip
+PARTITION: Final = Option(
+    "partition", COLUMNS, _NO_COLUMNS,
+    "Partition columns, instead of giving them when the table is created. Moved into the schema.",
+    immutable=True,
+)  # fmt: skip
+PRIMARY_KEY_NULLABLE: Final = Option(
+    "primary-key.nullable", BOOLEAN, False, "Let key columns be null; nulls are equal as keys.", immutable=True
+)
+BUCKET: Final = Option(
+    "bucket", INTEGER, -1,
+    "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
+    "rows have no bucket. -2: the number is decided when the table is first compacted.",
+)  # fmt: skip
+BUCKET_KEY: Final = Option(
+    "bucket-key", COLUMNS, _NO_COLUMNS,
+    "Columns whose hash chooses the bucket. Default: the primary key without the partition columns.",
+    immutable=True,
+)  # fmt: skip
+BUCKET_FUNCTION: Final = Option(
+    "bucket-function.type", choice("default", "mod", "hive"), "default",
+    "How the bucket is computed. mod: one INT or BIGINT bucket key column, modulo the number of buckets. "
+    "hive: as Apache Hive does.",
+    immutable=True,
+)  # fmt: skip
+BUCKET_APPEND_ORDERED: Final = Option(
+    "bucket-append-ordered", BOOLEAN, True,
+    "Tables without a key and with buckets: keep rows of a bucket in the order they were written.",
+)  # fmt: skip
+PARTITION_DEFAULT_NAME: Final = Option(
+    "partition.default-name", TEXT, "__DEFAULT_PARTITION__", "Directory value of a null or blank partition value."
+)
+PARTITION_LEGACY_NAME: Final = Option(
+    "partition.legacy-name", BOOLEAN, True,
+    "Name partition directories as older engines do (dates as day numbers). false: as SQL text.",
+)  # fmt: skip
+DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
+    "dynamic-bucket.target-row-num", integer(1), 2_000_000, "Dynamic buckets: rows of a bucket before another is added."
+)
+DYNAMIC_BUCKET_INITIAL_BUCKETS: Final = Option[int | None](
+    "dynamic-bucket.initial-buckets", integer(1), None,
+    "Dynamic buckets: how many writers of a partition assign buckets at first.",
+    immutable=True,
+)  # fmt: skip
+DYNAMIC_BUCKET_MAX_BUCKETS: Final = Option(
+    "dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."
+)
+DYNAMIC_BUCKET_ASSIGNER_PARALLELISM: Final = Option[int | None](
+    "dynamic-bucket.assigner-parallelism", integer(1), None, "Dynamic buckets: how many tasks assign buckets."
+)
+CROSS_PARTITION_INDEX_TTL: Final = Option[timedelta | None](
+    "cross-partition-upsert.index-ttl", DURATION, None,
+    "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated.",
+)  # fmt: skip
+CROSS_PARTITION_BOOTSTRAP_PARALLELISM: Final = Option(
+    "cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
+    "Keys that may move between partitions: how many tasks read the keys when a writer starts.",
+)  # fmt: skip
+POSTPONE_DEFAULT_BUCKET_NUM: Final = Option[int | None](
+    "postpone.default-bucket-num", integer(1), None, "Postponed buckets: number for a partition without data."
+)
+POSTPONE_TARGET_ROW_NUM: Final = Option[int | None](
+    "postpone.target-row-num-per-bucket", integer(1), None, "Postponed buckets: rows that one bucket should hold."
+)
+POSTPONE_TARGET_SIZE: Final = Option(
+    "postpone.target-size-per-bucket", BYTES, 1 << 30, "Postponed buckets: bytes that one bucket should hold."
+)
+POSTPONE_BATCH_WRITE_FIXED_BUCKET: Final = Option(
+    "postpone.batch-write-fixed-bucket", BOOLEAN, True,
+    "Postponed buckets: batch writes put rows into buckets at once instead of leaving them for compaction.",
+)  # fmt: skip
+PK_CLUSTERING_OVERRIDE: Final = Option(
+    "pk-clustering-override", BOOLEAN, False,
+    "Sort files of a keyed table by clustering columns instead of the key.",
+    immutable=True,
+)  # fmt: skip
+CLUSTERING_COLUMNS: Final = Option(
+    "clustering.columns", COLUMNS, _NO_COLUMNS, "Columns by which files are clustered.",
+    aliases=("sink.clustering.by-columns",),
+)  # fmt: skip
+ROW_TRACKING: Final = Option(
+    "row-tracking.enabled", BOOLEAN, False, "Give every row of a table without a key an id that stays.", immutable=True
+)
+DATA_EVOLUTION: Final = Option(
+    "data-evolution.enabled", BOOLEAN, False,
+    "Write changed columns as files of their own beside the rows. Needs 'row-tracking.enabled'.",
+    immutable=True,
+)  # fmt: skip
+BLOB_FIELD: Final = Option(
+    "blob-field", COLUMNS, _NO_COLUMNS, "Columns stored as large binary objects.", immutable=True, reserved=True
+)
+BLOB_DESCRIPTOR_FIELD: Final = Option(
+    "blob-descriptor-field", COLUMNS, _NO_COLUMNS, "Large object columns stored as references.",
+    immutable=True, reserved=True,
+)  # fmt: skip
+BLOB_VIEW_FIELD: Final = Option(
+    "blob-view-field", COLUMNS, _NO_COLUMNS, "Large object columns that refer to other tables.",
+    immutable=True, reserved=True,
+)  # fmt: skip
+
+# merging
+
+MERGE_ENGINE: Final = Option(
+    "merge-engine", choice("deduplicate", "partial-update", "aggregation", "first-row"), "deduplicate",
+    "How rows with the same primary key become one. deduplicate: the last row. partial-update: the newest value of "
+    "each column that is not null. aggregation: one function per column. first-row: the first row.",
+    immutable=True,
+)  # fmt: skip
+SEQUENCE_FIELD: Final = Option(
+    "sequence.field", COLUMNS, _NO_COLUMNS,
+    "Columns that order rows of one key before their order of arrival; the largest is the newest.",
+)  # fmt: skip
+SEQUENCE_FIELD_SORT_ORDER: Final = Option(
+    "sequence.field.sort-order", choice("ascending", "descending"), "ascending",
+    "descending: the smallest sequence field is the newest.",
+)  # fmt: skip
+SEQUENCE_AUTO_PADDING: Final = Option(
+    "sequence.auto-padding", COLUMNS, _NO_COLUMNS,
+    "Of older releases: how equal values of 'sequence.field' were told apart "
+    "(row-kind-flag, second-to-micro, millis-to-micro).",
+)  # fmt: skip
+SEQUENCE_SNAPSHOT_ORDERING: Final = Option(
+    "sequence.snapshot-ordering", BOOLEAN, False,
+    "Order rows of one key by the snapshot that wrote them. Needs 'write-only'; excludes 'sequence.field'.",
+    immutable=True,
+)  # fmt: skip
+SEQUENCE_NUMBER_INIT_MODE: Final = Option(
+    "write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
+    "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot.",
+)  # fmt: skip
+ROWKIND_FIELD: Final = Option[str | None](
+    "rowkind.field", TEXT, None,
+    "STRING column that holds the row kind (+I, -U, +U, -D) of each row, instead of the kind it came with.",
+    immutable=True,
+)  # fmt: skip
+IGNORE_DELETE: Final = Option(
+    "ignore-delete", BOOLEAN, False,
+    "Drop rows of kind -U and -D when they are written.",
+    aliases=("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+)  # fmt: skip
+IGNORE_UPDATE_BEFORE: Final = Option(
+    "ignore-update-before", BOOLEAN, False, "Drop rows of kind -U when they are written."
+)
+DEFAULT_AGGREGATE_FUNCTION: Final = Option[str | None](
+    "fields.default-aggregate-function", TEXT, None, "Aggregate function of columns that have none of their own."
+)
+AGGREGATION_REMOVE_RECORD_ON_DELETE: Final = Option(
+    "aggregation.remove-record-on-delete", BOOLEAN, False, "aggregation: a row of kind -D removes the whole row.",
+    immutable=True,
+)  # fmt: skip
+PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE: Final = Option(
+    "partial-update.remove-record-on-delete", BOOLEAN, False,
+    "partial-update: a row of kind -D removes the whole row.",
+    immutable=True,
+)  # fmt: skip
+PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP: Final = Option(
+    "partial-update.remove-record-on-sequence-group", COLUMNS, _NO_COLUMNS,
+    "partial-update: a row of kind -D removes the whole row when it is the newest of one of these sequence groups, "
+    "named by their ordering columns.",
+    immutable=True,
+)  # fmt: skip
+WRITE_MODE: Final = Option[str | None](
+    "write-mode", choice("auto", "append-only", "change-log"), None,
+    "Of older releases. append-only: no primary key, inserts only. change-log: a table without a key counts equal "
+    "rows, so rows can be deleted.",
+)  # fmt: skip
+
+AGGREGATE_FUNCTION: Final = ColumnOption[str | None](
+    "aggregate-function", TEXT, None, "Function that folds the values of the column, such as sum or last_value.",
+)  # fmt: skip
+IGNORE_RETRACT: Final = ColumnOption(
+    "ignore-retract", BOOLEAN, False, "Leave the column as it is when a row is retracted."
+)
+DISTINCT: Final = ColumnOption("distinct", BOOLEAN, False, "collect and listagg: keep every element once.")
+LIST_AGG_DELIMITER: Final = ColumnOption("list-agg-delimiter", TEXT, ",", "listagg: text between the elements.")
+NESTED_KEY: Final = ColumnOption(
+    "nested-key", COLUMNS, _NO_COLUMNS, "nested_update: fields of a nested row that are its key."
+)
+NESTED_KEY_NULL_STRATEGY: Final = ColumnOption(
+    "nested-key-null-strategy", choice("merge", "ignore", "error"), "merge",
+    "nested_update: what to do with a nested row whose key is null.",
+)  # fmt: skip
+NESTED_SEQUENCE_FIELD: Final = ColumnOption(
+    "nested-sequence-field", COLUMNS, _NO_COLUMNS, "nested_update: fields that order nested rows of one key."
+)
+COUNT_LIMIT: Final = ColumnOption[int | None](
+    "count-limit", integer(1), None, "nested_update: most nested rows that a column holds."
+)
+TS_FIELD: Final = ColumnOption[str | None](
+    "ts-field", TEXT, None, "merge_map_with_keytime: field that holds the time of an entry. Default: the last field."
+)
+SEQUENCE_GROUP: Final = ColumnOption(
+    "sequence-group", COLUMNS, _NO_COLUMNS,
+    "partial-update: columns that change together, and only when the ordering columns are not older than before.",
+)  # fmt: skip
+DEFAULT_VALUE: Final = ColumnOption[str | None](
+    "default-value", TEXT, None, "Value of the column in rows that come without it, as the text of a literal."
+)
+COLUMN_STATS_MODE: Final = ColumnOption[str | None](
+    "stats-mode", STATS_MODE, None, "Statistics kept of the column; see 'metadata.stats-mode'."
+)
+
+# changelog
+
+CHANGELOG_PRODUCER: Final = Option(
+    "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
+    "Who writes the changelog. none: nobody. input: rows as they arrive. lookup: by looking up the row that was "
+    "there before. full-compaction: by comparing the table before and after a full compaction.",
+)  # fmt: skip
+CHANGELOG_ROW_DEDUPLICATE: Final = Option(
+    "changelog-producer.row-deduplicate", BOOLEAN, False,
+    "Leave updates that change nothing out of the changelog (producers lookup and full-compaction).",
+)  # fmt: skip
+CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS: Final = Option(
+    "changelog-producer.row-deduplicate-ignore-fields", COLUMNS, _NO_COLUMNS,
+    "Columns that 'changelog-producer.row-deduplicate' does not compare.",
+)  # fmt: skip
+CHANGELOG_COMPACTION_INTERVAL: Final = Option[timedelta](
+    "changelog-producer.compaction-interval", DURATION, timedelta(0),
+    "Of older releases: time between full compactions of the producer full-compaction; 0 is off.",
+)  # fmt: skip
+CHANGELOG_FILE_FORMAT: Final = Option[str | None](
+    "changelog-file.format",
+    choice("parquet", "orc", "avro"),
+    None,
+    "Format of changelog files. Default: 'file.format'.",
+)
+CHANGELOG_FILE_COMPRESSION: Final = Option[str | None](
+    "changelog-file.compression", TEXT, None, "Compression of changelog files. Default: 'file.compression'."
+)
+CHANGELOG_FILE_PREFIX: Final = Option(
+    "changelog-file.prefix", TEXT, "changelog-", "How names of changelog files begin."
+)
+CHANGELOG_FILE_STATS_MODE: Final = Option[str | None](
+    "changelog-file.stats-mode", STATS_MODE, None, "Statistics kept of changelog files. Default: 'metadata.stats-mode'."
+)
+DELETE_FORCE_PRODUCE_CHANGELOG: Final = Option(
+    "delete.force-produce-changelog", BOOLEAN, False,
+    "Publish every row that a DELETE removes, instead of dropping whole partitions silently.",
+)  # fmt: skip
+CHANGE_TRACKING: Final = Option(
+    "change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."
+)
+
+# files
+
+FILE_FORMAT: Final = Option(
+    "file.format", choice("parquet", "orc", "avro", "json", "csv", "row", "lance", "blob"), "parquet",
+    "Format of data files: parquet, orc or avro.",
+)  # fmt: skip
+FILE_FORMAT_PER_LEVEL: Final = Option[Mapping[int, str]](
+    "file.format.per.level", LEVELS, _NO_LEVELS, "Format of data files by level, such as '0:avro,5:parquet'."
+)
+FILE_COMPRESSION: Final = Option("file.compression", TEXT, "zstd", "Compression of data files.")
+FILE_COMPRESSION_PER_LEVEL: Final = Option[Mapping[int, str]](
+    "file.compression.per.level", LEVELS, _NO_LEVELS, "Compression of data files by level, such as '0:lz4,5:zstd'."
+)
+FILE_COMPRESSION_ZSTD_LEVEL: Final = Option(
+    "file.compression.zstd-level", integer(1, 22), 1, "Effort of zstd compression, 1 (fast) to 22 (small)."
+)
+FILE_BLOCK_SIZE: Final = Option[int | None](
+    "file.block-size", BYTES, None, "Bytes of a block (Parquet row group, ORC stripe). Default: 128 MB for Parquet."
+)
+FILE_SUFFIX_INCLUDE_COMPRESSION: Final = Option(
+    "file.suffix.include.compression", BOOLEAN, False, "Put the compression into the names of data files."
+)
+DATA_FILE_PREFIX: Final = Option("data-file.prefix", TEXT, "data-", "How names of data files begin.")
+DATA_FILE_THIN_MODE: Final = Option(
+    "data-file.thin-mode", BOOLEAN, False, "Do not store key columns twice in files of keyed tables."
+)
+DATA_FILE_PATH_DIRECTORY: Final = Option[str | None](
+    "data-file.path-directory", TEXT, None, "Directory below the table for partitions and buckets.", immutable=True
+)
+DATA_FILE_EXTERNAL_PATHS: Final = Option[str | None](
+    "data-file.external-paths", TEXT, None, "Places outside the table where data files are written."
+)
+DATA_FILE_EXTERNAL_PATHS_STRATEGY: Final = Option(
+    "data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."
+)
+INDEX_FILE_IN_DATA_FILE_DIR: Final = Option(
+    "index-file-in-data-file-dir", BOOLEAN, False, "Keep index files beside the data files.", immutable=True
+)
+TARGET_FILE_SIZE: Final = Option[int | None](
+    "target-file-size", BYTES, None,
+    "Bytes after which a new data file is begun. Default: 128 MB with a primary key, 256 MB without.",
+)  # fmt: skip
+TARGET_FILE_ROW_NUM: Final = Option(
+    "target-file-row-num", integer(1), _LONG_MAX, "Rows after which a new data file is begun."
+)
+FILE_INDEX_IN_MANIFEST_THRESHOLD: Final = Option(
+    "file-index.in-manifest-threshold", BYTES, 500, "Bytes up to which a file index lies in the manifest."
+)
+FILE_INDEX_READ: Final = Option("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files.")
+MANIFEST_FORMAT: Final = Option("manifest.format", choice("avro", "parquet", "orc"), "avro", "Format of manifests.")
+MANIFEST_COMPRESSION: Final = Option("manifest.compression", TEXT, "zstd", "Compression of manifests.")
+MANIFEST_TARGET_FILE_SIZE: Final = Option(
+    "manifest.target-file-size", BYTES, 8 * _MB, "Bytes that a manifest should reach when manifests are merged."
+)
+MANIFEST_FULL_COMPACTION_SIZE: Final = Option(
+    "manifest.full-compaction-threshold-size", BYTES, 16 * _MB, "Bytes of small manifests at which all are rewritten.",
+    aliases=("manifest.full-compaction-file-size",),
+)  # fmt: skip
+MANIFEST_MERGE_MIN_COUNT: Final = Option(
+    "manifest.merge-min-count", integer(1), 30, "Number of small manifests that are merged into one."
+)
+MANIFEST_DELETE_FILE_DROP_STATS: Final = Option(
+    "manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."
+)
+STATS_MODE_OPTION: Final = Option(
+    "metadata.stats-mode", STATS_MODE, "truncate(16)",
+    "Statistics of columns that manifests keep: none, counts (of nulls), truncate(n) (min and max cut to n "
+    "characters), full.",
+)  # fmt: skip
+STATS_MODE_PER_LEVEL: Final = Option[Mapping[int, str]](
+    "metadata.stats-mode.per.level", LEVELS, _NO_LEVELS, "Statistics by level, such as '0:none'."
+)
+STATS_DENSE_STORE: Final = Option(
+    "metadata.stats-dense-store", BOOLEAN, True, "Store only columns that have statistics."
+)
+STATS_KEEP_FIRST_N_COLUMNS: Final = Option(
+    "metadata.stats-keep-first-n-columns", integer(-1), -1, "Keep statistics of the first n columns only; -1: of all."
+)
+DELETION_VECTORS: Final = Option(
+    "deletion-vectors.enabled", BOOLEAN, False, "Mark deleted rows in a file of their own instead of rewriting files."
+)
+DELETION_VECTORS_MODIFIABLE: Final = Option(
+    "deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."
+)
+DELETION_VECTORS_BITMAP64: Final = Option(
+    "deletion-vectors.bitmap64", BOOLEAN, False, "Deletion vectors for files of more than two billion rows."
+)
+DELETION_VECTORS_TARGET_SIZE: Final = Option(
+    "deletion-vector.index-file.target-size", BYTES, 2 * _MB, "Bytes that a file of deletion vectors should reach."
+)
+
+# writing and committing
+
+WRITE_ONLY: Final = Option(
+    "write-only", BOOLEAN, False,
+    "Writers neither compact nor expire; a job of its own does.",
+    aliases=("write.compaction-skip",),
+)  # fmt: skip
+WRITE_BUFFER_SIZE: Final = Option(
+    "write-buffer-size", BYTES, 256 * _MB, "Bytes that a writer collects before it sorts and writes them."
+)
+WRITE_BUFFER_SPILLABLE: Final = Option[bool | None](
+    "write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."
+)
+WRITE_BUFFER_SPILL_MAX_DISK_SIZE: Final = Option(
+    "write-buffer-spill.max-disk-size", BYTES, _LONG_MAX, "Most bytes that a write buffer spills to disk."
+)
+SPILL_COMPRESSION: Final = Option("spill-compression", TEXT, "zstd", "Compression of spilled data.")
+DYNAMIC_PARTITION_OVERWRITE: Final = Option(
+    "dynamic-partition-overwrite", BOOLEAN, True,
+    "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names.",
+)  # fmt: skip
+OVERWRITE_UPGRADE: Final = Option(
+    "overwrite-upgrade", BOOLEAN, True, "Files of an overwrite go to the highest level when their keys do not overlap."
+)
+COMMIT_MAX_RETRIES: Final = Option(
+    "commit.max-retries", integer(0), 10, "How often a commit that lost a race tries again."
+)
+COMMIT_MIN_RETRY_WAIT: Final = Option(
+    "commit.min-retry-wait", DURATION, timedelta(milliseconds=10), "Shortest wait before a commit tries again."
+)
+COMMIT_MAX_RETRY_WAIT: Final = Option(
+    "commit.max-retry-wait", DURATION, timedelta(seconds=10), "Longest wait before a commit tries again."
+)
+COMMIT_TIMEOUT: Final = Option[timedelta | None](
+    "commit.timeout", DURATION, None, "How long a commit tries before it gives up. Default: as often as it may."
+)
+COMMIT_FORCE_COMPACT: Final = Option(
+    "commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."
+)
+COMMIT_FORCE_CREATE_SNAPSHOT: Final = Option(
+    "commit.force-create-snapshot", BOOLEAN, False, "A commit without changes makes a snapshot too."
+)
+COMMIT_STRICT_LAST_SAFE_SNAPSHOT: Final = Option[int | None](
+    "commit.strict-mode.last-safe-snapshot", INTEGER, None,
+    "Fail a commit when another user compacted or overwrote after this snapshot; -1 starts at the first commit.",
+)  # fmt: skip
+COMMIT_USER_PREFIX: Final = Option[str | None](
+    "commit.user-prefix", TEXT, None, "How the commit user that is made up for a writer begins."
+)
+SNAPSHOT_IGNORE_EMPTY_COMMIT: Final = Option[bool | None](
+    "snapshot.ignore-empty-commit", BOOLEAN, None, "false: a batch commit without changes makes a snapshot too."
+)
+SINK_PARALLELISM: Final = Option[int | None](
+    "sink.parallelism", integer(1), None, "How many tasks write.", reserved=True
+)
+AUTO_CREATE: Final = Option("auto-create", BOOLEAN, False, "Create the table when it is written first.", reserved=True)
+
+# changing the schema
+
+ALTER_NULL_TO_NOT_NULL_DISABLED: Final = Option(
+    "alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."
+)
+DISABLE_EXPLICIT_TYPE_CASTING: Final = Option(
+    "disable-explicit-type-casting", BOOLEAN, False, "Allow only changes of a column's type that lose nothing."
+)
+ADD_COLUMN_BEFORE_PARTITION: Final = Option(
+    "add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."
+)
+MERGE_SCHEMA: Final = Option("write.merge-schema", BOOLEAN, False, "Add columns of the data that the table lacks.")
+MERGE_SCHEMA_EXPLICIT_CAST: Final = Option(
+    "write.merge-schema.explicit-cast", BOOLEAN, False, "With 'write.merge-schema': also narrow types of columns."
+)
+MERGE_SCHEMA_TYPE_WIDENING: Final = Option(
+    "write.merge-schema.type-widening", BOOLEAN, False, "With 'write.merge-schema': also widen types of columns."
+)
+
+# log beside the files
+
+LOG_SYSTEM: Final = Option(
+    "log.system", choice("none", "kafka"), "none", "Log that readers follow with less delay than the files."
+)
+LOG_CONSISTENCY: Final = Option(
+    "log.consistency", choice("transactional", "eventual"), "transactional",
+    "transactional: rows in the log are seen after their commit. eventual: at once, perhaps twice.",
+)  # fmt: skip
+LOG_CHANGELOG_MODE: Final = Option(
+    "log.changelog-mode", choice("auto", "all", "upsert"), "auto",
+    "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert with a primary key.",
+)  # fmt: skip
+LOG_FORMAT: Final = Option("log.format", TEXT, "debezium-json", "Form of rows in the log.")
+LOG_KEY_FORMAT: Final = Option("log.key.format", TEXT, "json", "Form of keys in the log.")
+LOG_RETENTION: Final = Option[timedelta | None]("log.retention", DURATION, None, "How long the log keeps rows.")
+KAFKA_BOOTSTRAP_SERVERS: Final = Option[str | None](
+    "kafka.bootstrap.servers", TEXT, None, "Kafka brokers of the log.", aliases=("log.kafka.bootstrap.servers",)
+)
+KAFKA_TOPIC: Final = Option[str | None](
+    "kafka.topic", TEXT, None, "Kafka topic of the log; chosen when the table is created.", aliases=("log.kafka.topic",)
+)
+
+OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Option))
+COLUMN_OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, ColumnOption))
+
+
+def target_file_size_bytes(options: Options, *, keyed: bool) -> int:
+    """Return the size at which a data file is full: 128 MB with a primary key and 256 MB without, unless set."""
+    size = options.get(TARGET_FILE_SIZE)
+    return size if size is not None else (128 if keyed else 256) * _MB

@@ -1,0 +1,80 @@
+"""Rows: what every read returns, in the forms that callers want. Lazy: nothing is read before one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+BATCH_ROWS = 65_536
+"""Most rows of a batch that is handed out."""
+
+
+class Rows:
+    """Conversions over `to_arrow` and `to_batches`, which the heirs define."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
+        raise TypeError("an heir says what its schema is")
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded."""
+        yield from self.to_arrow().to_batches(max_chunksize=BATCH_ROWS)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as one table. The order of rows is not defined."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream for other libraries."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return all rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return all rows as a Polars frame."""
+        import polars  # noqa: PLC0415 - a conversion at the handle
+
+        return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Return all rows as dictionaries."""
+        return self.to_arrow().to_pylist()  # type: ignore[no-any-return]
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return self.to_arrow().num_rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to any library that speaks Arrow's stream interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True)
+class StoredRows(Rows):
+    """Rows of a small table that is made when it is asked for, such as a system table."""
+
+    make: Callable[[], pa.Table]
+    title: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
+        return self.to_arrow().schema
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as one table."""
+        return self.make()
+
+    def explain(self) -> str:
+        """Return what is read."""
+        return f"table      {self.title}\nread       metadata only"

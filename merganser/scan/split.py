@@ -1,0 +1,60 @@
+"""Split: one worker's portion of a scan, as a value that pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_def import TableDef
+from merganser.schema import types as t
+from merganser.schema.predicate import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Whole sections of one bucket, or files of an append table.
+
+    Attributes:
+        directory: the bucket's directory.
+        bucket: the bucket number.
+        sections: groups of files; key ranges of two groups never meet. Append tables: one file per group.
+        raw: no section needs a merge, and no file holds retractions: rows are read as they stand.
+    """
+
+    directory: str
+    bucket: int
+    sections: tuple[tuple[DataFile, ...], ...]
+    raw: bool
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All files, section by section."""
+        return tuple(file for section in self.sections for file in section)
+
+    @property
+    def rows(self) -> int:
+        """Physical rows."""
+        return sum(file.row_count for section in self.sections for file in section)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for section in self.sections for file in section)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """How splits are read: what every worker must know beside its splits.
+
+    Attributes:
+        table: the table.
+        columns: columns to return, in this order.
+        where: rows to return; applied exactly. None: all.
+        schemas: columns of every older schema that a file was written with, by schema id.
+    """
+
+    table: TableDef
+    columns: tuple[t.Field, ...]
+    where: Predicate | None
+    schemas: Mapping[int, tuple[t.Field, ...]]

@@ -1,0 +1,487 @@
+"""Rows as a user gives them -> rows of exactly the table's columns and Arrow types, or why not.
+
+Whatever Arrow type converts without loss is taken: other widths, units, encodings and layouts. A value that would
+change (300 as TINYINT, 0.1 as FLOAT, text too long for VARCHAR(10)) is refused, never cut or rounded; so is a
+type that says another thing (text for a number, an instant for a wall clock). Nulls of a column with a default
+take the default. A column that already has the right type is passed through as it is.
+
+Everything works on whole columns. Only when a column is refused is its first offending row searched for, by
+halving. Rows in messages count from 1; `context["row"]` counts from 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.errors import InvalidInputError
+from merganser.options.registry import did_you_mean
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_field, arrow_schema, arrow_type
+from merganser.schema.limits import has_limits, too_long
+from merganser.schema.literals import default_value
+from merganser.schema.row_kind import SYMBOLS
+
+_DAY_MS: Final = 86_400_000
+_VALUE_TEXT_MAX: Final = 60
+
+_Convert = Callable[[pa.Array], pa.Array]
+
+
+class _MisfitError(Exception):
+    """A value cannot be stored: `index` within the array at hand, and why, as the rest of a message."""
+
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(why)
+        self.index = index
+        self.why = why
+
+
+class _MismatchError(Exception):
+    """The Arrow type of a column, or of a part of it at `path`, says another thing than the column's type."""
+
+    def __init__(self, path: str, found: pa.DataType, wanted: str, hint: str = "Cast it first.") -> None:
+        super().__init__(path)
+        self.path, self.found, self.wanted, self.hint = path, found, wanted, hint
+
+
+def conform(
+    data: pa.Table, fields: Sequence[t.Field], *, action: str, not_null_names: Collection[str] = ()
+) -> pa.Table:
+    """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
+
+    Args:
+        data: one column per field, found by name, in any order.
+        fields: the columns of the table. Nulls of a field with a default take it.
+        action: what is being done, as messages begin: "cannot write to 'db.orders'".
+        not_null_names: key columns, which hold no nulls whatever their type says.
+
+    Returns:
+        As many rows in the same order. Columns that need no conversion share their memory with `data`.
+
+    Raises:
+        InvalidInputError: a column is missing, unknown or twice there; its type is another; a value does not fit
+            or is null where none may be. Names the column, the row and the value.
+    """
+    _check_names(data.column_names, fields, action)
+    columns = []
+    for field in fields:
+        column = _conform_column(data.column(field.name), field, action)
+        if column.null_count and field.default is not None:
+            column = pc.coalesce(column, default_value(field))
+        key = field.name in not_null_names
+        if column.null_count and (key or not field.type.nullable):
+            _refuse_nulls(column, field.name, key, action)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=arrow_schema(fields))
+
+
+def fill_missing(data: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
+    """Return `data` with a column for each of `fields`: those it lacks hold their default, else null.
+
+    Columns that are no field stay, so that `conform` names them.
+    """
+    for field in fields:
+        if field.name not in data.column_names:
+            column = pa.nulls(data.num_rows, arrow_type(field.type))
+            if field.default is not None:
+                column = pa.repeat(default_value(field), data.num_rows)
+            data = data.append_column(arrow_field(field).with_nullable(True), column)
+    return data
+
+
+def kinds_from(values: Sequence[str | None] | pa.Array | pa.ChunkedArray | None, row_count: int) -> pa.Int8Array:
+    """Return the row kind of each row as its byte.
+
+    Args:
+        values: "+I", "-U", "+U" or "-D" for each row; None means every row is an insert.
+        row_count: how many rows there are.
+
+    Raises:
+        InvalidInputError: there are more or fewer kinds than rows, or one is null or none of the four.
+    """
+    if values is None:
+        return pa.array(np.zeros(row_count, dtype=np.int8))
+    try:
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise InvalidInputError(f"cannot read row kinds: expected text such as '+I', and found {error}") from error
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if len(array) != row_count:
+        raise InvalidInputError(
+            f"cannot read row kinds: {len(array)} kinds for {row_count} rows. Give one for each row."
+        )
+    array = _plain(array)
+    if not (_is_text(array.type) or pa.types.is_null(array.type)):
+        raise InvalidInputError(
+            f"cannot read row kinds: they are {array.type}. Give text: {', '.join(SYMBOLS[:3])} or {SYMBOLS[3]}."
+        )
+    kinds = pc.index_in(array.cast(pa.string()), pa.array(SYMBOLS))
+    if kinds.null_count:
+        row = pc.index(pc.is_null(kinds), True).as_py()
+        found = array[row].as_py()
+        what = "null" if found is None else f"'{found}'"
+        raise InvalidInputError(
+            f"cannot read row kinds: the kind is {what} in row {row + 1} of {row_count}. "
+            f"Give {', '.join(SYMBOLS[:3])} or {SYMBOLS[3]}.",
+            row=row,
+            value=found,
+        )
+    return kinds.cast(pa.int8())
+
+
+# columns
+
+
+def _check_names(found: Sequence[str], fields: Sequence[t.Field], action: str) -> None:
+    names = [field.name for field in fields]
+    repeated = [name for name, count in Counter(found).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(
+            f"{action}: column '{repeated[0]}' occurs {found.count(repeated[0])} times in the data. Keep one.",
+            column=repeated[0],
+        )
+    for name in found:
+        if name not in names:
+            raise InvalidInputError(
+                f"{action}: column '{name}' of the data is not a column of the table. {did_you_mean(name, names)}",
+                column=name,
+            )
+    missing = [name for name in names if name not in found]
+    if missing:
+        first = ", ".join(f"'{name}'" for name in missing[:3])
+        raise InvalidInputError(
+            f"{action}: {len(missing)} of {len(names)} columns are missing from the data (first: {first}). Add them, "
+            "or name the columns that you give, so that the others take their default or null.",
+            column=missing[0],
+            missing=missing,
+        )
+
+
+def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.ChunkedArray:
+    target = arrow_type(field.type)
+    chunks = []
+    start = 0
+    try:
+        for chunk in column.chunks:
+            chunks.append(_convert(chunk, field.type, field.name))
+            start += len(chunk)
+    except _MisfitError as error:
+        row = start + error.index
+        raise InvalidInputError(
+            f"{action}: column '{field.name}' {error.why} (row {row + 1} of {len(column)}). Nothing was written.",
+            column=field.name,
+            row=row,
+        ) from None
+    except _MismatchError as error:
+        raise InvalidInputError(
+            f"{action}: column '{error.path}' is {error.found} in the data and {error.wanted} in the table. "
+            f"{error.hint}",
+            column=error.path,
+        ) from None
+    return pa.chunked_array(chunks, type=target)
+
+
+def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str) -> NoReturn:
+    row = pc.index(pc.is_null(column), True).as_py()
+    role = "key column" if key else "NOT NULL column"
+    raise InvalidInputError(
+        f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at row {row + 1} of "
+        "the batch). The batch was not written.",
+        column=name,
+        row=row,
+        null_count=column.null_count,
+    )
+
+
+# values
+
+
+def _convert(array: pa.Array, kind: t.DataType, path: str) -> pa.Array:
+    target = arrow_type(kind)
+    if array.type == target and not has_limits(kind):
+        return array
+    array = _plain(array)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    match kind:
+        case t.Array(element=element):
+            return _convert_list(array, element, kind, path)
+        case t.Map(key=key, value=value):
+            return _convert_map(array, key, value, kind, path)
+        case t.Multiset(element=element):
+            return _convert_map(array, element, t.Int(nullable=False), kind, path)
+        case t.Row(fields=fields):
+            return _convert_row(array, fields, kind, path)
+        case t.Variant():
+            parts = tuple(t.Field(i, f.name, t.VarBinary(nullable=False)) for i, f in enumerate(target))
+            return _convert_row(array, parts, kind, path)
+    convert = _conversion(array.type, kind, target, path)
+    try:
+        converted = convert(array)
+    except pa.ArrowInvalid:
+        index = _first_refused(convert, array)
+        raise _MisfitError(index, f"value {_shown(array[index])} does not fit {_bare(kind)}") from None
+    if found := too_long(converted, kind):
+        index, length, unit = found
+        raise _MisfitError(index, f"value {_shown(array[index])} of {length} {unit} does not fit {_bare(kind)}")
+    return converted
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Return the values without their encoding, in a form that Arrow casts rightly."""
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    if pa.types.is_dictionary(array.type):
+        return _plain(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    if pa.types.is_float16(array.type):
+        return array.cast(pa.float32())  # Arrow casts half floats to integers by their bits
+    if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
+        return array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    return array
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    variable = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(variable or pa.types.is_fixed_size_binary(kind))
+
+
+def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path: str) -> _Convert:
+    """Return the cast from an Arrow type that raises ArrowInvalid where a value would change.
+
+    Raises:
+        _MismatchError: the Arrow type says another thing.
+    """
+    number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+    hint = "Cast it, or change the column type first."
+    match kind:
+        case t.Boolean() if pa.types.is_boolean(found):
+            return _safe(target)
+        case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() if number:
+            return _safe(target)
+        case t.Float() | t.Double() if pa.types.is_integer(found):
+            return _integer_to_float(target)
+        case t.Float() | t.Double() if number:
+            return _there_and_back(target)
+        case t.Decimal() if pa.types.is_integer(found):
+            # Arrow asks for room for every value of the type; only those at hand must fit.
+            return lambda array: array.cast(pa.decimal256(76, target.scale)).cast(target)
+        case t.Decimal() if pa.types.is_floating(found):
+            return _there_and_back(target)
+        case t.Decimal() if number:
+            return _safe(target)
+        case t.Char() | t.VarChar() if _is_text(found):
+            return _safe(target)
+        case t.Binary() | t.VarBinary() if _is_bytes(found):
+            return _safe(target)
+        case t.Date() if pa.types.is_date(found):
+            return _safe(target)
+        case t.Date() if pa.types.is_timestamp(found) and found.tz is None:
+            return _there_and_back(target)
+        case t.Time() if pa.types.is_time(found):
+            return _safe(target)
+        case t.Time() if pa.types.is_int32(found):
+            return _milliseconds_of_day  # the form that TIME has in Spark before 4.1
+        case t.Timestamp() if pa.types.is_timestamp(found):
+            if found.tz is None:
+                return _safe(target)
+            hint = "It is an instant and the column a wall clock: convert it to local time and drop the zone."
+        case t.LocalZonedTimestamp() if pa.types.is_timestamp(found):
+            if found.tz is not None:
+                return _safe(target)
+            hint = "It is a wall clock and the column an instant: give it a zone first."
+    raise _MismatchError(path, found, _bare(kind), hint)
+
+
+def _safe(target: pa.DataType) -> _Convert:
+    return lambda array: array.cast(target)
+
+
+def _integer_to_float(target: pa.DataType) -> _Convert:
+    def convert(array: pa.Array) -> pa.Array:
+        floats = array.cast(target, safe=False)
+        # The nearest float of the largest integers lies outside the integer type, where casting back is undefined.
+        above = 2.0**array.type.bit_width if str(array.type).startswith("u") else 2.0 ** (array.type.bit_width - 1)
+        inside = pc.less(floats.cast(pa.float64()), above)
+        back = pc.if_else(inside, floats, pa.scalar(0, target)).cast(array.type, safe=False)
+        return _unless_changed(floats, pc.and_(inside, pc.equal(back, array)))
+
+    return convert
+
+
+def _there_and_back(target: pa.DataType) -> _Convert:
+    def convert(array: pa.Array) -> pa.Array:
+        converted = array.cast(target, safe=not pa.types.is_floating(target))
+        back = converted.cast(array.type, safe=False)
+        same = pc.equal(back, array)
+        if pa.types.is_floating(array.type):
+            same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(array)))
+        return _unless_changed(converted, same)
+
+    return convert
+
+
+def _milliseconds_of_day(array: pa.Array) -> pa.Array:
+    inside = pc.and_(pc.greater_equal(array, 0), pc.less(array, _DAY_MS))
+    return _unless_changed(array.cast(pa.time32("ms")), inside)
+
+
+def _unless_changed(converted: pa.Array, same: pa.BooleanArray) -> pa.Array:
+    if pc.all(same).as_py() is False:
+        raise pa.ArrowInvalid("a value would change")
+    return converted
+
+
+def _first_refused(convert: _Convert, array: pa.Array) -> int:
+    """Return the index of the first value that `convert` refuses; it refuses the array as a whole."""
+    start, end = 0, len(array)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            convert(array.slice(start, middle - start))
+        except pa.ArrowInvalid:
+            end = middle
+        else:
+            start = middle
+    return start
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        text = repr(value.as_py()) if isinstance(value, pa.StringScalar | pa.BinaryScalar) else str(value)
+    except (ValueError, OverflowError):
+        text = str(value.cast(pa.int64()))
+    return text if len(text) <= _VALUE_TEXT_MAX else text[:_VALUE_TEXT_MAX] + "..."
+
+
+def _bare(kind: t.DataType) -> str:
+    return str(kind.with_nullable(True))
+
+
+# nested values
+
+
+_LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+
+
+def _convert_list(array: pa.Array, element: t.DataType, kind: t.DataType, path: str) -> pa.Array:
+    if not isinstance(array.type, _LISTS):
+        raise _MismatchError(path, array.type, _bare(kind))
+    offsets, values = _inside_lists(array)
+    converted = _convert_inside(values, element, f"{path}.element", "an element", offsets)
+    return pa.ListArray.from_arrays(pa.array(offsets), converted, type=arrow_type(kind), mask=_null_mask(array))
+
+
+def _convert_map(array: pa.Array, key: t.DataType, value: t.DataType, kind: t.DataType, path: str) -> pa.Array:
+    if isinstance(array.type, _LISTS) and _is_entry(array.type.value_type):
+        # Systems without maps hand them out as lists of (key, value).
+        offsets, entries = _inside_lists(array)
+        keys, values = entries.flatten()
+    elif pa.types.is_map(array.type):
+        offsets, keys, values = _inside_maps(array)
+    else:
+        raise _MismatchError(path, array.type, _bare(kind))
+    keys = _convert_inside(keys, key.with_nullable(False), f"{path}.key", "a map key", offsets)
+    values = _convert_inside(values, value, f"{path}.value", "a map value", offsets)
+    mask = _null_mask(array)
+    # MapArray takes the nulls of its maps in the offsets: a null offset is a null map.
+    starts = pa.array(offsets, mask=None if mask is None else np.append(np.asarray(mask), False))
+    return pa.MapArray.from_arrays(starts, keys, values, type=arrow_type(kind))
+
+
+def _is_entry(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == ["key", "value"]
+
+
+def _inside_lists(array: pa.Array) -> tuple[Any, pa.Array]:
+    """Return where each list begins and ends, numpy int32[n + 1] from 0, and all elements of lists that are not null."""
+    # By lengths, and not by a cast to list: Arrow's cast from list views gives wrong lists (seen in 19 and 26).
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), array.flatten()
+
+
+def _inside_maps(array: pa.MapArray) -> tuple[Any, pa.Array, pa.Array]:
+    """Return where each map begins and ends, numpy int32[n + 1] from 0, and all keys and values in between."""
+    offsets = np.asarray(array.offsets)
+    if array.null_count and np.diff(offsets)[np.asarray(array.is_null())].any():
+        # Null maps lie over entries that nobody sees; taking every map leaves them behind.
+        array = array.take(pa.array(np.arange(len(array))))
+        offsets = np.asarray(array.offsets)
+    start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return (offsets - start).astype(np.int32), array.keys.slice(start, count), array.items.slice(start, count)
+
+
+def _convert_inside(values: pa.Array, kind: t.DataType, path: str, role: str, offsets: Any) -> pa.Array:
+    """Convert what lists hold; a misfit is reported at the index of its list."""
+    try:
+        converted = _convert(values, kind, path)
+        if converted.null_count and not kind.nullable:
+            index = pc.index(pc.is_null(converted), True).as_py()
+            raise _MisfitError(index, f"has null for {role}, which is NOT NULL")
+    except _MisfitError as error:
+        row = int(np.searchsorted(offsets, error.index, side="right")) - 1
+        raise _MisfitError(row, error.why) from None
+    return converted
+
+
+def _convert_row(array: pa.Array, fields: Sequence[t.Field], kind: t.DataType, path: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _MismatchError(path, array.type, _bare(kind))
+    found = [field.name for field in array.type]
+    if Counter(found) != Counter(field.name for field in fields):
+        raise _MismatchError(path, array.type, _bare(kind), "The fields inside must have the same names.")
+    mask = _null_mask(array)
+    parts = array.flatten()  # unlike field(), this puts the nulls of the rows into their fields
+    children = []
+    for field in fields:
+        inner = f"{path}.{field.name}"
+        child = _convert(parts[found.index(field.name)], field.type, inner)
+        if child.null_count and not field.type.nullable:
+            seen = pc.is_null(child) if mask is None else pc.and_not(pc.is_null(child), mask)
+            index = pc.index(seen, True).as_py()
+            if index >= 0:
+                raise _MisfitError(index, f"has null for its field '{field.name}', which is NOT NULL")
+            # Nobody sees these values, but file writers refuse a null in a field that has none.
+            child = pc.coalesce(child, _filler(field.type))
+        children.append(child)
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
+
+
+def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
+    return array.is_null() if array.null_count else None
+
+
+def _filler(kind: t.DataType) -> pa.Scalar:
+    target = arrow_type(kind)
+    match kind:
+        case t.Array() | t.Map() | t.Multiset():
+            return pa.scalar([], target)
+        case t.Row(fields=fields):
+            inner = {f.name: None if f.type.nullable else _filler(f.type).as_py() for f in fields}
+            return pa.scalar(inner, target)
+        case t.Variant():
+            return pa.scalar({"value": b"", "metadata": b""}, target)
+        case t.Char() | t.VarChar():
+            return pa.scalar("", target)
+        case t.Binary() | t.VarBinary():
+            return pa.scalar(b"", target)
+        case t.Boolean():
+            return pa.scalar(False, target)
+        case t.Float() | t.Double():
+            return pa.scalar(0.0, target)
+        case t.Decimal():
+            return pa.scalar(0, pa.int64()).cast(pa.decimal128(38, 0)).cast(target)
+        case t.BigInt() | t.Timestamp() | t.LocalZonedTimestamp():
+            return pa.scalar(0, pa.int64()).cast(target)
+    return pa.scalar(0, pa.int32()).cast(target)

@@ -1,0 +1,545 @@
+"""Expressions put together: types checked, literals moved to the type they meet, casts inserted as SQL does.
+
+The typing is Spark's with ANSI rules: INT / INT is DOUBLE; integers keep the wider type and overflow is an
+error; DECIMAL results take Spark's precision and scale; a string literal takes the type it is compared with.
+One rule is stricter: a text column never turns into a number or date by itself. Write the CAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.errors import InvalidInputError
+from merganser.schema import types as t
+from merganser.schema.predicate_compare import family
+from merganser.schema.predicate_literal import INTEGER_BITS, from_text, moved, number, plain_decimal
+from merganser.schema.predicate_tree import (
+    And,
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
+    Coalesce,
+    Compare,
+    Concat,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Match,
+    Negate,
+    Not,
+    Null,
+    Or,
+    sql,
+)
+
+NULL: Final = Literal(None, Null())
+TRUE: Final = Literal(True, t.Boolean())
+FALSE: Final = Literal(False, t.Boolean())
+
+_WIDER: Final[tuple[type[t.DataType], ...]] = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double)
+
+
+def compare(op: str, left: Expression, right: Expression) -> Expression:
+    """Return `left op right`, op one of = <> < <= > >= <=>.
+
+    Raises:
+        InvalidInputError: the types do not compare, or a string literal is not a value of the other side's type.
+    """
+    left, right = _meet(left, right, f"compare {sql(left)} with {sql(right)}")
+    return Compare(op, left, right)
+
+
+def _meet(left: Expression, right: Expression, doing: str) -> tuple[Expression, Expression]:
+    """Return both sides with string literals moved to the type of the other side."""
+    left_family, right_family = family(left.type), family(right.type)
+    if _is_null(left) or _is_null(right):
+        other = left_family or right_family
+        if other is None and not (_is_null(left) and _is_null(right)):
+            raise InvalidInputError(f"cannot {doing}: {_bare(right if _is_null(left) else left)} has no order")
+        return left, right
+    if left_family is not None and left_family != "text" and _is_text(right):
+        return left, _text_to(right, left.type, doing)
+    if right_family is not None and right_family != "text" and _is_text(left):
+        return _text_to(left, right.type, doing), right
+    numbers = {"exact", "float"}
+    if left_family is None or (left_family != right_family and not {left_family, right_family} <= numbers):
+        raise InvalidInputError(
+            f"cannot {doing}: {_bare(left)} and {_bare(right)} do not compare. CAST one of them to the other's type."
+        )
+    return left, right
+
+
+def _is_null(node: Expression) -> bool:
+    return isinstance(node.type, Null)
+
+
+def _is_text(node: Expression) -> bool:
+    return isinstance(node, Literal) and isinstance(node.value, str)
+
+
+def _bare(node: Expression) -> str:
+    return str(node.type.with_nullable(True))
+
+
+def _text_to(node: Expression, kind: t.DataType, doing: str) -> Literal:
+    assert isinstance(node, Literal), node
+    assert isinstance(node.value, str), node
+    try:
+        if isinstance(kind, t.Decimal):
+            # All digits of the text count, also those that the column does not store.
+            return plain_decimal(node.value)
+        return from_text(node.value, t.BigInt() if type(kind) in INTEGER_BITS else kind)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"cannot {doing} ({kind.with_nullable(True)}): {error}", **error.context) from None
+
+
+def condition(node: Expression, doing: str) -> Expression:
+    """Return a node that is a condition; a bare NULL becomes one.
+
+    Raises:
+        InvalidInputError: the node has another type.
+    """
+    if _is_null(node):
+        return Literal(None, t.Boolean())
+    if not isinstance(node.type, t.Boolean):
+        raise InvalidInputError(
+            f"cannot {doing}: '{sql(node)}' is {_bare(node)}, not a condition. Compare it with a value, as in "
+            f"'{sql(node)} = ...'."
+        )
+    return node
+
+
+def conjunction(items: Sequence[Expression]) -> Expression:
+    """Return the AND of conditions, nested ANDs flattened."""
+    return _connect(items, And)
+
+
+def disjunction(items: Sequence[Expression]) -> Expression:
+    """Return the OR of conditions, nested ORs flattened."""
+    return _connect(items, Or)
+
+
+def _connect(items: Sequence[Expression], kind: type[And] | type[Or]) -> Expression:
+    flat: list[Expression] = []
+    for item in items:
+        item = condition(item, f"use {kind.__name__.upper()}")
+        flat.extend(item.items if isinstance(item, kind) else (item,))
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def negation(item: Expression) -> Expression:
+    """Return NOT item."""
+    return Not(condition(item, "use NOT"))
+
+
+def is_null(item: Expression) -> Expression:
+    """Return item IS NULL."""
+    return IsNull(item)
+
+
+def member(item: Expression, options: Sequence[Expression]) -> Expression:
+    """Return item IN (options). Options that are not literals become comparisons joined by OR.
+
+    Raises:
+        InvalidInputError: no options, or one that does not compare with the item.
+    """
+    if not options:
+        raise InvalidInputError(f"cannot test '{sql(item)} IN ()': the list is empty. Give it one value at least.")
+    doing = f"look for {sql(item)} in the list"
+    if isinstance(item, Literal) or _is_null(item) or not all(isinstance(o, Literal) for o in options):
+        return disjunction([compare("=", item, option) for option in options])
+    met: list[Literal] = []
+    for option in options:
+        literal = _meet(item, option, doing)[1]
+        assert isinstance(literal, Literal), literal
+        met.append(literal)
+    if family(item.type) == "exact" and any(family(o.type) == "float" for o in met):
+        # One DOUBLE makes the whole list DOUBLE.
+        met = [literal if _is_null(literal) else _converted(literal, t.Double()) for literal in met]
+    nulls = [NULL] if any(o.value is None for o in met) else []
+    distinct = dict.fromkeys(o for o in met if o.value is not None)
+    return In(item, (*distinct, *nulls))
+
+
+def _converted(literal: Literal, kind: t.DataType) -> Literal:
+    out = moved(literal, kind)
+    assert out is not None, literal
+    return out
+
+
+def between(item: Expression, low: Expression, high: Expression) -> Expression:
+    """Return item >= low AND item <= high."""
+    return conjunction([compare(">=", item, low), compare("<=", item, high)])
+
+
+def like(item: Expression, pattern: Expression, *, escape: str = "\\", ignore_case: bool = False) -> Expression:
+    """Return item LIKE pattern, or ILIKE.
+
+    Raises:
+        InvalidInputError: the pattern is not a string literal, or its escape character stands before something
+            else than % _ or itself.
+    """
+    word = "ILIKE" if ignore_case else "LIKE"
+    if isinstance(pattern, Literal) and pattern.value is None:
+        return Literal(None, t.Boolean())
+    text = _constant_text(pattern, f"use {word}", "pattern")
+    if len(escape) != 1:
+        raise InvalidInputError(f"cannot use {word}: the escape '{escape}' must be one character")
+    at = 0
+    while (at := text.find(escape, at)) >= 0:
+        following = text[at + 1 : at + 2]
+        if following not in ("%", "_", escape) or not following:
+            raise InvalidInputError(
+                f"cannot use {word}: in the pattern '{text}' the escape '{escape}' at character {at + 1} must stand "
+                "before %, _ or itself."
+            )
+        at += 2
+    return Like(_text(item, f"use {word}"), text, escape, ignore_case)
+
+
+def match(how: str, item: Expression, text: Expression) -> Expression:
+    """Return a text search: how is starts, ends, contains or regex.
+
+    Raises:
+        InvalidInputError: the text is not a literal, or not a regular expression (RE2: no look-around, no
+            back-references).
+    """
+    doing = {"starts": "use startswith", "ends": "use endswith", "contains": "use contains", "regex": "use RLIKE"}[how]
+    if isinstance(text, Literal) and text.value is None:
+        return Literal(None, t.Boolean())
+    wanted = _constant_text(text, doing, "text to look for")
+    if how == "regex":
+        try:
+            pc.match_substring_regex(pa.array([""]), wanted)
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(f"cannot {doing}: '{wanted}' is not a regular expression: {error}") from None
+    return Match(how, _text(item, doing), wanted)
+
+
+def _constant_text(node: Expression, doing: str, what: str) -> str:
+    if isinstance(node, Literal) and isinstance(node.value, str):
+        return node.value
+    raise InvalidInputError(f"cannot {doing}: the {what} '{sql(node)}' must be a string literal")
+
+
+def _text(node: Expression, doing: str) -> Expression:
+    if _is_null(node):
+        return Literal(None, t.string())
+    if family(node.type) != "text":
+        raise InvalidInputError(f"cannot {doing}: '{sql(node)}' is {_bare(node)}, not text. CAST it AS STRING.")
+    return node
+
+
+def arithmetic(op: str, left: Expression, right: Expression) -> Expression:
+    """Return left op right, op one of + - * / % DIV.
+
+    Raises:
+        InvalidInputError: an operand is not a number (DATE + and - whole days also work).
+    """
+    if isinstance(left.type, t.Date) and op in "+-" and type(right.type) in INTEGER_BITS:
+        return Arithmetic(op, left, right, t.Date())
+    if isinstance(right.type, t.Date) and op == "+" and type(left.type) in INTEGER_BITS:
+        return Arithmetic(op, right, left, t.Date())
+    for side in (left, right):
+        if not _is_null(side) and family(side.type) not in ("exact", "float"):
+            raise InvalidInputError(
+                f"cannot compute {sql(left)} {op} {sql(right)}: '{sql(side)}' is {_bare(side)}, not a number. "
+                "CAST it to a number."
+            )
+    if op == "DIV" and "float" in (family(left.type), family(right.type)):
+        raise InvalidInputError(f"cannot compute {sql(left)} DIV {sql(right)}: DIV divides exact numbers only")
+    known = next((s.type for s in (left, right) if not _is_null(s)), t.Int())
+    left, right = (cast(s, known) if _is_null(s) else s for s in (left, right))
+    return Arithmetic(op, left, right, _result(op, left, right))
+
+
+def _result(op: str, left: Expression, right: Expression) -> t.DataType:
+    kinds = (left.type, right.type)
+    if op == "DIV":
+        return t.BigInt()
+    if any(family(k) == "float" for k in kinds):
+        single = all(isinstance(k, t.Float) for k in kinds) and op != "/"
+        return t.Float() if single else t.Double()
+    if any(isinstance(k, t.Decimal) for k in kinds):
+        return _decimal_result(op, _as_decimal(left), _as_decimal(right))
+    if op == "/":
+        return t.Double()
+    return _widest(kinds)()
+
+
+def _widest(kinds: Sequence[t.DataType]) -> Callable[[], t.DataType]:
+    return _WIDER[max(_WIDER.index(type(k)) for k in kinds)]
+
+
+def _as_decimal(node: Expression) -> t.Decimal:
+    """Return the DECIMAL type that an exact number takes part in decimal arithmetic with."""
+    if isinstance(node.type, t.Decimal):
+        return node.type
+    if isinstance(node, Literal) and isinstance(node.value, int):
+        return t.Decimal(max(len(str(abs(node.value))), 1), 0)
+    return t.Decimal({8: 3, 16: 5, 32: 10, 64: 20}[INTEGER_BITS[type(node.type)]], 0)
+
+
+def _decimal_result(op: str, left: t.Decimal, right: t.Decimal) -> t.Decimal:
+    scale = max(left.scale, right.scale)
+    left_whole, right_whole = left.precision - left.scale, right.precision - right.scale
+    match op:
+        case "*":
+            precision, scale = left.precision + right.precision + 1, left.scale + right.scale
+        case "/":
+            scale = max(6, left.scale + right.precision + 1)
+            precision = left_whole + right.scale + scale
+        case "%":
+            precision = min(left_whole, right_whole) + scale
+        case _:
+            precision = max(left_whole, right_whole) + scale + 1
+    if precision <= 38:
+        return t.Decimal(max(precision, 1), scale)
+    # Digits before the point are kept; of those after it at least six, or all if fewer.
+    return t.Decimal(38, max(38 - (precision - scale), min(scale, 6)))
+
+
+def negative(item: Expression) -> Expression:
+    """Return -item; a literal is negated at once.
+
+    Raises:
+        InvalidInputError: the item is not a number.
+    """
+    if _is_null(item):
+        return item
+    if family(item.type) not in ("exact", "float"):
+        raise InvalidInputError(f"cannot compute -{sql(item)}: it is {_bare(item)}, not a number")
+    if isinstance(item, Literal) and item.value is not None:
+        assert isinstance(item.value, int | float | Decimal), item
+        value = -item.value if item.value else item.value
+        # The least integer of a type has no positive twin in it.
+        return number(str(value)) if isinstance(value, int) and value == 2 ** (INTEGER_BITS[type(item.type)] - 1) else Literal(value, item.type)
+    return Negate(item, item.type)
+
+
+def concat(items: Sequence[Expression]) -> Expression:
+    """Return the texts one after the other; what is not text is cast to it, literals are joined at once.
+
+    Raises:
+        InvalidInputError: an item has no text form.
+    """
+    texts = [i if family(i.type) == "text" else cast(i, t.string()) for i in items]
+    if all(isinstance(i, Literal) and i.value is not None for i in texts):
+        return Literal("".join(str(i.value) for i in texts if isinstance(i, Literal)), t.string())
+    return texts[0] if len(texts) == 1 else Concat(tuple(texts), t.string())
+
+
+def case(branches: Sequence[tuple[Expression, Expression]], otherwise: Expression = NULL) -> Expression:
+    """Return the value of the first branch whose condition is true, else `otherwise`.
+
+    Raises:
+        InvalidInputError: the values have no common type.
+    """
+    values, kind = _unify([*(value for _, value in branches), otherwise], "use CASE")
+    conditions = [condition(when, "use CASE") for when, _ in branches]
+    return Case(tuple(zip(conditions, values[:-1], strict=True)), values[-1], kind)
+
+
+def coalesce(items: Sequence[Expression]) -> Expression:
+    """Return the first item that is not null.
+
+    Raises:
+        InvalidInputError: the items have no common type.
+    """
+    same, kind = _unify(items, "use coalesce")
+    return same[0] if len(same) == 1 else Coalesce(tuple(same), kind)
+
+
+def null_if(item: Expression, other: Expression) -> Expression:
+    """Return null where item = other, else item."""
+    return case([(compare("=", item, other), NULL)], item)
+
+
+def _unify(items: Sequence[Expression], doing: str) -> tuple[list[Expression], t.DataType]:
+    """Return the items cast to the type that holds all of them, and that type."""
+    typed = [i for i in items if not _is_null(i)]
+    solid = [i for i in typed if not _is_text(i)] or typed
+    if not solid:
+        return list(items), Null()
+    kind = solid[0].type.with_nullable(True)
+    for item in solid[1:]:
+        wider = _common(kind, item.type.with_nullable(True))
+        if wider is None:
+            raise InvalidInputError(
+                f"cannot {doing}: {sql(solid[0])} ({_bare(solid[0])}) and {sql(item)} ({_bare(item)}) have no common "
+                "type. CAST one of them to the other's type."
+            )
+        kind = wider
+    return [cast(i, kind) for i in items], kind
+
+
+def _common(left: t.DataType, right: t.DataType) -> t.DataType | None:
+    families = (family(left), family(right))
+    if left == right:
+        return left
+    match families:
+        case ("text", "text"):
+            return t.string()
+        case ("binary", "binary"):
+            return t.VarBinary()
+        case ("instant", "instant"):
+            precision = max(getattr(k, "precision", 0) for k in (left, right))
+            zoned = any(isinstance(k, t.LocalZonedTimestamp) for k in (left, right))
+            return t.LocalZonedTimestamp(precision) if zoned else t.Timestamp(precision)
+        case ("time", "time"):
+            return max(left, right, key=lambda k: getattr(k, "precision", 0))
+        case ("float" | "exact", "float" | "exact") if "float" in families:
+            return t.Double()
+        case ("exact", "exact"):
+            if not isinstance(left, t.Decimal) and not isinstance(right, t.Decimal):
+                return _widest((left, right))()
+            first, second = (_as_decimal(Literal(None, k)) for k in (left, right))
+            scale = max(first.scale, second.scale)
+            whole = max(first.precision - first.scale, second.precision - second.scale)
+            return t.Decimal(min(whole + scale, 38), min(scale, 38))
+    return None
+
+
+def cast(item: Expression, kind: t.DataType) -> Expression:
+    """Return CAST(item AS kind); a literal is cast at once where nothing is lost.
+
+    Raises:
+        InvalidInputError: there is no such cast, or a literal is not a value of the type.
+    """
+    kind = kind.with_nullable(True)
+    kind = t.string() if isinstance(kind, t.Char | t.VarChar) else kind
+    kind = t.VarBinary() if isinstance(kind, t.Binary | t.VarBinary) else kind
+    same = family(item.type) == family(kind) and family(kind) in ("text", "binary")
+    if item.type.with_nullable(True) == kind or same:
+        return item
+    if not castable(item.type, kind):
+        raise InvalidInputError(f"cannot CAST {sql(item)} ({_bare(item)}) AS {kind}: there is no such cast")
+    if isinstance(item, Literal):
+        try:
+            literal = moved(item, kind)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"cannot CAST {sql(item)} AS {kind}: {error}", **error.context) from None
+        if literal is not None:
+            return literal
+    return Cast(item, kind)
+
+
+def castable(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether values of one type can be cast to another."""
+    origin, goal = family(source), family(target)
+    if isinstance(source, Null) or source.with_nullable(True) == target.with_nullable(True):
+        return True
+    if origin is None or goal is None:
+        return False
+    numbers = {"exact", "float", "boolean"}
+    return origin == goal or {origin, goal} <= numbers or "text" in (origin, goal)
+
+
+def _call_text(name: str, items: Sequence[Expression]) -> Call:
+    return Call(name, (_text(items[0], f"use {name}"),), t.string())
+
+
+def _call_length(name: str, items: Sequence[Expression]) -> Call:
+    if family(items[0].type) == "binary":
+        return Call(name, (items[0],), t.Int())
+    return Call(name, (_text(items[0], f"use {name}"),), t.Int())
+
+
+def _call_substring(name: str, items: Sequence[Expression]) -> Call:
+    for place in items[1:]:
+        _constant_integer(place, name)
+    return Call(name, (_text(items[0], f"use {name}"), *items[1:]), t.string())
+
+
+def _call_abs(name: str, items: Sequence[Expression]) -> Call:
+    item = _number(items[0], name)
+    return Call(name, (item,), item.type)
+
+
+def _call_round(name: str, items: Sequence[Expression]) -> Call:
+    item = _number(items[0], name)
+    digits = _constant_integer(items[1], name) if len(items) > 1 else 0
+    kind = item.type
+    if isinstance(kind, t.Decimal):
+        whole = kind.precision - kind.scale + 1
+        if digits < 0:
+            kind = t.Decimal(min(max(whole, -digits + 1), 38), 0)
+        else:
+            scale = min(kind.scale, digits)
+            kind = t.Decimal(min(whole + scale, 38), scale)
+    return Call(name, (item, *items[1:]), kind)
+
+
+def _call_floor(name: str, items: Sequence[Expression]) -> Call:
+    item = _number(items[0], name)
+    kind = item.type
+    if isinstance(kind, t.Decimal):
+        return Call(name, (item,), t.Decimal(min(kind.precision - kind.scale + 1, 38), 0))
+    return Call(name, (item,), t.BigInt())
+
+
+def _call_date_part(name: str, items: Sequence[Expression]) -> Call:
+    item = items[0]
+    if _is_text(item):
+        item = cast(item, t.Date())
+    if _is_null(item):
+        item = cast(item, t.Date())
+    if family(item.type) != "instant":
+        raise InvalidInputError(
+            f"cannot use {name}: '{sql(item)}' is {_bare(item)}, not a date or timestamp. CAST it AS DATE."
+        )
+    return Call(name, (item,), t.Int())
+
+
+def _number(item: Expression, name: str) -> Expression:
+    if _is_null(item):
+        return Literal(None, t.Double())
+    if family(item.type) not in ("exact", "float"):
+        raise InvalidInputError(f"cannot use {name}: '{sql(item)}' is {_bare(item)}, not a number. CAST it to one.")
+    return item
+
+
+def _constant_integer(item: Expression, name: str) -> int:
+    if isinstance(item, Literal) and isinstance(item.value, int) and type(item.type) in INTEGER_BITS:
+        return item.value
+    raise InvalidInputError(f"cannot use {name}: '{sql(item)}' must be a whole number, written as a literal")
+
+
+FUNCTIONS: Final[dict[str, tuple[int, int, Callable[[str, Sequence[Expression]], Call]]]] = {
+    "lower": (1, 1, _call_text),
+    "upper": (1, 1, _call_text),
+    "trim": (1, 1, _call_text),
+    "ltrim": (1, 1, _call_text),
+    "rtrim": (1, 1, _call_text),
+    "length": (1, 1, _call_length),
+    "substring": (2, 3, _call_substring),
+    "abs": (1, 1, _call_abs),
+    "round": (1, 2, _call_round),
+    "floor": (1, 1, _call_floor),
+    "ceil": (1, 1, _call_floor),
+    "year": (1, 1, _call_date_part),
+    "month": (1, 1, _call_date_part),
+    "day": (1, 1, _call_date_part),
+}
+"""Functions by name: fewest and most arguments, and what checks and types a call."""
+
+
+def call(name: str, items: Sequence[Expression]) -> Expression:
+    """Return a call of one of FUNCTIONS.
+
+    Raises:
+        InvalidInputError: the wrong number or types of arguments.
+    """
+    fewest, most, make = FUNCTIONS[name]
+    if not fewest <= len(items) <= most:
+        wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
+        raise InvalidInputError(f"cannot use {name}: it takes {wanted} arguments, not {len(items)}")
+    return make(name, items)

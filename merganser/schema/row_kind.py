@@ -1,0 +1,20 @@
+"""Row kinds: what a row does to its key.
+
+The byte is stored in `_VALUE_KIND`. `-U` and `-D` are retractions: under most merge engines a key whose
+newest row is a retraction is absent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+INSERT: Final = 0
+UPDATE_BEFORE: Final = 1
+UPDATE_AFTER: Final = 2
+DELETE: Final = 3
+
+SYMBOLS: Final = ("+I", "-U", "+U", "-D")
+"""Symbol of each kind, indexed by its byte."""
+
+BYTES: Final = {symbol: byte for byte, symbol in enumerate(SYMBOLS)}
+"""Byte of each kind, by its symbol."""

@@ -1,0 +1,158 @@
+"""Env: everything that is not a function of its arguments, behind one door.
+
+Storage, clock, fresh ids, random waits and the thread pool. Jobs that run elsewhere carry the storage and
+rebuild the rest there.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from merganser.storage.cache import Cache
+from merganser.storage.protocol import Storage
+
+T = TypeVar("T")
+R = TypeVar("R")
+_NOTHING = object()
+
+
+_thread: Final = threading.local()
+
+
+def _enter_pool(owner: int) -> None:
+    _thread.pool_of = owner
+
+
+def _system_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Env:
+    """The effects of one process.
+
+    Attributes:
+        storage: where bytes live.
+        clock: returns the current time, aware.
+        cache: decoded immutable files.
+        threads: how many jobs run side by side.
+    """
+
+    storage: Storage
+    clock: Callable[[], datetime] = _system_clock
+    cache: Cache = field(default_factory=Cache)
+    threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    random: random.Random = field(default_factory=random.Random)
+    _pool: ThreadPoolExecutor | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Env, (self.storage,))
+
+    def now_ms(self) -> int:
+        """Return the current time in epoch milliseconds."""
+        now = self.clock()
+        if now.tzinfo is None:
+            now = now.replace(tzinfo=UTC)
+        return int(now.timestamp() * 1000)
+
+    def new_id(self) -> str:
+        """Return a fresh random uuid as text."""
+        return str(uuid.uuid4())
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Wait. Only retries do."""
+        time.sleep(duration_ms / 1000)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work` on the pool. Work that waits for it must not run on the pool itself."""
+        return self._executor().submit(work)
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Return `work` of every item, in order, run on the pool. The first error stops the rest.
+
+        Called by a thread of the pool itself it runs them in that thread: threads that wait for one another's
+        queued work would wait for ever.
+        """
+        todo = list(items)
+        if len(todo) <= 1 or self._in_pool():
+            return [work(item) for item in todo]
+        futures = [self._executor().submit(work, item) for item in todo]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 4) -> Iterator[R]:
+        """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.
+
+        At most `waiting_max` results wait to be taken, so memory is bounded. Leaving early stops the workers.
+        """
+        todo = list(items)
+        if len(todo) <= 1:
+            for item in todo:
+                yield from work(item)
+            return
+        results: queue.Queue[tuple[bool, Any]] = queue.Queue(waiting_max)
+        left = threading.Event()
+        remaining = iter(todo)
+        take = threading.Lock()
+
+        def put(entry: tuple[bool, Any]) -> None:
+            while not left.is_set():
+                try:
+                    return results.put(entry, timeout=0.1)
+                except queue.Full:
+                    continue
+
+        def run() -> None:
+            try:
+                while not left.is_set():
+                    with take:
+                        item = next(remaining, _NOTHING)
+                    if item is _NOTHING:
+                        break
+                    for result in work(item):  # type: ignore[arg-type]
+                        put((True, result))
+                        if left.is_set():
+                            break
+                put((False, None))
+            except BaseException as error:
+                put((False, error))
+
+        workers = min(self.threads, len(todo))
+        for _ in range(workers):
+            threading.Thread(target=run, name="merganser-gather", daemon=True).start()
+        try:
+            while workers:
+                is_result, value = results.get()
+                if is_result:
+                    yield value
+                elif value is not None:
+                    raise value
+                else:
+                    workers -= 1
+        finally:
+            left.set()
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(
+                    self.threads, thread_name_prefix="merganser", initializer=_enter_pool, initargs=(id(self),)
+                )
+            return self._pool
+
+    def _in_pool(self) -> bool:
+        return getattr(_thread, "pool_of", None) == id(self)

@@ -1,0 +1,253 @@
+"""The local disk: atomic create-if-absent, durable before visible.
+
+`create` writes a temporary file beside the target, syncs it, hard-links it to the final name (the kernel
+refuses when the name exists, so one of many processes wins), removes the temporary name and syncs the
+directory. A crash at any instruction leaves either nothing under the final name or the whole file, and at
+worst a `.<name>.<random>.tmp`, which readers ignore and orphan cleaning removes.
+
+Temporary names begin with a dot, as everywhere in the format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError, StorageError, UnsupportedError
+from merganser.storage.protocol import Entries, Entry
+
+_DELETE_ROUNDS: Final = 100
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """Files under absolute paths of this machine.
+
+    Attributes:
+        sync: whether writes wait for the disk. Only tests that do not pull plugs turn it off.
+    """
+
+    sync: bool = True
+
+    def read(self, path: str) -> bytes:
+        with _errors("read", path), open(path, "rb") as file:
+            return file.read()
+
+    def open(self, path: str) -> pa.NativeFile:
+        with _errors("read", path):
+            try:
+                return pa.OSFile(path, "rb")
+            except OSError:
+                if os.path.isdir(path):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+                raise
+
+    def exists(self, path: str) -> bool:
+        with _errors("look at", path):
+            try:
+                return stat.S_ISREG(os.stat(path).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False  # and only then: what we may not look at is not absent
+
+    def list(self, path: str) -> Entries:
+        with _errors("list", path):
+            try:
+                scan = os.scandir(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            with scan:
+                return [entry for item in scan if (entry := _entry(item)) is not None]
+
+    def create(self, path: str, data: bytes) -> None:
+        with _errors("create", path, missing=_VANISHED):
+            self._make_directory(os.path.dirname(path))
+            temporary = self._temporary(path, data)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise AlreadyExistsError(
+                    f"cannot create '{path}': it exists already. Nothing was changed.", path=path
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise UnsupportedError(
+                    f"cannot create '{path}' safely: its file system has no hard links, so two writers could both "
+                    "win. Keep the warehouse on a file system with hard links, or in an object store.",
+                    path=path,
+                ) from error
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            self._sync_directory(os.path.dirname(path))
+
+    def replace(self, path: str, data: bytes) -> None:
+        with _errors("write", path, missing=_VANISHED):
+            self._make_directory(os.path.dirname(path))
+            # A hint may be lost in a crash; it is never trusted. So no sync, only the atomic swap.
+            temporary = self._temporary(path, data, sync=False)
+            try:
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def writer(self, path: str) -> LocalSink:
+        with _errors("write", path, missing=_VANISHED):
+            self._make_directory(os.path.dirname(path))
+            return LocalSink(path, sync=self.sync)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with _errors("delete", path, missing=None), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(path)
+
+    def delete_tree(self, path: str) -> None:
+        with _errors("delete", path, missing=None):
+            for _ in range(_DELETE_ROUNDS):
+                if not os.path.isdir(path):
+                    break
+                with contextlib.suppress(FileNotFoundError):  # others may delete in there as well
+                    shutil.rmtree(path)
+
+    def move_tree(self, source: str, target: str) -> None:
+        with _errors("move", source):
+            if not os.path.isdir(source):
+                raise NotFoundError(f"cannot move '{source}': there is no such directory.", path=source)
+            self._make_directory(os.path.dirname(target))
+            try:
+                os.mkdir(target)  # of several movers one gets the name; rename replaces an empty directory
+                try:
+                    os.rename(source, target)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.rmdir(target)
+                    raise
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                raise AlreadyExistsError(
+                    f"cannot move '{source}' to '{target}': the target exists. Nothing was moved.", path=target
+                ) from None
+            self._sync_directory(os.path.dirname(target))
+            self._sync_directory(os.path.dirname(source))
+
+    def _temporary(self, path: str, data: bytes, *, sync: bool = True) -> str:
+        directory, name = os.path.split(path)
+        temporary = os.path.join(directory, f".{name}.{uuid.uuid4()}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if sync and self.sync:
+                os.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        finally:
+            os.close(descriptor)
+        return temporary
+
+    def _make_directory(self, path: str) -> None:
+        if os.path.isdir(path or "."):
+            return
+        missing = []
+        parent = path
+        while parent and not os.path.isdir(parent):
+            missing.append(parent)
+            parent = os.path.dirname(parent)
+        os.makedirs(path, exist_ok=True)
+        for made in missing:  # a new directory is durable once its parent is synced
+            self._sync_directory(os.path.dirname(made))
+
+    def _sync_directory(self, path: str) -> None:
+        if self.sync:
+            descriptor = os.open(path or ".", os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+class LocalSink:
+    """A new local file; durable after `close`."""
+
+    def __init__(self, path: str, *, sync: bool) -> None:
+        self.path = path
+        self.stream = pa.OSFile(path, "wb")
+        self._sync = sync
+        self._size: int | None = None
+
+    @property
+    def size(self) -> int:
+        return int(self.stream.tell()) if self._size is None else self._size
+
+    def close(self) -> int:
+        with _errors("write", self.path):
+            self._size = self.size
+            self.stream.close()
+            if self._sync:
+                for path in (self.path, os.path.dirname(self.path)):
+                    descriptor = os.open(path, os.O_RDONLY)
+                    try:
+                        os.fsync(descriptor)
+                    finally:
+                        os.close(descriptor)
+            return self._size
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            if not self.stream.closed:
+                self._size = self.size
+                self.stream.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+def _entry(item: os.DirEntry[str]) -> Entry | None:
+    try:
+        if item.is_dir():
+            return Entry(item.name, True, 0, 0)
+        status = item.stat()
+    except FileNotFoundError:  # removed while we listed
+        return None
+    return Entry(item.name, False, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+_ABSENT: Final = "there is no such file"
+_VANISHED: Final = "its directory was removed, or a part of its path is a file"
+
+
+@contextlib.contextmanager
+def _errors(verb: str, path: str, *, missing: str | None = _ABSENT) -> Iterator[None]:
+    """Turn the errors of the operating system into ours, with the path.
+
+    Args:
+        verb: what could not be done.
+        path: to which file.
+        missing: what it means that something is missing: `_ABSENT`, or another fact, or None to have the reason of the
+            operating system. Only the first makes a NotFoundError.
+    """
+    try:
+        yield
+    except MerganserError:
+        raise
+    except OSError as error:
+        absent = isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError))
+        if absent and missing == _ABSENT:
+            raise NotFoundError(f"cannot {verb} '{path}': {missing}.", path=path) from error
+        reason = (missing if absent else None) or (os.strerror(error.errno) if error.errno else str(error))
+        raise StorageError(f"cannot {verb} '{path}': {reason}.", path=path) from error

@@ -1,0 +1,147 @@
+"""Files in memory, for tests: the promises of the local disk, without a disk.
+
+Files belong to a name, not to the object: every `MemoryStorage` of one name in a process, copies that were
+pickled included, sees the same files. Another process sees its own. Any text is a path; `/` separates its
+parts. As in an object store, a directory is there while a file lies below it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.errors import AlreadyExistsError, NotFoundError
+from merganser.storage.protocol import Entries, Entry
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of one name: path -> (bytes, epoch milliseconds)."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    by_path: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+
+
+_NAMED: Final[dict[str, _Files]] = {}
+_NAMED_LOCK: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStorage:
+    """The files of one name in this process. Threads may share it.
+
+    Attributes:
+        name: whose files these are. Tests that must not meet choose names of their own.
+    """
+
+    name: str = "default"
+
+    def read(self, path: str) -> bytes:
+        files = self._files()
+        with files.lock:
+            found = files.by_path.get(path)
+        if found is None:
+            raise NotFoundError(f"cannot read '{path}': there is no such file.", path=path)
+        return found[0]
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.read(path))
+
+    def exists(self, path: str) -> bool:
+        files = self._files()
+        with files.lock:
+            return path in files.by_path
+
+    def list(self, path: str) -> Entries:
+        prefix = path.rstrip("/") + "/"
+        files, found = self._files(), dict[str, Entry]()
+        with files.lock:
+            for file, (data, modified_ms) in files.by_path.items():
+                if file.startswith(prefix):
+                    name, below, _ = file[len(prefix) :].partition("/")
+                    found[name] = Entry(name, True, 0, 0) if below else Entry(name, False, len(data), modified_ms)
+        return list(found.values())
+
+    def create(self, path: str, data: bytes) -> None:
+        files = self._files()
+        with files.lock:
+            if path in files.by_path:
+                raise AlreadyExistsError(f"cannot create '{path}': it exists already. Nothing was changed.", path=path)
+            files.by_path[path] = (bytes(data), _now_ms())
+
+    def replace(self, path: str, data: bytes) -> None:
+        files = self._files()
+        with files.lock:
+            files.by_path[path] = (bytes(data), _now_ms())
+
+    def writer(self, path: str) -> MemorySink:
+        return MemorySink(self, path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        files = self._files()
+        with files.lock:
+            for path in paths:
+                files.by_path.pop(path, None)
+
+    def delete_tree(self, path: str) -> None:
+        files, prefix = self._files(), path.rstrip("/") + "/"
+        with files.lock:
+            for file in [file for file in files.by_path if file.startswith(prefix)]:
+                del files.by_path[file]
+
+    def move_tree(self, source: str, target: str) -> None:
+        files, old, new = self._files(), source.rstrip("/") + "/", target.rstrip("/") + "/"
+        with files.lock:
+            if any(file.startswith(new) or file == new[:-1] for file in files.by_path):
+                raise AlreadyExistsError(
+                    f"cannot move '{source}' to '{target}': the target exists. Nothing was moved.", path=target
+                )
+            moved = [file for file in files.by_path if file.startswith(old)]
+            if not moved:
+                raise NotFoundError(f"cannot move '{source}': there is no such directory.", path=source)
+            for file in moved:
+                files.by_path[new + file[len(old) :]] = files.by_path.pop(file)
+
+    def clear(self) -> None:
+        """Forget all files of this name."""
+        with _NAMED_LOCK:
+            _NAMED.pop(self.name, None)
+
+    def _files(self) -> _Files:
+        with _NAMED_LOCK:
+            return _NAMED.setdefault(self.name, _Files())
+
+
+class MemorySink:
+    """A new file in memory; nobody sees it before `close`."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self.path = path
+        self.stream = pa.BufferOutputStream()
+        self._storage = storage
+        self._size: int | None = None
+
+    @property
+    def size(self) -> int:
+        return int(self.stream.tell()) if self._size is None else self._size
+
+    def close(self) -> int:
+        data = self.stream.getvalue().to_pybytes()
+        self._size = len(data)
+        self._storage.replace(self.path, data)
+        return self._size
+
+    def abort(self) -> None:
+        if self._size is None:
+            self._size = self.size
+            self.stream.close()
+        self._storage.delete([self.path])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,303 @@
+"""How object stores are reached: options and environment in, clients out.
+
+Options by name; what is not given comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`, or the role of the
+machine):
+
+* `s3.endpoint`, `s3.region`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.path-style-access`
+  (also `s3.path.style.access`), `s3.allow-http`, `s3.anonymous`, `s3.conditional-create`
+* `gs.endpoint`, `gs.service-account` (a file), `gs.service-account-key`, `gs.bearer-token`, `gs.allow-http`,
+  `gs.anonymous`, `gs.conditional-create`
+* `az.endpoint`, `az.account-name`, `az.account-key`, `az.sas-token`, `az.allow-http`, `az.anonymous`,
+  `az.conditional-create`
+
+`allow-http` is true when the endpoint begins with `http:` and the option does not say otherwise. Paths are in the
+path style unless `s3.path-style-access` is false. `conditional-create` is `check` or `trust`, see `object_store`.
+
+Clients are kept for the life of the process, one pair for each root and set of options. They own threads, and
+a process that was forked does not have them: it is told so, since its first request would wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from obstore.exceptions import BaseError as StoreError
+from obstore.exceptions import UnknownConfigurationKeyError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from merganser.errors import InvalidInputError, UnsupportedError
+
+Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+_RETRIES: Final = 6
+_RETRY_SECONDS_MAX: Final = 60
+_REQUEST_SECONDS_MAX: Final = 120
+_REQUEST_ONCE_SECONDS_MAX: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheme:
+    """What one kind of store is configured with.
+
+    Attributes:
+        client: its client.
+        settings: option without scheme -> setting of the client.
+        secrets: the options that no message may hold.
+        endpoint_variables: the environment's names of the endpoint, the first that is set counts.
+        known_hosts: ends of the host names that are known to keep preconditions.
+    """
+
+    client: Callable[..., Client]
+    settings: Mapping[str, str]
+    secrets: frozenset[str]
+    endpoint_variables: tuple[str, ...]
+    known_hosts: tuple[str, ...]
+
+
+_SCHEMES: Final[Mapping[str, _Scheme]] = {
+    "s3": _Scheme(
+        client=S3Store,
+        settings={
+            "endpoint": "endpoint",
+            "region": "region",
+            "access-key": "access_key_id",
+            "secret-key": "secret_access_key",
+            "session-token": "session_token",
+        },
+        secrets=frozenset({"access-key", "secret-key", "session-token"}),
+        endpoint_variables=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        known_hosts=(".amazonaws.com", ".amazonaws.com.cn"),
+    ),
+    "gs": _Scheme(
+        client=GCSStore,
+        settings={
+            "endpoint": "base_url",
+            "service-account": "service_account",
+            "service-account-key": "service_account_key",
+            "bearer-token": "bearer_token",
+        },
+        secrets=frozenset({"service-account-key", "bearer-token"}),
+        endpoint_variables=("GOOGLE_BASE_URL",),
+        known_hosts=(".googleapis.com",),
+    ),
+    "az": _Scheme(
+        client=AzureStore,
+        settings={
+            "endpoint": "endpoint",
+            "account-name": "account_name",
+            "account-key": "account_key",
+            "sas-token": "sas_key",
+        },
+        secrets=frozenset({"account-key", "sas-token"}),
+        endpoint_variables=("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+        known_hosts=(".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
+    ),
+}
+_COMMON: Final = frozenset({"allow-http", "anonymous", "conditional-create"})
+_S3_ONLY: Final = frozenset({"path-style-access", "path.style.access"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A root and its options, read and found good.
+
+    Attributes:
+        scheme: `s3`, `gs` or `az`.
+        bucket: bucket or container.
+        settings: settings of the client. Secrets are among them.
+        allow_http: whether requests may go in the clear.
+        keeps_conditions: whether the store is known, or said, to keep preconditions.
+    """
+
+    scheme: str
+    bucket: str
+    settings: Mapping[str, Any]
+    allow_http: bool
+    keeps_conditions: bool
+
+    def __repr__(self) -> str:
+        return f"Target('{self.scheme}://{self.bucket}')"
+
+
+class Connection:
+    """The clients of one root and set of options, shared by all threads of a process.
+
+    Attributes:
+        retrying: for requests that may be repeated.
+        once: sends each request once.
+        keeps_conditions: whether the store is known to keep preconditions. May turn true, under `lock`.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.retrying = _client(target, retries=_RETRIES, seconds=_REQUEST_SECONDS_MAX)
+        self.once = _client(target, retries=0, seconds=_REQUEST_ONCE_SECONDS_MAX)
+        self.keeps_conditions = target.keeps_conditions
+        self.lock = threading.Lock()
+
+
+class _Connections:
+    """All connections of a process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.by_target: dict[tuple[str, frozenset[tuple[str, str]]], Connection] = {}
+        self.process_id: int | None = None
+
+
+_CONNECTIONS: Final = _Connections()
+
+
+def connect(root: str, options: Mapping[str, str]) -> Connection:
+    """Return the connection of a root, made at the first call. Sends nothing.
+
+    Raises:
+        UnsupportedError: this process was forked from one that had connections.
+    """
+    with _CONNECTIONS.lock:
+        if _CONNECTIONS.process_id not in (None, os.getpid()):
+            raise UnsupportedError(
+                f"cannot reach '{root}' from a process that was forked from one with connections to object stores: the "
+                "threads behind them were not forked. Start processes with 'spawn', or fork before the first access.",
+                root=root,
+            )
+        key = (root, frozenset(options.items()))
+        found = _CONNECTIONS.by_target.get(key)
+        if found is None:
+            found = _CONNECTIONS.by_target[key] = Connection(target_of(root, options))
+            _CONNECTIONS.process_id = os.getpid()
+        return found
+
+
+def _client(target: Target, *, retries: int, seconds: int) -> Client:
+    transport: dict[str, Any] = {"timeout": timedelta(seconds=seconds)}
+    if target.allow_http:
+        transport["allow_http"] = True
+    try:
+        return _SCHEMES[target.scheme].client(
+            target.bucket,
+            config=dict(target.settings),
+            client_options=transport,
+            retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS_MAX)},
+        )
+    except (StoreError, ValueError) as error:
+        fact = "a setting is not known" if isinstance(error, UnknownConfigurationKeyError) else "a setting was refused"
+        raise InvalidInputError(
+            f"cannot connect to '{target.scheme}://{target.bucket}': {fact}. Compare its options "
+            f"({', '.join(sorted(target.settings)) or 'none are given'}) and the environment.",
+            root=f"{target.scheme}://{target.bucket}",
+        ) from None
+
+
+def options_of(root: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that concern the store of a root."""
+    scheme = root.partition("://")[0]
+    return {key: str(value) for key, value in options.items() if key.startswith(f"{scheme}.")}
+
+
+def target_of(root: str, options: Mapping[str, str]) -> Target:
+    """Return what a root and the options of its scheme mean.
+
+    Raises:
+        InvalidInputError: the root is none, an option is not known, or its value has no meaning.
+    """
+    name, _, bucket = root.partition("://")
+    scheme = _SCHEMES.get(name)
+    if scheme is None or not bucket or "/" in bucket:
+        raise InvalidInputError(
+            f"'{root}' is no root of an object store. Write 's3://<bucket>', 'gs://<bucket>' or 'az://<container>'.",
+            root=root,
+        )
+    settings = _plain_settings(name, scheme, options)
+    endpoint = _endpoint(name, scheme, options)
+    http = endpoint is not None and endpoint.scheme == "http"
+    allow_http = _flag(options, f"{name}.allow-http", default=http)
+    if http and not allow_http:
+        raise InvalidInputError(
+            f"option '{name}.endpoint' begins with 'http:', and '{name}.allow-http' is false. Use https, or allow it.",
+            option=f"{name}.endpoint",
+        )
+    if endpoint is not None:
+        settings[scheme.settings["endpoint"]] = endpoint.geturl()
+    path_style = _flag(options, "s3.path-style-access", default=_flag(options, "s3.path.style.access", default=True))
+    if name == "s3" and not path_style:
+        settings["virtual_hosted_style_request"] = True
+        if endpoint is not None and not (endpoint.hostname or "").startswith(f"{bucket}."):
+            settings["endpoint"] = endpoint._replace(netloc=f"{bucket}.{endpoint.netloc}").geturl()
+    if _flag(options, f"{name}.anonymous", default=False):
+        settings["skip_signature"] = True
+    condition = options.get(f"{name}.conditional-create", "check")
+    if condition not in ("check", "trust"):
+        raise InvalidInputError(
+            f"option '{name}.conditional-create' is '{condition}'. It is 'check' or 'trust'.",
+            option=f"{name}.conditional-create",
+        )
+    known = endpoint is None or f".{endpoint.hostname}".endswith(scheme.known_hosts)
+    return Target(name, bucket, settings, allow_http=allow_http, keeps_conditions=known or condition == "trust")
+
+
+def _plain_settings(name: str, scheme: _Scheme, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that options state as they are."""
+    allowed = set(scheme.settings) | _COMMON | (_S3_ONLY if name == "s3" else frozenset())
+    settings: dict[str, Any] = {}
+    for key, value in options.items():
+        option = key.removeprefix(f"{name}.")
+        if option not in allowed:
+            names = ", ".join(f"'{name}.{item}'" for item in sorted(allowed))
+            raise InvalidInputError(f"unknown option '{key}'. Those of '{name}:' are {names}.", option=key)
+        if option in scheme.settings:
+            settings[scheme.settings[option]] = value
+    if name == "s3" and ("access_key_id" in settings) != ("secret_access_key" in settings):
+        raise InvalidInputError(
+            "of 's3.access-key' and 's3.secret-key' one is missing. Give both, or leave both to the environment.",
+            option="s3.access-key",
+        )
+    return settings
+
+
+def _endpoint(name: str, scheme: _Scheme, options: Mapping[str, str]) -> SplitResult | None:
+    """Return the endpoint that options or environment name."""
+    variables = (os.environ.get(variable) for variable in scheme.endpoint_variables)
+    text = options.get(f"{name}.endpoint") or next((value for value in variables if value), None)
+    if text is None:
+        return None
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and "@" not in text and not parts.query
+    except ValueError:
+        good = False
+    if not good:  # without the value: it may hold a password
+        raise InvalidInputError(
+            f"option '{name}.endpoint' is no address. Write 'https://<host>:<port>', and keys as options of their own.",
+            option=f"{name}.endpoint",
+        )
+    return parts
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name)
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidInputError(f"option '{name}' is '{text}'. It is 'true' or 'false'.", option=name)
+    return text.strip().lower() == "true"
+
+
+def reason_of(error: Exception, root: str, options: Mapping[str, str]) -> str:
+    """Return what an error of a client says in one line, without keys and signatures."""
+    text = str(error)
+    reason = text.partition("\n")[0].partition(": <")[0]  # what follows is a page of the server
+    reason = re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", reason).rstrip(". ")
+    if found := re.search(r"<Code>(\w+)</Code>", text):
+        reason = f"{reason} ({found[1]})"
+    scheme = root.partition("://")[0]
+    for name in _SCHEMES[scheme].secrets:
+        if secret := options.get(f"{scheme}.{name}"):
+            reason = reason.replace(secret, "***")
+    return reason or type(error).__name__

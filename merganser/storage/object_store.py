@@ -1,0 +1,445 @@
+"""Object stores: S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage.
+
+`create` is one put with `If-None-Match: *` (or the store's own precondition): the store lets exactly one of many
+racing writers through, and an object appears whole or not at all. It is sent once. The client's own retries
+are off for it, since the second try of a put whose reply was lost would meet the object of the first and
+call it another writer's. A reply that is lost comes out as StorageError, and the caller reads back.
+
+Some servers take `If-None-Match` and overwrite all the same. Amazon, Google and Azure are known to keep it; behind
+an endpoint that was configured, the first `create` of each process writes a hidden probe beside the file, twice,
+and refuses to go on when the second put succeeds. `<scheme>.conditional-create` = `trust` skips that.
+
+`writer` buffers up to a part and sends parts as they fill: at most `_PART_BYTES * (_PARTS_AT_ONCE + 1)` bytes wait in
+memory, and a file has at most 10,000 parts (78 GiB). `open` asks once for the last bytes of a file, which tells
+its size and mostly is all that a Parquet footer needs. There are no directories: one is there while objects
+lie below it.
+
+Options are those of `object_connection`. A storage pickles as its root and its options, because jobs need it in other
+processes. **Keys given as options travel with every job**; keys in the environment stay on their machines, and
+are to be preferred. No key stands in a repr or in a message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeAlias
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError as StoreAlreadyExistsError
+from obstore.exceptions import BaseError as StoreError
+from obstore.exceptions import NotSupportedError as StoreNotSupportedError
+from obstore.exceptions import PreconditionError as StorePreconditionError
+
+from merganser.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
+from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
+from merganser.storage.protocol import Entries, Entry
+
+_PART_BYTES: Final = 8 * 1024 * 1024
+_PARTS_AT_ONCE: Final = 4
+_TAIL_BYTES: Final = 64 * 1024
+_READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+_DELETE_BATCH: Final = 1000
+_COPIES_AT_ONCE: Final = 16
+
+Below: TypeAlias = list[tuple[str, int]]
+
+
+class ObjectStorage:
+    """The objects of one bucket (or container). Threads may share it; nothing is sent before the first call.
+
+    Args:
+        root: `s3://bucket`, `gs://bucket` or `az://container`. Every path begins with it.
+        options: options of the catalog; those that do not begin with the scheme are ignored.
+
+    Raises:
+        InvalidInputError: an option of the scheme is not known, or its value has no meaning.
+    """
+
+    __slots__ = ("_options", "root")
+
+    def __init__(self, root: str, options: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self._options = options_of(root, options or {})
+        target_of(root, self._options)  # refuse bad ones here, not in a job
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.root!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStorage) and (self.root, self._options) == (other.root, other._options)
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ObjectStorage, (self.root, self._options))
+
+    def read(self, path: str) -> bytes:
+        key = self._key(path)
+        with self._errors("read", path, missing=True):
+            return bytes(obstore.get(self._client(), key).bytes())
+
+    def open(self, path: str) -> pa.NativeFile:
+        key = self._key(path)
+        with self._errors("read", path, missing=True):
+            return pa.PythonFile(_RangedFile(self, path, key), mode="r")
+
+    def exists(self, path: str) -> bool:
+        key = self._key(path)
+        with self._errors("look at", path):
+            try:
+                obstore.head(self._client(), key)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def list(self, path: str) -> Entries:
+        key = self._key(path, is_directory=True)
+        with self._errors("list", path):
+            found = obstore.list_with_delimiter(self._client(), key or None)
+            start = len(key) + 1 if key else 0
+            entries = [
+                Entry(name, True, 0, 0) for prefix in found["common_prefixes"] if (name := prefix[start:].rstrip("/"))
+            ]
+            for item in found["objects"]:
+                if name := item["path"][start:]:  # some tools leave an empty object to stand for the directory
+                    entries.append(Entry(name, False, item["size"], int(item["last_modified"].timestamp() * 1000)))
+            return entries
+
+    def create(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        connection = self._connection()
+        with self._errors("create", path):
+            self._check_conditional(connection, path, key)
+            try:
+                obstore.put(connection.once, key, data, mode="create", use_multipart=False)
+            except (StoreAlreadyExistsError, StorePreconditionError):
+                # 412 means taken. 409 means that another put of this name is under way: it may yet fail.
+                if not self.exists(path):
+                    raise StorageError(
+                        f"cannot create '{path}': another writer was creating it, and nothing stands there yet. "
+                        "Nothing of ours was written. Try again.",
+                        path=path,
+                    ) from None
+                raise AlreadyExistsError(
+                    f"cannot create '{path}': it exists already. Nothing was changed.", path=path
+                ) from None
+            except (StoreNotSupportedError, NotImplementedError):
+                raise _no_condition(path, self.root) from None
+
+    def replace(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        with self._errors("write", path):
+            obstore.put(self._client(), key, data, use_multipart=False)
+
+    def writer(self, path: str) -> ObjectSink:
+        key = self._key(path)
+        with self._errors("write", path):
+            upload = obstore.open_writer(self._client(), key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        return ObjectSink(self, path, upload)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        batch: list[str] = []
+        for path in paths:
+            batch.append(self._key(path))
+            if len(batch) == _DELETE_BATCH:
+                self._delete_keys(batch)
+                batch = []
+        self._delete_keys(batch)
+
+    def delete_tree(self, path: str) -> None:
+        for batch in self._below(path):
+            self._delete_keys([key for key, _ in batch])
+
+    def move_tree(self, source: str, target: str) -> None:
+        """Copy every object, then remove the originals: not atomic.
+
+        Those below a `schema` directory, without which a table is none, are copied last and removed first. A
+        crash in between leaves both trees, the target without schemas or the source whole. Each object has at
+        most the size that the store copies in one request (S3: 5 GiB).
+        """
+        old, new = self._key(source, is_directory=True), self._key(target, is_directory=True)
+        if new == old or new.startswith(f"{old}/"):
+            raise InvalidInputError(
+                f"cannot move '{source}' to '{target}': the target lies in the source.", path=target
+            )
+        if self.exists(target) or self.list(target):
+            raise AlreadyExistsError(
+                f"cannot move '{source}' to '{target}': the target exists. Nothing was moved.", path=target
+            )
+        found = [item for batch in self._below(source) for item in batch]
+        if not found:
+            raise NotFoundError(f"cannot move '{source}': there is no such directory.", path=source)
+        client = self._client()
+
+        def copy(item: tuple[str, int]) -> None:
+            key, size = item
+            with self._errors("move", f"{self.root}/{key}", missing=True):
+                try:
+                    obstore.copy(client, key, new + key[len(old) :], overwrite=True)
+                except FileNotFoundError:
+                    if size:  # an empty one may be another tool's mark for a directory, which has no name here
+                        raise
+
+        def is_schema(item: tuple[str, int]) -> bool:
+            return "/schema/" in item[0][len(old) :]
+
+        others, schemas = [i for i in found if not is_schema(i)], [i for i in found if is_schema(i)]
+        with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="merganser-copy") as pool:
+            for group in (others, schemas):
+                list(pool.map(copy, group))
+        self.delete(f"{self.root}/{key}" for key, _ in schemas + others)
+
+    def _below(self, path: str) -> Iterator[Below]:
+        """Yield key and size of all objects below a directory, in batches."""
+        key = self._key(path, is_directory=True)
+        with self._errors("list", path):
+            for items in obstore.list(self._client(), f"{key}/" if key else None, chunk_size=_DELETE_BATCH):
+                # Tools leave empty objects "key/" to stand for the directory; they come without the slash.
+                yield [(item["path"], item["size"]) for item in items if item["path"] != key]
+
+    def _delete_keys(self, keys: Sequence[str]) -> None:
+        if not keys:
+            return
+        client = self._client()
+        with self._errors("delete", f"{self.root}/{keys[0]}"):
+            try:
+                obstore.delete(client, keys)
+            except FileNotFoundError:  # Google and Azure say so, and do not say which
+                for key in keys:
+                    with contextlib.suppress(FileNotFoundError):
+                        obstore.delete(client, key)
+
+    def _check_conditional(self, connection: Connection, path: str, key: str) -> None:
+        """Refuse a store that overwrites in spite of the precondition. Asks once per process."""
+        if connection.keeps_conditions:
+            return
+        with connection.lock:
+            if connection.keeps_conditions:
+                return
+            directory, slash, _ = key.rpartition("/")
+            probe = f"{directory}{slash}.probe.{uuid.uuid4()}.tmp"
+            try:
+                obstore.put(connection.retrying, probe, b"1", use_multipart=False)
+                try:
+                    obstore.put(connection.once, probe, b"2", mode="create", use_multipart=False)
+                except (StoreAlreadyExistsError, StorePreconditionError):
+                    connection.keeps_conditions = True
+                else:
+                    raise _no_condition(path, self.root)
+            finally:
+                with contextlib.suppress(StoreError, OSError):
+                    obstore.delete(connection.retrying, probe)
+
+    def _connection(self) -> Connection:
+        return connect(self.root, self._options)
+
+    def _client(self) -> Client:
+        return self._connection().retrying
+
+    def _key(self, path: str, *, is_directory: bool = False) -> str:
+        """Return the key of a path."""
+        if is_directory:
+            path = path.rstrip("/")
+            if path == self.root:
+                return ""
+        key = path.removeprefix(f"{self.root}/")
+        if key == path or not all(part not in ("", ".", "..") for part in key.split("/")):
+            raise InvalidInputError(f"'{path}' is no path below '{self.root}'.", path=path)
+        return key
+
+    @contextlib.contextmanager
+    def _errors(self, verb: str, path: str, *, missing: bool = False) -> Iterator[None]:
+        """Turn the errors of the client into ours, with the path and without secrets.
+
+        Args:
+            verb: what could not be done.
+            path: to which file.
+            missing: whether "not found" means this file. Else it means the bucket, or an upload that is gone.
+        """
+        try:
+            yield
+        except MerganserError:
+            raise
+        except (StoreError, OSError, ValueError, NotImplementedError) as error:
+            # Not chained: the cause prints requests in full, and those of Azure may carry a signature.
+            if missing and isinstance(error, FileNotFoundError):
+                raise NotFoundError(f"cannot {verb} '{path}': there is no such file.", path=path) from None
+            reason = reason_of(error, self.root, self._options)
+            raise StorageError(f"cannot {verb} '{path}': {reason}.", path=path) from None
+
+
+class ObjectSink:
+    """A new object being sent; nobody sees it before `close`."""
+
+    def __init__(self, storage: ObjectStorage, path: str, upload: obstore.WritableFile) -> None:
+        self.path = path
+        self._upload = _Upload(storage, path, upload)
+        self.stream = pa.PythonFile(self._upload, mode="w")
+
+    @property
+    def size(self) -> int:
+        return self._upload.tell()
+
+    def close(self) -> int:
+        self._upload.finish()
+        return self._upload.tell()
+
+    def abort(self) -> None:
+        """Drop the upload, or the object if it was closed.
+
+        The parts of a sink that is neither closed nor dropped stay, unseen, until a rule of the bucket removes them.
+        """
+        self._upload.abort()
+
+
+class _Upload(io.RawIOBase):
+    """What the stream of a sink writes to. Only `finish` makes the object visible, closing the stream does not."""
+
+    def __init__(self, storage: ObjectStorage, path: str, upload: obstore.WritableFile) -> None:
+        self._storage = storage
+        self._path = path
+        self._upload: obstore.WritableFile | None = upload
+        self._waiting = bytearray()
+        self._position = 0
+        self._finished = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._waiting += view
+        self._position += len(view)
+        if len(self._waiting) >= 1024 * 1024:  # the client takes a lock for each write; columnar writers make many
+            self._send()
+        return len(view)
+
+    def _send(self) -> None:
+        if self._upload is None:
+            raise StorageError(f"cannot write '{self._path}': the upload was dropped or is complete.", path=self._path)
+        if self._waiting:
+            with self._storage._errors("write", self._path):
+                self._upload.write(bytes(self._waiting))
+            self._waiting = bytearray()
+
+    def finish(self) -> None:
+        self._send()
+        upload, self._upload = self._upload, None
+        self._finished = True  # from here on the object may be there, whatever the reply
+        if upload is not None:
+            with self._storage._errors("write", self._path):
+                upload.close()
+
+    def abort(self) -> None:
+        upload, self._upload = self._upload, None
+        self._waiting = bytearray()
+        with contextlib.suppress(StoreError, OSError):
+            if upload is not None:
+                error = RuntimeError("dropped")
+                upload.__exit__(type(error), error, None)
+            if self._finished:
+                self._storage.delete([self._path])
+
+
+class _RangedFile(io.RawIOBase):
+    """Random reads of one object, which must not change.
+
+    The last bytes come with the first request and stay. Elsewhere a read that jumps asks for just its bytes, and one
+    that continues the read before it asks for more ahead.
+    """
+
+    def __init__(self, storage: ObjectStorage, path: str, key: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._key = key
+        self._position = 0
+        self._last_end = -1
+        self._ahead_start, self._ahead = 0, b""
+        self._tail, self._size = self._read_tail()
+
+    def _read_tail(self) -> tuple[bytes, int]:
+        client = self._storage._client()
+        try:
+            result = obstore.get(client, self._key, options={"range": {"suffix": _TAIL_BYTES}})
+            return bytes(result.bytes()), int(result.meta["size"])
+        except FileNotFoundError:
+            raise
+        except (StoreError, NotImplementedError):  # an empty object has no last bytes; Azure has no such request
+            size = int(obstore.head(client, self._key)["size"])
+            start = max(0, size - _TAIL_BYTES)
+            return (bytes(obstore.get_range(client, self._key, start=start, end=size)) if size else b""), size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise InvalidInputError(f"cannot seek to byte {base + offset} of '{self._path}'.", path=self._path)
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = min(self._position, self._size)
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        tail_start = self._size - len(self._tail)
+        data = b""
+        if start < min(end, tail_start):
+            data = self._read_range(start, min(end, tail_start), tail_start)
+        if end > tail_start and end > start:
+            data += self._tail[max(start, tail_start) - tail_start : end - tail_start]
+        self._position = self._last_end = end
+        return data
+
+    def _read_range(self, start: int, end: int, limit: int) -> bytes:
+        ahead_end = self._ahead_start + len(self._ahead)
+        if self._ahead_start <= start and end <= ahead_end:
+            return self._ahead[start - self._ahead_start : end - self._ahead_start]
+        wanted = end
+        if start == self._last_end and end - start < _READ_AHEAD_BYTES:
+            wanted = min(start + _READ_AHEAD_BYTES, limit)
+        with self._storage._errors("read", self._path, missing=True):
+            data = bytes(obstore.get_range(self._storage._client(), self._key, start=start, end=wanted))
+        if len(data) != wanted - start:
+            raise StorageError(
+                f"cannot read '{self._path}': of bytes {start} to {wanted} (exclusive) the store returned {len(data)}.",
+                path=self._path,
+            )
+        if wanted > end:
+            self._ahead_start, self._ahead = start, data
+        return data[: end - start]
+
+
+def _no_condition(path: str, root: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"cannot create '{path}' safely: the store behind '{root}' overwrites objects though asked to create them only "
+        "if absent, so two writers could both win. Nothing was written. Use a store with conditional puts "
+        "(If-None-Match).",
+        path=path,
+    )

@@ -1,0 +1,105 @@
+"""Storage: bytes at a path, in nine verbs, and what each promises after a crash.
+
+A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
+only, no open handles), so jobs carry it to other processes.
+
+* `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
+  file is durable before it is visible, and nobody ever sees part of it.
+* `replace` swaps a small file whole; readers see the old bytes or the new ones. Only hints use it.
+* `writer` makes a new file under a name nobody else uses. Its bytes count only after `close`, which makes
+  them durable. A crash before leaves an orphan that no metadata names.
+
+Missing files raise NotFoundError, everything the store itself does wrong StorageError, both with the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory.
+
+    Attributes:
+        name: the last part of the path, without a slash.
+        is_directory: whether more paths lie below it.
+        size: bytes; 0 for directories.
+        modified_ms: epoch milliseconds of the last change; 0 where the store keeps none (directories).
+    """
+
+    name: str
+    is_directory: bool
+    size: int
+    modified_ms: int
+
+
+Entries: TypeAlias = list[Entry]
+"""What a directory holds. Named, since inside a storage `list` is one of its verbs."""
+
+
+class Sink(Protocol):
+    """A new file being written."""
+
+    @property
+    def stream(self) -> pa.NativeFile:
+        """The stream that columnar writers write to. What goes wrong there is an OSError, as StorageError is."""
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+
+    def close(self) -> int:
+        """Make the file durable and return its size in bytes. Call once."""
+
+    def abort(self) -> None:
+        """Drop the file, best effort. Safe to call after an error, and more than once."""
+
+
+class Storage(Protocol):
+    """A local disk, an object store, or memory."""
+
+    def read(self, path: str) -> bytes:
+        """Return all bytes of a file."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Return a file for random reads. The caller closes it."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file (not a directory) is at `path`."""
+
+    def list(self, path: str) -> Entries:
+        """Return what lies directly below a directory, in no order; empty when there is no such directory."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Make a file that must not exist yet, whole and durable.
+
+        Raises:
+            AlreadyExistsError: the path is taken, perhaps by an earlier attempt of ours whose reply was
+                lost: read it back and compare.
+            StorageError: the outcome is unknown. Read back; what is absent now may still appear.
+            UnsupportedError: the store cannot promise one winner. Nothing was made.
+        """
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put `data` at `path`, whatever was there."""
+
+    def writer(self, path: str) -> Sink:
+        """Return a sink for a new file. The name must be unique; directories are made."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files. Missing ones are fine."""
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a directory and all below it. A missing one is fine."""
+
+    def move_tree(self, source: str, target: str) -> None:
+        """Rename a directory. Atomic on a local disk; elsewhere copied, then removed.
+
+        Raises:
+            AlreadyExistsError: the target exists; nothing was moved.
+        """

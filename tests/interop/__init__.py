@@ -1,0 +1,1 @@
+"""Tests against the other clients of the format that are published on PyPI."""

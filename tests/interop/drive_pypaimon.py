@@ -1,0 +1,117 @@
+"""Driver of `pypaimon`, run in its own environment by `peers.py`; the protocol is that of `driver_loop.py`.
+
+Operations and what they take beside `warehouse` and `table`:
+
+* `about`: nothing at all; gives the version.
+* `create_table`: `fields` ([name, type] pairs, a nested type as the object of a schema file), `primary_key`,
+  `partition_by`, `options`. Makes the database too.
+* `write`: `rows` (an IPC file), `overwrite` (None, or the static partition, {} being the table). One commit. Row kinds
+  come from the column that the table option `rowkind.field` names; the client has no other way.
+* `read`: `columns`, `where` (conjunction of [method, column, literals]), `options` (dynamic ones), `out` (IPC file).
+* `plan`: the number of splits and files of the latest snapshot.
+* `latest_snapshot`: its id, or None.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+import pyarrow as pa
+from driver_loop import read_ipc, serve, write_ipc
+from pypaimon import CatalogFactory, Schema
+from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
+
+
+def _catalog(request: dict[str, Any]) -> Any:
+    return CatalogFactory.create({"warehouse": request["warehouse"]})
+
+
+def _table(request: dict[str, Any]) -> Any:
+    table = _catalog(request).get_table(request["table"])
+    return table.copy(request["options"]) if request.get("options") else table
+
+
+def about(request: dict[str, Any]) -> dict[str, str]:
+    """Versions of the client and of its Arrow."""
+    return {"client": importlib.metadata.version("pypaimon"), "pyarrow": pa.__version__}
+
+
+def create_table(request: dict[str, Any]) -> None:
+    """Create a table, and its database unless it is there."""
+    catalog = _catalog(request)
+    catalog.create_database(request["table"].split(".")[0], True)
+    ids = AtomicInteger(-1)
+    fields = [
+        DataTypeParser.parse_data_field({"name": name, "type": paimon_type}, ids)
+        for name, paimon_type in request["fields"]
+    ]
+    schema = Schema(
+        fields=fields,
+        partition_keys=request.get("partition_by") or [],
+        primary_keys=request.get("primary_key") or [],
+        options=request.get("options") or {},
+    )
+    catalog.create_table(request["table"], schema, False)
+
+
+def write(request: dict[str, Any]) -> dict[str, int]:
+    """Write the rows of an IPC file as one commit."""
+    table = _table({**request, "options": None})
+    schema = PyarrowFieldParser.from_paimon_schema(table.table_schema.fields)
+    rows = read_ipc(request["rows"]).select(schema.names).cast(schema)
+    builder = table.new_batch_write_builder()
+    if request.get("overwrite") is not None:
+        builder = builder.overwrite(request["overwrite"])
+    writer, commit = builder.new_write(), builder.new_commit()
+    try:
+        writer.write_arrow(rows)
+        commit.commit(writer.prepare_commit())
+    finally:
+        writer.close()
+        commit.close()
+    return {"rows": rows.num_rows}
+
+
+def _read_builder(request: dict[str, Any]) -> Any:
+    builder = _table(request).new_read_builder()
+    if request.get("where"):
+        predicates = builder.new_predicate_builder()
+        terms = [getattr(predicates, method)(column, *literals) for method, column, literals in request["where"]]
+        builder = builder.with_filter(predicates.and_predicates(terms))
+    if request.get("columns"):  # after the filter: predicates know the columns of the projection only
+        builder = builder.with_projection(request["columns"])
+    return builder
+
+
+def read(request: dict[str, Any]) -> dict[str, int]:
+    """Read the table into an IPC file."""
+    builder = _read_builder(request)
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    write_ipc(rows, request["out"])
+    return {"rows": rows.num_rows}
+
+
+def plan(request: dict[str, Any]) -> dict[str, int]:
+    """Count splits and data files of the latest snapshot."""
+    splits = _read_builder(request).new_scan().plan().splits()
+    return {"splits": len(splits), "files": sum(len(split.files) for split in splits)}
+
+
+def latest_snapshot(request: dict[str, Any]) -> int | None:
+    """Id of the latest snapshot, None for an empty table."""
+    snapshot = _table(request).snapshot_manager().get_latest_snapshot()
+    return None if snapshot is None else snapshot.id
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "about": about,
+            "create_table": create_table,
+            "write": write,
+            "read": read,
+            "plan": plan,
+            "latest_snapshot": latest_snapshot,
+        }
+    )

@@ -1,0 +1,113 @@
+"""merganser and its peers behind one small interface, so that a test can let them take turns on one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from .peers import Peer
+from .values import PaimonType, Row, rows_of, type_text
+
+Fields = tuple[tuple[str, PaimonType], ...]
+KIND_CODES = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What a table is made of."""
+
+    fields: Fields
+    primary_key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """One client, working on tables of one warehouse."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a failure."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it can write rows of kind -D into a table without a row kind column."""
+
+    def create(self, table: str, shape: TableShape) -> None:
+        """Make a table."""
+
+    def write(self, table: str, rows: pa.Table, *, kinds: Sequence[str] | None = None, overwrite: bool = False) -> None:
+        """Write rows as one commit; `kinds` has one text for each row."""
+
+    def rows(self, table: str, shape: TableShape) -> list[Row]:
+        """Every row of the latest snapshot."""
+
+
+class PeerEngine:
+    """A client in its own process."""
+
+    def __init__(self, peer: Peer, warehouse: Path) -> None:
+        """Nothing is made yet."""
+        self.peer, self.warehouse = peer, warehouse
+        self.name = peer.kind.name
+        self.deletes = peer.kind.name == "pypaimon-rust"
+
+    def create(self, table: str, shape: TableShape) -> None:
+        """Make a table."""
+        self.peer.create_table(
+            self.warehouse,
+            table,
+            shape.fields,
+            primary_key=shape.primary_key,
+            partition_by=shape.partition_by,
+            options=shape.options,
+        )
+
+    def write(self, table: str, rows: pa.Table, *, kinds: Sequence[str] | None = None, overwrite: bool = False) -> None:
+        """Write rows as one commit."""
+        if kinds is not None:
+            assert self.deletes, f"{self.name} takes no row kinds"
+            rows = rows.append_column("_VALUE_KIND", pa.array([KIND_CODES[kind] for kind in kinds], pa.int8()))
+        self.peer.write(self.warehouse, table, rows, overwrite={} if overwrite else None)
+
+    def rows(self, table: str, shape: TableShape) -> list[Row]:
+        """Every row of the latest snapshot."""
+        return self.peer.rows(self.warehouse, table, shape.fields)
+
+
+class MerganserEngine:
+    """merganser, embedded, through its public surface."""
+
+    name = "merganser"
+    deletes = True
+
+    def __init__(self, warehouse: Path) -> None:
+        """Open the catalog; the package is imported here, so that the harness can be tested without it."""
+        import merganser
+
+        self._catalog = merganser.catalog(str(warehouse))
+
+    def create(self, table: str, shape: TableShape) -> None:
+        """Make a table."""
+        self._catalog.create_database(table.split(".")[0], if_not_exists=True)
+        self._catalog.create_table(
+            table,
+            schema={name: type_text(paimon_type) for name, paimon_type in shape.fields},
+            primary_key=list(shape.primary_key),
+            partition_by=list(shape.partition_by),
+            options=dict(shape.options),
+        )
+
+    def write(self, table: str, rows: pa.Table, *, kinds: Sequence[str] | None = None, overwrite: bool = False) -> None:
+        """Write rows as one commit."""
+        self._catalog.table(table).write(
+            rows, kinds=pa.array(list(kinds)) if kinds is not None else None, overwrite={} if overwrite else None
+        )
+
+    def rows(self, table: str, shape: TableShape) -> list[Row]:
+        """Every row of the latest snapshot."""
+        return rows_of(self._catalog.table(table).read().to_arrow(), shape.fields)

@@ -1,0 +1,113 @@
+"""Effects behind one door: clock, ids, and work side by side."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections.abc import Generator
+from datetime import UTC, datetime
+
+import pytest
+
+from merganser.storage.env import Env
+from merganser.storage.memory import MemoryStorage
+
+
+def env(threads: int = 2) -> Env:
+    return Env(MemoryStorage(), threads=threads)
+
+
+def test_the_time_is_in_epoch_milliseconds() -> None:
+    moment = datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
+    assert Env(MemoryStorage(), clock=lambda: moment).now_ms() == 1_772_366_400_123
+
+
+def test_a_clock_without_zone_is_read_as_utc() -> None:
+    moment = datetime(2026, 3, 1, 12, 0, 0, 123_000)
+    assert Env(MemoryStorage(), clock=lambda: moment).now_ms() == 1_772_366_400_123
+
+
+def test_ids_are_fresh_uuids() -> None:
+    ids = {env().new_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(str(uuid.UUID(text)) == text for text in ids)
+
+
+def test_map_keeps_the_order() -> None:
+    assert env().map(lambda i: i * i, range(50)) == [i * i for i in range(50)]
+    assert env().map(lambda i: i, []) == []
+
+
+def test_map_runs_side_by_side() -> None:
+    meeting = threading.Barrier(4, timeout=20)
+    assert sorted(env(threads=4).map(lambda _: meeting.wait(), range(4))) == [0, 1, 2, 3]
+
+
+def test_map_raises_the_first_error_and_drops_what_has_not_begun() -> None:
+    started, gate = [], threading.Event()
+
+    def work(i: int) -> None:
+        started.append(i)
+        if i == 0:
+            raise ValueError("first")
+        gate.wait(20)
+
+    with pytest.raises(ValueError, match="first"):
+        env(threads=2).map(work, range(1000))
+    gate.set()
+    assert len(started) < 1000
+
+
+def test_map_within_map_does_not_wait_for_itself() -> None:
+    effects = env(threads=2)
+    squares = effects.map(lambda i: sum(effects.map(lambda j: i * j, range(10))), range(20))
+    assert squares == [45 * i for i in range(20)]
+
+
+def test_two_envs_do_not_take_each_other_for_themselves() -> None:
+    outer, inner = env(), env()
+    here = outer.map(lambda _: inner.map(lambda _: threading.current_thread().name, range(2)), range(2))
+    assert all(name.startswith("merganser") for names in here for name in names)
+    outer_threads = set(outer.map(lambda _: threading.get_ident(), range(20)))
+    both = outer.map(lambda _: inner.map(lambda _: threading.get_ident(), range(20)), range(2))
+    assert not outer_threads & {ident for idents in both for ident in idents}
+
+
+def test_gather_yields_everything_once() -> None:
+    found = list(env(threads=3).gather(lambda i: range(i * 10, i * 10 + 10), range(20)))
+    assert sorted(found) == list(range(200))
+    assert list(env().gather(lambda i: [i, i], [7])) == [7, 7]
+
+
+def test_gather_raises_what_a_worker_raised() -> None:
+    def work(i: int) -> list[int]:
+        if i == 5:
+            raise ValueError("five")
+        return [i]
+
+    with pytest.raises(ValueError, match="five"):
+        list(env().gather(work, range(1000)))
+
+
+def test_leaving_gather_early_stops_its_workers() -> None:
+    started = []
+
+    def work(i: int) -> list[int]:
+        started.append(i)
+        return [i]
+
+    results = env().gather(work, range(10_000), waiting_max=1)
+    next(results)
+    assert isinstance(results, Generator)
+    results.close()
+    assert len(started) < 10_000
+
+
+def test_a_job_carries_the_storage_and_rebuilds_the_rest() -> None:
+    original = Env(MemoryStorage("carried"), threads=7)
+    original.map(lambda i: i, range(3))  # a pool is there and stays behind
+    copy = pickle.loads(pickle.dumps(original))
+    assert copy.storage == MemoryStorage("carried")
+    assert copy.cache.get("x") is None
+    assert copy.map(lambda i: i, range(3)) == [0, 1, 2]
