@@ -2,14 +2,18 @@
 
 * A write sorts a batch by key, splits it in four and writes four Parquet files (zstd 1).
 * A scan reads all runs (the base and ten upserts), sorts them once, stably, by key, and keeps the last row of each key.
-  There is one scan floor per set of columns; filtered scans are held against the floor of the full scan.
+  There is one scan floor per set of columns; filtered scans are held against the floor of the full scan. It is one lazy
+  query: the same steps done eagerly take twice as long for ten columns, because the sort then gathers many chunks.
+* `scan_by_bucket` does the same for one of the four parts after the other. It may do so because a key stays in its
+  bucket, and is the faster for it, since a part fits the caches better. It is shown beside the floor as the bound that
+  lies below it; the targets are held against the floor.
 
 The input of a write is a Polars frame in memory before the clock starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -58,10 +62,23 @@ def scan(table: str, columns: Sequence[str] | None = None) -> Callable[[], int]:
     """Read all runs and keep the last row of each key."""
 
     def action() -> int:
-        files = sorted(Path(table).glob("run-*/*.parquet"))
-        rows = pl.read_parquet(files, columns=list(columns) if columns else None)
-        rows = rows.sort("k", maintain_order=True)
-        key = pl.col("k")
-        return rows.filter(key.ne_missing(key.shift(-1))).height
+        return _last_of_each_key(Path(table).glob("run-*/*.parquet"), columns).height
 
     return action
+
+
+def scan_by_bucket(table: str, columns: Sequence[str] | None = None) -> Callable[[], int]:
+    """The same for each of the four parts, one after the other; holds all of them at the end, as `scan` does."""
+
+    def action() -> int:
+        parts = [_last_of_each_key(Path(table).glob(f"run-*/{bucket}.parquet"), columns) for bucket in range(BUCKETS)]
+        return sum(part.height for part in parts)
+
+    return action
+
+
+def _last_of_each_key(files: Iterable[Path], columns: Sequence[str] | None) -> pl.DataFrame:
+    """Sorted by key; files in the order of their paths, which is that of the runs."""
+    key = pl.col("k")
+    rows = pl.scan_parquet(sorted(files)).select(list(columns) if columns else pl.all())
+    return rows.sort("k", maintain_order=True).filter(key.ne_missing(key.shift(-1))).collect()

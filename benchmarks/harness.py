@@ -76,6 +76,8 @@ class Bench:
     options: argparse.Namespace
     contenders: Sequence[Contender]
     results: list[Result] = field(default_factory=list)
+    floors: dict[str, float | None] = field(default_factory=dict)
+    """Seconds of the floor that each action is held against."""
 
     @property
     def work(self) -> Path:
@@ -96,6 +98,7 @@ class Bench:
         after: Callable[[Contender, Measures], None] | None = None,
         only: Iterable[Contender] | None = None,
         runs: int | None = None,
+        floor: str | None = None,
     ) -> None:
         """Measure `function` of every contender and show the results.
 
@@ -107,10 +110,14 @@ class Bench:
             after: called after each run with its measures, which it may add to.
             only: the contenders that can do it; None for all.
             runs: how often; None for `--runs`, and once for a slow contender.
+            floor: the action whose floor this one is held against; None for its own.
         """
         if not self.wanted(action):
             return
-        taking_part = [contender for contender in self.contenders if only is None or contender in set(only)]
+        allowed = None if only is None else set(only)
+        taking_part = [contender for contender in self.contenders if allowed is None or contender in allowed]
+        if not taking_part:
+            return
         found: dict[str, list[Measures]] = {contender.name: [] for contender in taking_part}
         errors: dict[str, str] = {}
         for i in range(runs or self.options.runs):
@@ -130,12 +137,12 @@ class Bench:
                     print(f"{action}: {contender.name} failed: {error}", file=sys.stderr)
         block = [Result(action, c.name, tuple(found[c.name]), errors.get(c.name)) for c in taking_part]
         self.results += block
-        print_block(action, block, self._floor_of(action))
+        self.floors[action] = self._floor_of(floor or action)
+        print_block(action, block, self.floors[action])
 
     def _floor_of(self, action: str) -> float | None:
-        """Seconds of the floor for an action: its own, or that of the full scan for a filtered one."""
-        names = {action, "scan all"} if action.startswith("scan") and "columns" not in action else {action}
-        floors = [r.median("seconds") for r in self.results if r.contender == FLOOR.name and r.action in names]
+        """Median seconds of the floor in an action; None if it was not measured."""
+        floors = [r.median("seconds") for r in self.results if r.contender == FLOOR.name and r.action == action]
         return floors[0] if floors else None
 
     def finish(self) -> None:
@@ -158,7 +165,7 @@ class Bench:
                     "action": result.action,
                     "contender": result.contender,
                     "median": {name: result.median(name) for name in numbers_of(result)},
-                    "floor_seconds": self._floor_of(result.action),
+                    "floor_seconds": self.floors.get(result.action),
                     "runs": list(result.runs),
                     "error": result.error,
                 }

@@ -33,7 +33,7 @@ def write(table: str, base: str) -> Callable[[], int]:
 
     def action() -> int:
         target.write(rows)
-        return rows.num_rows
+        return int(rows.num_rows)
 
     return action
 

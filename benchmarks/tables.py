@@ -7,6 +7,8 @@ of 1,000 rows into the base, and the memory of a merged scan of one and of four 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from . import data
@@ -85,6 +87,9 @@ def _measure_writes(bench: Bench, tables: Tables, batches: data.Batches) -> None
 
 
 def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
+    def merged_is_there(contender: Contender) -> None:
+        _ensure_merged(tables, batches, contender)
+
     scans: dict[str, dict[str, Any]] = {
         "scan all": {},
         "scan 2 columns": {"columns": list(data.TWO_COLUMNS)},
@@ -96,13 +101,20 @@ def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
         bench.measure(
             action,
             "scan",
-            lambda contender, arguments=arguments: {  # type: ignore[misc]
-                "table": str(tables.path(contender, "merged")),
-                **arguments,
-            },
-            before=lambda contender: _ensure_merged(tables, batches, contender),
+            _scan_arguments(tables, "merged", arguments),
+            before=merged_is_there,
             only=TABLES if filtered else None,
+            floor="scan all" if filtered else None,
         )
+        if not filtered:
+            bench.measure(
+                f"{action}, floor by bucket",
+                "scan_by_bucket",
+                _scan_arguments(tables, "merged", arguments),
+                before=merged_is_there,
+                only=(FLOOR,),
+                floor=action,
+            )
     _check_rows(bench)
 
 
@@ -156,15 +168,16 @@ def _measure_memory(bench: Bench, tables: Tables, batches: data.Batches) -> None
         bench.measure(
             action,
             "scan",
-            lambda contender, name=name: {  # type: ignore[misc]
-                "table": str(tables.path(contender, name)),
-                "batches": True,
-            },
-            before=lambda contender, name=name, scaled=scaled: _ensure_merged(  # type: ignore[misc]
-                tables, scaled, contender, base=f"{name}-base", merged=name
-            ),
+            _scan_arguments(tables, name, {"batches": True}),
+            before=partial(_ensure_merged, tables, scaled, base=f"{name}-base", merged=name),
             only=(MERGANSER,),
         )
+
+
+def _scan_arguments(
+    tables: Tables, name: str, arguments: Mapping[str, object]
+) -> Callable[[Contender], dict[str, object]]:
+    return lambda contender: {"table": str(tables.path(contender, name)), **arguments}
 
 
 def _ensure_base(tables: Tables, batches: data.Batches, contender: Contender, *, base: str = "base") -> None:

@@ -185,7 +185,7 @@ class AvroFileReader:
                 path=self._path,
                 offset=block.start,
             )
-        return records  # type: ignore[return-value]
+        return records
 
     def _resolved(self, schema: Any) -> Any:
         """Return the schema of values that are not null: a union's other branch, a name's definition."""
@@ -303,7 +303,8 @@ class AvroFileWriter:
         codec = _CODECS.get(options.compression.lower())
         if codec is None:
             raise InvalidInputError(
-                f"cannot write Avro with compression {options.compression!r}: choose one of {', '.join(sorted(_CODECS))}"
+                f"cannot write Avro with compression {options.compression!r}: "
+                f"choose one of {', '.join(sorted(_CODECS))}"
             )
         schema = avro_schema(fields)
         rows = min(options.row_group_rows, BLOCK_ROWS_MAX)

@@ -18,6 +18,7 @@ Format: section "Parquet mapping"; field ids of containers: section "field ids".
 from __future__ import annotations
 
 import inspect
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import IO, Any, Final
@@ -27,8 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from merganser.codec.int96 import with_raw_int96
 from merganser.codec.layout import RowGroups, WriteFormat, schema_with_ids
+from merganser.codec.parquet_footer import ChunkStatistics, chunk_statistics, parsed, read_footer, with_raw_int96
 from merganser.codec.physical import decoding, exact_table, unit_factor
 from merganser.errors import FormatError, InvalidInputError, InvariantError
 from merganser.schema import types as t
@@ -55,6 +56,25 @@ _CODECS: Final = {
     "uncompressed": "none",
 }
 _OPTIONAL_ARGUMENTS: Final = frozenset(inspect.signature(pq.ParquetWriter.__init__).parameters)
+_PHYSICAL_TYPES: Final = (
+    "BOOLEAN",
+    "INT32",
+    "INT64",
+    "INT96",
+    "FLOAT",
+    "DOUBLE",
+    "BYTE_ARRAY",
+    "FIXED_LEN_BYTE_ARRAY",
+)
+"""Physical types by the number that stands for them in a footer."""
+
+_UNPACKED: Final[dict[int, Callable[[bytes], Any]]] = {
+    0: lambda raw: struct.unpack("<?", raw)[0],
+    1: lambda raw: struct.unpack("<i", raw)[0],
+    2: lambda raw: struct.unpack("<q", raw)[0],
+    6: bytes,
+    7: bytes,
+}
 _WIDE: Final = Context(prec=60)
 
 
@@ -68,11 +88,13 @@ class ParquetFileReader:
             FormatError: the file is no Parquet file, or its footer is damaged.
         """
         self._path = path
-        self._file = file
+        self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
         self._raw: pq.ParquetFile | None = None
+        self._statistics: list[list[ChunkStatistics]] | None = None
         with decoding(path):
-            self._parquet = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-            metadata = self._parquet.metadata
+            self._footer = read_footer(self._file)
+            metadata = parsed(self._footer)
+            self._parquet = _opened(self._file, metadata)
             self._schema: pa.Schema = self._parquet.schema_arrow
             self._metadata = metadata
             self.column_names: tuple[str, ...] = tuple(self._schema.names)
@@ -109,17 +131,17 @@ class ParquetFileReader:
         if span is None or len(span) != 1 or t.is_nested(field.type):
             return None
         with decoding(self._path):
-            stored = _stored_value(field.type, self._schema.field(field.name).type)
-            lows: list[Any] = []
-            highs: list[Any] = []
-            nulls: list[int | None] = []
-            for group in range(len(self.group_rows)):
-                statistics = self._statistics(group, span[0])
-                known = statistics is not None and statistics.has_min_max and statistics.physical_type != "INT96"
-                lows.append(stored(statistics.min_raw) if known and stored else None)
-                highs.append(stored(statistics.max_raw) if known and stored else None)
-                nulls.append(statistics.null_count if statistics is not None and statistics.has_null_count else None)
-        return lows, highs, nulls
+            if self._statistics is None:
+                self._statistics = chunk_statistics(self._footer)
+            chunks = [group[span[0]] for group in self._statistics]
+            physical_type = _PHYSICAL_TYPES.index(self._parquet.schema.column(span[0]).physical_type)
+            if any(chunk.physical_type != physical_type for chunk in chunks):
+                raise ValueError(f"column '{field.name}' has other physical types in its row groups than in the schema")
+            stored = _stored_value(field.type, self._schema.field(field.name).type, physical_type)
+            lows, highs = (
+                [stored(raw) for raw in ends] for ends in ([c.low for c in chunks], [c.high for c in chunks])
+            )
+            return lows, highs, [chunk.null_count for chunk in chunks]
 
     def close(self) -> None:
         """Release the reader and its file."""
@@ -155,19 +177,6 @@ class ParquetFileReader:
             )
         return spans
 
-    def _statistics(self, group: int, leaf: int) -> pq.Statistics | None:
-        chunk = self._metadata.row_group(group).column(leaf)
-        declared = self._parquet.schema.column(leaf)
-        # The library ends the process, without an exception, when it is asked for statistics of another type.
-        if chunk.physical_type != declared.physical_type:
-            raise FormatError(
-                f"cannot read '{self._path}': row group {group} says column '{declared.path}' is {chunk.physical_type}, "
-                f"and the schema says {declared.physical_type}",
-                path=self._path,
-                column=declared.path,
-            )
-        return chunk.statistics
-
     def _int96_columns(self, fields: Sequence[t.Field]) -> list[t.Field]:
         """Return those of `fields` that hold INT96 values at any depth."""
         schema = self._parquet.schema
@@ -175,11 +184,15 @@ class ParquetFileReader:
 
     def _read_int96(self, fields: Sequence[t.Field], groups: list[int]) -> pa.Table:
         if self._raw is None:
-            self._raw = pq.ParquetFile(
-                self._file, metadata=with_raw_int96(self._metadata), page_checksum_verification=True
-            )
+            self._raw = _opened(self._file, with_raw_int96(self._footer))
         leaves = [leaf for field in fields for leaf in self._span(field)]
         return self._raw.reader.read_row_groups(groups, column_indices=leaves, use_threads=False)
+
+
+def _opened(file: pa.NativeFile, metadata: pq.FileMetaData) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit="us", pre_buffer=True
+    )
 
 
 class ParquetFileWriter:
@@ -332,8 +345,16 @@ def _holds_timestamp(kind: t.DataType) -> bool:
     return False
 
 
-def _stored_value(kind: t.DataType, held: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return how a raw statistic of a column held as `held` becomes a bound of `kind`; None when it cannot."""
+def _stored_value(kind: t.DataType, held: pa.DataType, physical_type: int) -> Callable[[bytes | None], Any]:
+    """Return how the statistics of a column held as `held` become bounds of `kind`; None for none."""
+    unpacked = _UNPACKED.get(physical_type)
+    converted = _converted(kind, held)
+    if unpacked is None or converted is None:
+        return lambda _: None
+    return lambda raw: None if raw is None else converted(unpacked(raw))
+
+
+def _converted(kind: t.DataType, held: pa.DataType) -> Callable[[Any], Any] | None:
     is_ = pa.types
     match kind:
         case t.Boolean() if is_.is_boolean(held):
@@ -352,6 +373,7 @@ def _stored_value(kind: t.DataType, held: pa.DataType) -> Callable[[Any], Any] |
             return _text
         case t.Binary() | t.VarBinary() if is_.is_binary(held) or is_.is_fixed_size_binary(held):
             return bytes
+    # FLOAT and DOUBLE among them: writers leave NaN out, which is the largest value of a table.
     return None
 
 

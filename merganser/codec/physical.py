@@ -252,7 +252,8 @@ class _Conversion:
     def _too_far(self, target: pa.DataType) -> UnsupportedError:
         return UnsupportedError(
             f"cannot read '{self._path}': column '{self._column}' holds a timestamp that {target} cannot hold "
-            "(nanoseconds in 64 bits end in the years 1677 and 2262). The other columns can be read; select them by name.",
+            "(nanoseconds in 64 bits end in the years 1677 and 2262). "
+            "The other columns can be read; select them by name.",
             path=self._path,
             column=self._column,
         )

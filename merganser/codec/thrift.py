@@ -64,7 +64,7 @@ def _struct(data: bytes, at: int) -> tuple[Fields, int]:
             number += header >> 4
         else:
             number, at = _integer(data, at)
-        if kind == I64 or kind == I32:
+        if kind in (I64, I32):
             byte = data[at]
             if byte < 0x80:
                 # Most integers of a footer are counts and places of one byte; a call for each would dominate.
@@ -104,6 +104,7 @@ def _list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
     if size > len(data) - at:
         raise ValueError(f"a list of {size} elements in {len(data)} bytes")
     found: list[Any] = []
+    value: Any
     for _ in range(size):
         if kind == STRUCT:
             value, at = _struct(data, at)

@@ -12,7 +12,7 @@ halving. Rows in messages count from 1; `context["row"]` counts from 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -29,6 +29,7 @@ from merganser.schema.row_kind import SYMBOLS
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
+_PIECE_BYTES_MAX: Final = (1 << 31) - 1
 
 _Convert = Callable[[pa.Array], pa.Array]
 
@@ -169,8 +170,9 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
     start = 0
     try:
         for chunk in column.chunks:
-            chunks.append(_convert(chunk, field.type, field.name))
-            start += len(chunk)
+            for piece in _pieces(chunk):
+                chunks.append(_convert(piece, field.type, field.name))
+                start += len(piece)
     except _MisfitError as error:
         row = start + error.index
         raise InvalidInputError(
@@ -185,6 +187,16 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
             column=error.path,
         ) from None
     return pa.chunked_array(chunks, type=target)
+
+
+def _pieces(chunk: pa.Array) -> Iterator[pa.Array]:
+    """Yield a chunk in slices that fit the 32-bit offsets of the types we hand out; large types may hold more."""
+    half = len(chunk) // 2
+    if not half or chunk.nbytes <= _PIECE_BYTES_MAX or chunk[:half].nbytes == chunk.nbytes:
+        yield chunk
+    else:
+        yield from _pieces(chunk[:half])
+        yield from _pieces(chunk[half:])
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str) -> NoReturn:
@@ -405,7 +417,7 @@ def _is_entry(kind: pa.DataType) -> bool:
 
 
 def _inside_lists(array: pa.Array) -> tuple[Any, pa.Array]:
-    """Return where each list begins and ends, numpy int32[n + 1] from 0, and all elements of lists that are not null."""
+    """Return where each list begins and ends, numpy int32[n + 1] from 0, and the elements of lists that are not null."""
     # By lengths, and not by a cast to list: Arrow's cast from list views gives wrong lists (seen in 19 and 26).
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), array.flatten()

@@ -20,17 +20,12 @@ from merganser.schema.limits import too_long
 def default_value(field: t.Field) -> pa.Scalar:
     """Return the default of a column as a scalar of its Arrow type: what the text of its default means.
 
-    Text is the value itself, without quotes. Lists are written `[a, b]`, maps `{k -> v}`, rows `{x, y}`, and
-    `null` inside them is null. An instant without a zone is UTC.
-
     Raises:
         InvalidInputError: the text is not a literal of the type; names the column, the text and the type.
     """
     text = field.default or ""
     try:
         value = _literal(text, field.type)
-        if too_long(value, field.type):
-            raise ValueError(text)
     except (ValueError, pa.ArrowNotImplementedError):  # ArrowInvalid is a ValueError
         raise InvalidInputError(
             f"cannot use '{text}' as the default of column '{field.name}': it is not a literal of type {field.type}.",
@@ -46,7 +41,10 @@ def _literal(text: str, kind: t.DataType) -> pa.Array:
     stripped = text.strip()
     match kind:
         case t.Char() | t.VarChar() | t.Binary() | t.VarBinary():
-            return pa.array([text]).cast(target)
+            value = pa.array([text]).cast(target)
+            if too_long(value, kind):
+                raise ValueError(text)
+            return value
         case t.Time():
             return pa.array(["1970-01-01 " + stripped]).cast(pa.timestamp("ms")).cast(target)
         case t.LocalZonedTimestamp() if not re.search(r"(Z|[+-]\d\d:?\d\d)$", stripped):
@@ -56,7 +54,7 @@ def _literal(text: str, kind: t.DataType) -> pa.Array:
             return _one_list(values, arrow_type(element), target)
         case t.Map(key=key, value=value):
             pairs = [_pair(part) for part in _parts(stripped, "{", "}")]
-            keys = _joined([_inner_literal(left, key) for left, _ in pairs], arrow_type(key))
+            keys = _joined([_literal(left, key) for left, _ in pairs], arrow_type(key))
             values = _joined([_inner_literal(right, value) for _, right in pairs], arrow_type(value))
             return pa.MapArray.from_arrays(pa.array([0, len(pairs)], pa.int32()), keys, values, type=target)
         case t.Row(fields=fields):

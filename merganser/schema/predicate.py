@@ -24,7 +24,7 @@ from merganser.schema import predicate_build as build
 from merganser.schema import predicate_tree as tree
 from merganser.schema import types as t
 from merganser.schema.predicate_compare import stored_values
-from merganser.schema.predicate_compute import arrow_type_of, evaluate
+from merganser.schema.predicate_compute import evaluate
 from merganser.schema.predicate_tree import Value
 
 POINTS_MAX: Final = 1_000
@@ -64,8 +64,9 @@ class Projection:
     def assigned_to(self, kind: t.DataType) -> Projection:
         """Return the same value in the type of a column it is stored in.
 
-        Numbers and timestamps are cast (a value that does not fit is an error when evaluated), and a literal may
-        be text. What is not text becomes text only by an explicit CAST, and text nothing else.
+        Numbers become other numbers, dates and timestamps each other, and all of them text; a value that does not
+        fit is an error when evaluated. Text becomes something else only if it is a literal. The length of CHAR,
+        VARCHAR and BINARY is not checked here.
 
         Raises:
             InvalidInputError: the value's type cannot be stored in a column of that type.
@@ -202,7 +203,3 @@ def _stored(literals: Sequence[tree.Literal], kind: t.DataType) -> dict[_Pin, No
         found.update(((v, repr(v)), None) for v in values)
     return found
 
-
-__all__ = [
-    "POINTS_MAX", "Predicate", "Projection", "Value", "arrow_type_of", "conjunction", "conjuncts", "points", "renamed",
-]  # fmt: skip

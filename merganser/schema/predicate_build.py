@@ -7,6 +7,7 @@ One rule is stricter: a text column never turns into a number or date by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
@@ -143,6 +144,13 @@ def negation(item: Expression) -> Expression:
 def is_null(item: Expression) -> Expression:
     """Return item IS NULL."""
     return IsNull(item)
+
+
+def is_nan(item: Expression) -> Expression:
+    """Return whether a number is NaN: false for null."""
+    if family(item.type) != "float":
+        raise InvalidInputError(f"cannot use isnan: '{sql(item)}' is {_bare(item)}, not FLOAT or DOUBLE")
+    return compare("<=>", item, Literal(math.nan, item.type.with_nullable(True)))
 
 
 def member(item: Expression, options: Sequence[Expression]) -> Expression:
@@ -430,6 +438,23 @@ def cast(item: Expression, kind: t.DataType) -> Expression:
         if literal is not None:
             return literal
     return Cast(item, kind)
+
+
+def assigned(item: Expression, kind: t.DataType) -> Expression:
+    """Return the item in the type of a column that it is stored in.
+
+    Raises:
+        InvalidInputError: a value of the item's type cannot be stored in such a column without an explicit cast.
+    """
+    origin, goal = family(item.type), family(kind)
+    if origin is None and goal is None and type(item.type) is type(kind):
+        return item
+    fits = origin == goal or {origin, goal} <= {"exact", "float"} or goal == "text" or _is_text(item)
+    if _is_null(item) or (fits and goal is not None):
+        return cast(item, kind)
+    raise InvalidInputError(
+        f"cannot store '{sql(item)}' ({_bare(item)}) in a column of type {kind.with_nullable(True)}. CAST it."
+    )
 
 
 def castable(source: t.DataType, target: t.DataType) -> bool:

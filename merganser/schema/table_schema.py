@@ -180,6 +180,8 @@ def from_json(data: bytes | str, *, path: str = "schema") -> TableSchema:
     value = _load_json(data, path)
     try:
         version = int(value.get("version") or 1)
+        if not isinstance(value["fields"], list):
+            raise TypeError(f"fields is {value['fields']!r:.100}, not a list")
         fields = tuple(field_from_json(field) for field in value["fields"])
         options = {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in (value.get("options") or {}).items()}
         ids = [n.id for field in fields for n in (field, *t.nested_fields(field.type))]

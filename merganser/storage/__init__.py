@@ -1,0 +1,1 @@
+"""Bytes at a path, and everything else that is not deterministic."""

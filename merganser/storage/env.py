@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -90,9 +90,11 @@ class Env:
         futures = [self._executor().submit(work, item) for item in todo]
         try:
             return [future.result() for future in futures]
-        finally:
+        except BaseException:
             for future in futures:
                 future.cancel()
+            wait(futures)
+            raise
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 4) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.

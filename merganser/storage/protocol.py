@@ -1,4 +1,4 @@
-"""Storage: bytes at a path, in nine verbs, and what each promises after a crash.
+"""Storage: bytes at a path, in ten verbs, and what each promises after a crash.
 
 A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
 only, no open handles), so jobs carry it to other processes.
@@ -102,4 +102,5 @@ class Storage(Protocol):
 
         Raises:
             AlreadyExistsError: the target exists; nothing was moved.
+            NotFoundError: there is no such directory.
         """

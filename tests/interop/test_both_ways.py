@@ -21,6 +21,8 @@ from .peers import Peer
 from .random_rows import random_table, random_value
 from .values import PaimonType, Row, arrow_type, assert_same_rows, canonical, rows_of
 
+pytestmark = pytest.mark.peers
+
 STEPS = 8
 VALUES: Fields = (("v", "STRING"), ("n", "BIGINT"))
 

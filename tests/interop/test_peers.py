@@ -18,6 +18,8 @@ from . import peers
 from .peers import Peer, PeerError, PeerKind
 from .values import arrow_schema, assert_same_rows, difference, rows_of
 
+pytestmark = pytest.mark.peers
+
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "tables"
 CLIENT_NAMES = {"pypaimon": "pypaimon 2.1.0", "pypaimon-rust": "pypaimon-rust 0.4.0"}
 TABLES = [

@@ -108,15 +108,18 @@ def test_a_row_goes_where_the_clients_put_it(vector: dict[str, Any]) -> None:
     assert set(buckets(columns, kinds, 1000).tolist()) == expected
 
 
-def test_blocks_of_rows_hash_like_single_rows() -> None:
+def test_blocks_of_rows_encode_and_hash_like_single_rows() -> None:
     count = 70_001
     ids = np.arange(count, dtype=np.int64) * 7_919_000_003
     texts = [None if i % 11 == 0 else "key" * (i % 7) for i in range(count)]
     columns = [pa.chunked_array([ids[:5], ids[5:]]), pa.array(texts, pa.string())]
     kinds: list[t.DataType] = [t.BigInt(), t.VarChar()]
     hashes = row_hashes(columns, kinds)
+    rows = encode_rows(columns, kinds)
+    assert len(rows) == len(hashes) == count
     for i in (0, 1, 5, 11, 32_767, 32_768, 65_537, count - 1):
-        assert hashes[i] == oracle_hash(encode_row((int(ids[i]), texts[i]), kinds))
+        assert rows.row(i) == encode_row((int(ids[i]), texts[i]), kinds)
+        assert hashes[i] == oracle_hash(rows.row(i))
 
 
 @given(

@@ -23,10 +23,21 @@ from merganser.schema.types import Field
 from merganser.schema.types_text import parse_type
 
 COLUMNS = {
-    "k": "INT NOT NULL", "dt": "STRING", "a": "INT", "b": "BIGINT", "s": "STRING", "vc": "VARCHAR(5)", "arr": "ARRAY<INT>",
-    "m": "MAP<STRING, INT>", "mt": "MAP<STRING, ROW<v INT, at STRING>>", "n": "ARRAY<ROW<id INT, v INT>>", "f": "BOOLEAN",
-    "y": "BYTES", "ts": "TIMESTAMP(3)", "d": "DECIMAL(10, 2)",
-}  # fmt: skip
+    "k": "INT NOT NULL",
+    "dt": "STRING",
+    "a": "INT",
+    "b": "BIGINT",
+    "s": "STRING",
+    "vc": "VARCHAR(5)",
+    "arr": "ARRAY<INT>",
+    "m": "MAP<STRING, INT>",
+    "mt": "MAP<STRING, ROW<v INT, at STRING>>",
+    "n": "ARRAY<ROW<id INT, v INT>>",
+    "f": "BOOLEAN",
+    "y": "BYTES",
+    "ts": "TIMESTAMP(3)",
+    "d": "DECIMAL(10, 2)",
+}
 KEYED = {"bucket": "1"}
 
 

@@ -25,16 +25,14 @@ def test_keys_are_unique_over_names_and_older_names():
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("option", [*ALL_OPTIONS, *COLUMN_OPTIONS], ids=lambda option: getattr(option, "key", None))
-def test_every_option_has_a_doc_of_whole_sentences(option):
-    assert option.doc.endswith((".", ")"))
-    assert option.doc[0].isupper() or option.doc.split(":")[0].split()[0].islower()
+def test_every_option_has_a_doc_of_whole_sentences():
+    assert [option for option in (*ALL_OPTIONS, *COLUMN_OPTIONS) if not option.doc.endswith((".", ".)"))] == []
 
 
-@pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.key)
-def test_every_default_with_a_simple_text_is_of_the_form_of_its_option(option):
-    if isinstance(option.default, bool | int | str):
-        assert option.parse(normalize_options({option.key: option.default})[option.key]) == option.default
+def test_every_default_with_a_simple_text_is_of_the_form_of_its_option():
+    simple = [option for option in ALL_OPTIONS if isinstance(option.default, bool | int | str)]
+    texts = normalize_options({option.key: option.default for option in simple})
+    assert [option.key for option in simple if option.parse(texts[option.key]) != option.default] == []
 
 
 def test_python_values_become_texts():
@@ -124,7 +122,7 @@ def test_a_key_of_another_engine_is_kept(key):
 
 
 def test_an_option_of_a_column_that_does_not_exist_is_refused_with_the_nearest_column():
-    with pytest.raises(InvalidInputError, match="column 'amout' is not found in the table. Did you mean 'amount'"):
+    with pytest.raises(InvalidInputError, match=r"column 'amout' is not found in the table\. Did you mean 'amount'\?"):
         normalize_options({"fields.amout.aggregate-function": "sum"}, columns=["id", "amount"])
 
 

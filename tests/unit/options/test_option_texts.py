@@ -100,7 +100,9 @@ def test_an_option_that_is_not_set_has_its_default():
     assert not options.is_set(write.FILE_FORMAT)
 
 
-@pytest.mark.parametrize("key", ["first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"])
+@pytest.mark.parametrize(
+    "key", ["first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"]
+)
 def test_an_older_name_sets_the_option(key):
     assert Options({key: "true"}).get(write.IGNORE_DELETE) is True
 

@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,7 +31,7 @@ def s3_endpoint() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         env=os.environ | {"MOTO_S3_DEFAULT_MAX_KEYS": str(LIST_PAGE)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 getattr(self, f"on_{self.command.lower()}")(path, body)
 
-    do_GET = do_HEAD = do_PUT = do_POST = handle_any
+    do_GET = do_HEAD = do_PUT = do_POST = handle_any  # noqa: N815 - the base class looks for these names
 
     def on_put(self, path: str, body: bytes) -> None:
         taken = (
@@ -363,6 +363,29 @@ class TestOptions:
         assert known("https://s3.eu-west-1.amazonaws.com")
         assert not known("https://amazonaws.com.example.org")
         assert not known("https://myamazonaws.com")
+
+    @pytest.mark.parametrize(
+        ("root", "options"),
+        [
+            (
+                "s3://bucket",
+                {"s3.session-token": "T", "s3.access-key": "A", "s3.secret-key": "S", "s3.anonymous": "false"},
+            ),
+            ("s3://bucket", {"s3.path-style-access": "false", "s3.endpoint": "https://host", "s3.allow-http": "true"}),
+            ("gs://bucket", {"gs.endpoint": "http://host:1", "gs.bearer-token": "T"}),
+            ("gs://bucket", {"gs.anonymous": "true", "gs.conditional-create": "check"}),
+            ("az://container", {"az.account-name": "acc", "az.account-key": "a2V5", "az.endpoint": "http://host:1"}),
+            ("az://container", {"az.account-name": "acc", "az.anonymous": "true"}),
+        ],
+    )
+    def test_every_option_is_one_that_the_client_takes(self, root: str, options: dict[str, str]) -> None:
+        assert ObjectStorage(root, options)._connection().retrying is not None
+
+    def test_what_the_client_refuses_is_an_input_error_without_values(self) -> None:
+        storage = ObjectStorage("az://container", {"az.account-name": "acc", "az.account-key": SECRET})
+        with pytest.raises(InvalidInputError, match="account_key") as caught:
+            storage.exists("az://container/x")
+        assert SECRET not in str(caught.value)
 
     def test_equal_options_share_their_connections(self, server: Server) -> None:
         assert storage_at(server)._connection() is storage_at(server)._connection()
