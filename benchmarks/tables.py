@@ -107,14 +107,15 @@ def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
             floor="scan all" if filtered else None,
         )
         if not filtered:
-            bench.measure(
-                f"{action}, floor by bucket",
-                "scan_by_bucket",
-                _scan_arguments(tables, "merged", arguments),
-                before=merged_is_there,
-                only=(FLOOR,),
-                floor=action,
-            )
+            for form in ("by bucket", "eagerly"):
+                bench.measure(
+                    f"{action}, floor {form}",
+                    "scan_" + form.replace(" ", "_"),
+                    _scan_arguments(tables, "merged", arguments),
+                    before=merged_is_there,
+                    only=(FLOOR,),
+                    floor=action,
+                )
     _check_rows(bench)
 
 

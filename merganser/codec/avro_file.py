@@ -333,7 +333,7 @@ class AvroFileWriter:
             self._write_block(rest)
 
     def abort(self) -> None:
-        """Drop what is buffered and write nothing more."""
+        """Drop what is buffered; see `FileWriter.abort`."""
         self._groups.rest()
 
     def _write_block(self, rows: pa.Table) -> None:

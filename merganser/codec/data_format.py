@@ -109,7 +109,10 @@ class FileWriter(Protocol):
         """Write what is buffered and the footer. The sink stays open: its owner makes the bytes durable."""
 
     def abort(self) -> None:
-        """Drop what is buffered and write nothing more; for a file that is given up. The sink stays open."""
+        """Give the file up: drop what is buffered, without a complaint now or when the writer is collected.
+
+        The bytes in the sink are no data file; its owner drops them.
+        """
 
 
 def format_of(file_name: str) -> str:

@@ -1,6 +1,6 @@
 """ORC data files, over pyarrow.
 
-Written: one stripe per group, zstd, field ids as the attribute `paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP,
+Written: one stripe per group (groups of less than a kilobyte share one), zstd, field ids as the attribute `paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP,
 LTZ as TIMESTAMP_INSTANT. Read: a stripe at a time, only the columns asked for.
 
 pyarrow hands out every ORC timestamp in nanoseconds, and its older versions wrap values outside the years 1677
@@ -133,7 +133,8 @@ class OrcFileWriter:
             )
         self._groups = RowGroups(fields, options)
         self._schema = pa.schema([f.with_type(_without_time(f.type)) for f in schema_with_ids(fields, _FIELD_ID)])
-        # A stripe ends after the batch that fills it. With the least size every batch does, and groups are batches.
+        # A stripe ends after the batch that fills it. With the least size every batch does that is big enough for
+        # the library to count its bytes, and groups are batches.
         self._writer = orc.ORCWriter(
             sink, compression=codec, batch_size=options.row_group_rows, stripe_size=1, dictionary_key_size_threshold=0.5
         )
@@ -158,9 +159,9 @@ class OrcFileWriter:
         self._writer.close()
 
     def abort(self) -> None:
-        """Drop what is buffered and write nothing more."""
+        """Drop what is buffered; see `FileWriter.abort`."""
         self._groups.rest()
-        # Otherwise the footer would go to the sink when the object is collected.
+        # Otherwise the object would write, and complain, when it is collected.
         self._writer.is_open = False
 
     def _write_group(self, group: pa.Table) -> None:

@@ -242,10 +242,10 @@ class ParquetFileWriter:
         writer.close()
 
     def abort(self) -> None:
-        """Drop what is buffered and write nothing more."""
+        """Drop what is buffered; see `FileWriter.abort`."""
         self._groups.rest()
         if self._writer is not None:
-            # Otherwise the footer would go to the sink when the object is collected.
+            # Otherwise the object would write, and complain, when it is collected.
             self._writer.is_open = False
 
     def _write_group(self, group: pa.Table) -> None:

@@ -129,7 +129,7 @@ def _identical(left: pa.DataType, right: pa.DataType) -> bool:
             _identical_field(left.field(i), right.field(i)) for i in range(left.num_fields)
         )
     if pa.types.is_map(left):
-        return _identical(left.key_type, right.key_type) and _identical_field(left.item_field, right.item_field)
+        return _identical_field(left.field(0), right.field(0))
     return bool(left == right)
 
 

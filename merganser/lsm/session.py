@@ -7,6 +7,7 @@ tasks run `TableWriter`, their driver publishes the messages through `publish_me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -74,14 +75,15 @@ class WriteTarget:
             InvalidInputError: names the column, the row and the value.
         """
         table = self.table
+        fields = table.schema.fields_with_defaults
         if self.columns is not None:
             extra = [name for name in rows.column_names if name not in self.columns]
             lacking = [name for name in self.columns if name not in rows.column_names]
             if extra or lacking:
                 what = f"column '{extra[0]}' is in the data but not" if extra else f"column '{lacking[0]}' is missing from the data but"
                 raise InvalidInputError(f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).", column=(extra or lacking)[0])
-            rows = fill_missing(rows, table.schema.fields)
-        rows = conform(rows, table.schema.fields, action=self.action, not_null_names=table.schema.primary_keys)
+            rows = fill_missing(rows, fields)
+        rows = conform(rows, fields, action=self.action, not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys)
         if self.spec:
             self._check_inside(rows)
         return rows
@@ -91,6 +93,25 @@ class WriteTarget:
         if self.dynamic:
             return ow.of_partitions([message.partition for message in messages]) if messages else None
         return None if self.spec is None else ow.of_spec(self.table, self.spec)
+
+    def checked_kinds(self, kinds: pa.Array | None) -> pa.Array | None:
+        """Return the kinds to write with rows; None: all are inserts, as all rows of tables without a key are.
+
+        Raises:
+            InvalidInputError: a table without a key is given something else; names the row.
+        """
+        if kinds is None or self.table.keyed:
+            return kinds
+        odd = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), 1)
+        row = pc.index(odd, True).as_py()
+        if row >= 0:
+            symbol = ("+I", "-U", "+U", "-D")[kinds[row].as_py()]
+            raise InvalidInputError(
+                f"{self.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes inserts only (+I, +U). "
+                "Nothing was written. Leave such rows out, or set 'ignore-delete' to drop them.",
+                row=row,
+            )
+        return None
 
     def stored_spec(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Return a partition spec with stored values.
@@ -141,20 +162,41 @@ class WriteTarget:
                         )
 
 
-def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool):  # type: ignore[no-untyped-def]
-    """Return the source of sequence numbers for writers that start from a state.
+@dataclass(frozen=True, slots=True)
+class StartingSequences:
+    """The first free sequence number of every bucket of a state, as a value that travels to tasks.
 
-    Raises (when asked for a bucket):
-        InvalidInputError: the partition was written with another number of buckets.
+    Attributes:
+        table: the table's name, for messages.
+        total: how many buckets rows are hashed over.
+        first: by bucket; those not named begin at 0.
+        others: buckets whose files were written with another number of buckets, where that matters.
     """
 
-    def first(bucket: BucketId) -> int:
-        if not overwrites and table.bucket > 0:
-            probe = ManifestEntry(ADD, bucket[0], bucket[1], table.bucket, _NO_FILE)
-            check_total_buckets([probe], live, table=table.name)
-        return live.next_sequence(bucket)
+    table: str
+    total: int
+    first: Mapping[BucketId, int]
+    others: LiveFiles
 
-    return first
+    def __call__(self, bucket: BucketId) -> int:
+        """Return the first free sequence number of a bucket.
+
+        Raises:
+            InvalidInputError: the partition was written with another number of buckets.
+        """
+        if self.others.buckets:
+            probe = ManifestEntry(ADD, bucket[0], bucket[1], self.total, _NO_FILE)
+            check_total_buckets([probe], self.others, table=self.table)
+        return self.first.get(bucket, 0)
+
+
+def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) -> StartingSequences:
+    """Return where the sequence numbers of writers begin that start from a state."""
+    others = {}
+    if table.bucket > 0 and not overwrites:
+        others = {bucket: files for bucket, files in live.buckets.items() if 0 < files.total_buckets != table.bucket}
+    numbered = live.buckets if table.keyed or table.bucket > 0 else {}
+    return StartingSequences(table.name, table.bucket, {bucket: live.next_sequence(bucket) for bucket in numbered}, LiveFiles(others))
 
 
 _NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
@@ -198,7 +240,7 @@ class WriteSession:
     """Writes and commits in this process.
 
     Args:
-        commit_user: who commits; None: a fresh random name.
+        commit_user: who commits; None: a fresh random name. What was chosen is `user`.
     """
 
     def __init__(
@@ -213,21 +255,19 @@ class WriteSession:
         self.table = table
         self.env = env
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
-        self._user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
+        self.user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
         self._writer: TableWriter | None = None
 
     def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
-        return Publisher(self.table, self.env).applied(self._user, identifier)
+        return Publisher(self.table, self.env).applied(self.user, identifier)
 
     def write(self, rows: pa.Table, kinds: pa.Array | None, *, held: bool = False) -> None:
         """Take rows; see `TableWriter.write`. Rows that do not fit are refused before any of them is written."""
         if not rows.num_columns and not rows.num_rows:
             return
         conformed = self.target.conformed(rows)
-        if kinds is not None and not self.table.keyed:
-            self._check_adds(kinds)
-            kinds = None
+        kinds = self.target.checked_kinds(kinds)
         if self._writer is None:
             live = MetaReader(self.table.paths, self.env, self.table.name).latest().live
             self._writer = TableWriter(self.table, self.env, starting_sequences(self.table, live, overwrites=self.target.overwrites))
@@ -238,7 +278,7 @@ class WriteSession:
         messages = [] if self._writer is None else self._writer.finish()
         if not messages and self.target.spec is None:
             return None
-        return publish_messages(self.target, self.env, messages, commit_user=self._user, identifier=identifier)
+        return publish_messages(self.target, self.env, messages, commit_user=self.user, identifier=identifier)
 
     def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove partitions as one commit."""
@@ -251,7 +291,7 @@ class WriteSession:
             found = {entry.identity: entry for choice in choices for entry in choice(live)}
             return list(found.values())
 
-        return Publisher(self.table, self.env).commit(Change(messages=[], commit_user=self._user, overwrites=chosen))
+        return Publisher(self.table, self.env).commit(Change(messages=[], commit_user=self.user, overwrites=chosen))
 
     def abort(self) -> None:
         """Drop what was not committed."""
@@ -262,14 +302,3 @@ class WriteSession:
     def close(self, error: BaseException | None = None) -> None:
         """End the session; what was not committed is dropped."""
         self.abort()
-
-    def _check_adds(self, kinds: pa.Array) -> None:
-        odd = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), 1)
-        row = pc.index(odd, True).as_py()
-        if row >= 0:
-            symbol = ("+I", "-U", "+U", "-D")[kinds[row].as_py()]
-            raise InvalidInputError(
-                f"{self.target.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes inserts only (+I, +U). "
-                "Nothing was written. Leave such rows out, or set 'ignore-delete' to drop them.",
-                row=row,
-            )

@@ -14,8 +14,8 @@ Crash at any instruction: files are there that no snapshot names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ class TableWriter:
     Attributes:
         next_sequence: gives the first free sequence number of a bucket; asked once per bucket.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
+
+    Rows given with their arrival may come in any order, so a flush before the last rows numbers them by arrival
+    itself, with gaps: what arrived earlier may still come. Such a writer serves one commit.
     """
 
     table: TableDef
@@ -57,6 +60,7 @@ class TableWriter:
     _files: dict[BucketId, list[DataFile]] = field(default_factory=dict)
     _directories: dict[BucketId, str] = field(default_factory=dict)
     _open: dict[BucketId, RollingWriter] = field(default_factory=dict)
+    _numbers_by_arrival: bool = False
 
     def write(self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: npt.NDArray[np.int64] | None = None, held: bool = False) -> None:
         """Take rows.
@@ -64,7 +68,7 @@ class TableWriter:
         Args:
             rows: the table's columns in exactly its Arrow types.
             kinds: int8, one per row; None: all inserts.
-            arrival: int64, orders the rows where their position does not.
+            arrival: int64, orders the rows of a key table where their position does not. Given with all rows or none.
             held: the caller holds all rows in memory, so they need no buffer.
         """
         if not rows.num_rows:
@@ -75,6 +79,7 @@ class TableWriter:
         self._pending.append((rows, kinds, arrival))
         self._pending_bytes += rows.nbytes
         if self._pending_bytes >= self.table.options.get(w.WRITE_BUFFER_SIZE):
+            self._numbers_by_arrival |= arrival is not None
             self.flush()
 
     def flush(self) -> None:
@@ -93,9 +98,8 @@ class TableWriter:
     def finish(self) -> list[CommitMessage]:
         """Write the rest and return the changes. Their files are durable. The writer may go on for a next commit."""
         self.flush()
-        for bucket, writer in self._open.items():
-            self._files.setdefault(bucket, []).extend(writer.close())
-        self._open = {}
+        for bucket in list(self._open):
+            self._close(bucket)
         total = self.table.bucket if self.table.bucket > 0 else UNAWARE
         messages = [CommitMessage(partition, bucket, total, tuple(files)) for (partition, bucket), files in self._files.items() if files]
         self._files = {}
@@ -132,11 +136,12 @@ class TableWriter:
         bucket = (group.partition, group.bucket)
         at = group.rows
         if arrival is not None:
-            at = at[np.argsort(arrival[at], kind="stable")]
+            at = at[np.argsort(arrival[at], kind="stable")]  # runs of rows that are in order already cost next to nothing
         whole = len(at) == rows.num_rows and arrival is None
         indices = None if whole else pa.array(at)
         keys = [rows.column(name) if indices is None else rows.column(name).take(indices) for name in self.table.key]
         positions = newest(*sorted_positions(keys))
+        numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
         writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         try:
             for begin in range(0, len(positions), SLICE_ROWS):
@@ -144,7 +149,7 @@ class TableWriter:
                 chosen = pa.array(at[part])
                 writer.write(
                     rows.take(chosen),
-                    sequences=pa.array(part + start),
+                    sequences=pa.array((part if numbers is None else numbers[part]) + start),
                     kinds=None if kinds is None else kinds.take(chosen),
                 )
             files = writer.close()
@@ -157,32 +162,36 @@ class TableWriter:
         bucket = (group.partition, group.bucket)
         if bucket not in self._open:
             if len(self._open) >= _OPEN_FILES_MAX:
-                oldest = next(iter(self._open))
-                self._files.setdefault(oldest, []).extend(self._open.pop(oldest).close())
+                self._close(next(iter(self._open)))
             self._open[bucket] = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         for begin in range(0, len(group.rows), SLICE_ROWS):
             at = group.rows[begin : begin + SLICE_ROWS]
             adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
             self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else rows.take(pa.array(at)))
 
+    def _close(self, bucket: BucketId) -> None:
+        """Finish the open file of an append bucket. Where a bucket has an order, its files are numbered in it."""
+        for file in self._open.pop(bucket).close():
+            if self.table.bucket > 0:
+                first = self._take_sequences(bucket, file.row_count)
+                file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)
+            self._files.setdefault(bucket, []).append(file)
+
     def _reserve(self, group: Group) -> int:
         """Take a sequence number for every row of the group; return the first."""
-        bucket = (group.partition, group.bucket)
+        return self._take_sequences((group.partition, group.bucket), 0 if self._numbers_by_arrival else len(group.rows))
+
+    def _take_sequences(self, bucket: BucketId, count: int) -> int:
         start = self._sequences.get(bucket)
         if start is None:
             start = self.next_sequence(bucket)
-        self._sequences[bucket] = start + len(group.rows)
+        self._sequences[bucket] = start + count
         return start
 
     def _directory(self, group: Group) -> str:
         paths = self.table.paths
         directory = paths.partition_directory(self.table.schema.partition_keys, group.values, self.table.partition_types)
         return paths.bucket_directory(directory, group.bucket)
-
-
-def sequences_from(starts: Mapping[BucketId, int]) -> Callable[[BucketId], int]:
-    """Return a source of sequence numbers from known starts; buckets not named begin at 0."""
-    return lambda bucket: starts.get(bucket, 0)
 
 
 def _few_chunks(rows: pa.Table) -> pa.Table:

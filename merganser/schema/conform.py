@@ -192,11 +192,19 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
 def _pieces(chunk: pa.Array) -> Iterator[pa.Array]:
     """Yield a chunk in slices that fit the 32-bit offsets of the types we hand out; large types may hold more."""
     half = len(chunk) // 2
-    if not half or chunk.nbytes <= _PIECE_BYTES_MAX or chunk[:half].nbytes == chunk.nbytes:
+    size = _byte_count(chunk)
+    if not half or size <= _PIECE_BYTES_MAX or _byte_count(chunk[:half]) == size:
         yield chunk
     else:
         yield from _pieces(chunk[:half])
         yield from _pieces(chunk[half:])
+
+
+def _byte_count(array: pa.Array) -> int:
+    try:
+        return int(array.nbytes)
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return 0  # Arrow 19 does not count view types
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str) -> NoReturn:
@@ -287,8 +295,9 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
         case t.Float() | t.Double() if number:
             return _there_and_back(target)
         case t.Decimal() if pa.types.is_integer(found):
-            # Arrow asks for room for every value of the type; only those at hand must fit.
-            return lambda array: array.cast(pa.decimal256(76, target.scale)).cast(target)
+            # Arrow asks for room for every value of the integer type; only those at hand must fit.
+            wide = pa.decimal128(38, target.scale) if target.scale <= 18 else pa.decimal256(76, target.scale)
+            return lambda array: array.cast(wide).cast(target)
         case t.Decimal() if pa.types.is_floating(found):
             return _there_and_back(target)
         case t.Decimal() if number:
@@ -417,7 +426,7 @@ def _is_entry(kind: pa.DataType) -> bool:
 
 
 def _inside_lists(array: pa.Array) -> tuple[Any, pa.Array]:
-    """Return where each list begins and ends, numpy int32[n + 1] from 0, and the elements of lists that are not null."""
+    """Return where each list begins and ends, numpy int32[n + 1] from 0, and the elements of those not null."""
     # By lengths, and not by a cast to list: Arrow's cast from list views gives wrong lists (seen in 19 and 26).
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), array.flatten()

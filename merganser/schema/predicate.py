@@ -202,4 +202,3 @@ def _stored(literals: Sequence[tree.Literal], kind: t.DataType) -> dict[_Pin, No
             return None
         found.update(((v, repr(v)), None) for v in values)
     return found
-

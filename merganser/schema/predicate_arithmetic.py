@@ -229,5 +229,7 @@ def _floor(values: Values, source: t.DataType, kind: t.DataType, *, up: bool) ->
         top, bottom = whole >= 2.0**63, whole < -(2.0**63)
         inside = np.where(top | bottom, 0.0, whole).astype(np.int64)
         bounds = np.iinfo(np.int64)
-        return pa.array(np.where(top, bounds.max, np.where(bottom, bounds.min, inside)), mask=np.asarray(values.is_null()))
+        return pa.array(
+            np.where(top, bounds.max, np.where(bottom, bounds.min, inside)), mask=np.asarray(values.is_null())
+        )
     return values.cast(pa.int64())

@@ -328,8 +328,10 @@ def negative(item: Expression) -> Expression:
     if isinstance(item, Literal) and item.value is not None:
         assert isinstance(item.value, int | float | Decimal), item
         value = -item.value if item.value else item.value
-        # The least integer of a type has no positive twin in it.
-        return number(str(value)) if isinstance(value, int) and value == 2 ** (INTEGER_BITS[type(item.type)] - 1) else Literal(value, item.type)
+        if isinstance(value, int) and value == 2 ** (INTEGER_BITS[type(item.type)] - 1):
+            # The least integer of a type has no positive twin in it.
+            return number(str(value))
+        return Literal(value, item.type)
     return Negate(item, item.type)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ from merganser.schema.arrow import arrow_type, timestamp_unit
 from merganser.schema.predicate_literal import INTEGER_BITS
 from merganser.schema.predicate_tree import NANOS_PER_DAY, UNITS_PER_SECOND, Literal, Value, nanoseconds
 
-Values = pa.Array | pa.ChunkedArray
+Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 

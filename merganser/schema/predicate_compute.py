@@ -24,6 +24,7 @@ from merganser.schema.predicate_compare import (
     Values,
     compare,
     compare_literal,
+    constant,
     family,
     stored_values,
 )
@@ -301,7 +302,7 @@ def _member(node: In, rows: _Rows) -> Values:
     values = _values(node.item, rows)
     kind = node.item.type
     listed = [o for o in node.options if o.value is not None]
-    found: Values | None = None
+    found = constant(values, False)
     if family(kind) != "float":
         stored = [(o, stored_values(o, kind)) for o in listed]
         listed = [o for o, v in stored if v is None]
@@ -309,11 +310,9 @@ def _member(node: In, rows: _Rows) -> Values:
         found = pc.is_in(values, value_set=pa.array(plain, values.type))
     for option in listed:
         # FLOAT and DOUBLE by comparison: it knows about NaN, zeros and the common type.
-        one = compare_literal("=", values, kind, option)
-        found = one if found is None else pc.or_kleene(found, one)
-    assert found is not None, node
+        found = pc.or_kleene(found, compare_literal("=", values, kind, option))
     unknown = pa.scalar(None, pa.bool_())
-    if len(listed) < len(node.options) and any(o.value is None for o in node.options):
+    if any(o.value is None for o in node.options):
         found = pc.if_else(pc.fill_null(found, False), True, unknown)
     return pc.if_else(values.is_valid(), found, unknown)
 

@@ -30,7 +30,8 @@ INTEGER_BITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 8, t.SmallInt: 16
 DATE_PATTERN: Final = r"^\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*$"
 TIMESTAMP_PATTERN: Final = (
     r"^\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
-    r"(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?\s*$"
+    r"(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?)?"
+    r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?\s*$"
 )
 TIME_PATTERN: Final = r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?\s*$"
 INTEGER_PATTERN: Final = r"^\s*[+-]?\d+\s*$"
@@ -252,4 +253,3 @@ def _to_precision(literal: Literal, kind: t.DataType) -> Literal:
             step = 10 ** (9 - precision)
             return Literal(nanoseconds(literal) // step * step, kind)
     return literal
-

@@ -1,8 +1,8 @@
-"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
+r"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
 
 What is understood: column names (also `a.b` inside ROW columns), literals, comparisons, AND OR NOT, IS NULL, IN,
 BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST and the functions of `_CALLS` and `_FUNCTIONS`. Anything
-else is refused by name; nothing is guessed. In strings both `''` and `\\'` are a quote.
+else is refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
 
 This is the one module that imports sqlglot for expressions (0.2 s), so import it late where text may not occur.
 """
@@ -55,10 +55,10 @@ _INSTANTS: Final[dict[str, Callable[[int], t.DataType]]] = {
 }  # fmt: skip
 
 
-class _Filters(Spark):
+class _Filters(Spark):  # type: ignore[misc]
     """Spark's dialect, in which a doubled quote inside a string is a quote, as in Spark 4 and standard SQL."""
 
-    class Tokenizer(Spark.Tokenizer):
+    class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES = ["\\", "'"]  # noqa: RUF012 - the parser's own convention
 
 

@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow.compute as pc
 
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
 
-Value = bool | int | float | Decimal | str | bytes
+Value: TypeAlias = bool | int | float | Decimal | str | bytes
 """What a literal or a stored statistic may be, other than null."""
 
 UNITS_PER_SECOND: Final = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -39,7 +40,7 @@ _RESERVED: Final = frozenset(
     fetch for from glob grant having if ilike in inner insert intersect interval into is join lateral like minus not
     notnull null on optimize or out outer partitioned_by prepare qualify regexp rename returning revoke rlike rollback
     select serdeproperties session_user show tablesample then true uncache union using vacuum values when where with
-    xor""".split()
+    xor""".split()  # noqa: SIM905 - a hundred words in quotes would hide the words
 )
 
 
@@ -230,15 +231,13 @@ class ArrowCall(_Condition):
     names: tuple[tuple[str, str], ...]
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ArrowCall) and self.names == other.names and self.expression.equals(other.expression)
-        )
+        return isinstance(other, ArrowCall) and self.names == other.names and self.expression.equals(other.expression)
 
     def __hash__(self) -> int:
         return hash((str(self.expression), self.names))
 
 
-Expression = (
+Expression: TypeAlias = (
     Column | Literal | Compare | And | Or | Not | IsNull | In | Like | Match | Arithmetic | Negate | Concat | Case
     | Coalesce | Cast | Call | ArrowCall
 )  # fmt: skip
@@ -394,10 +393,8 @@ def _literal(node: Literal) -> str:
     match kind:
         case t.Boolean():
             return "TRUE" if value else "FALSE"
-        case t.TinyInt():
-            return f"{value}Y"
-        case t.SmallInt():
-            return f"{value}S"
+        case t.TinyInt() | t.SmallInt():
+            return str(value) + ("Y" if isinstance(kind, t.TinyInt) else "S")
         case t.BigInt() if isinstance(value, int) and -(2**31) <= value < 2**31:
             return f"{value}L"
         case t.Int() | t.BigInt():
@@ -418,11 +415,11 @@ def _literal(node: Literal) -> str:
 
 
 def _float(value: float, kind: t.DataType) -> str:
-    suffix = "F" if isinstance(kind, t.Float) else "D"
+    single = isinstance(kind, t.Float)
     if math.isnan(value) or math.isinf(value):
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return f"CAST('{text}' AS {_cast_type(kind)})"
-    return repr(value) + suffix
+    return f"{np.float32(value)}F" if single else f"{value!r}D"
 
 
 def natural_decimal(value: Decimal) -> t.Decimal:

@@ -1,0 +1,36 @@
+"""merganser on Spark, through PySpark alone: the same tables and the same commits, with tasks doing the work.
+
+Names resolve when they are first used, so that a task which unpickles a job imports only what the job needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from merganser.spark.files import load
+    from merganser.spark.scan import read
+    from merganser.spark.sink import write
+    from merganser.spark.source import register
+
+__all__ = ["load", "read", "register", "write"]
+
+_HOMES = {
+    "load": "merganser.spark.files",
+    "read": "merganser.spark.scan",
+    "register": "merganser.spark.source",
+    "write": "merganser.spark.sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'merganser.spark' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

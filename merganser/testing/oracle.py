@@ -21,43 +21,32 @@ class DeduplicateOracle:
         key: primary key columns.
         partition: partition columns; empty for an unpartitioned table.
         rows: the visible rows.
-        history: the visible rows after each commit that made a snapshot.
     """
 
     key: Sequence[str]
     partition: Sequence[str] = ()
     rows: dict[Key, Row] = field(default_factory=dict)
-    history: list[dict[Key, Row]] = field(default_factory=list)
 
     def write(self, rows: Iterable[tuple[str, Row]]) -> None:
         """Apply rows of (kind, row), in order, as one commit."""
-        rows = list(rows)
         for kind, row in rows:
             self._apply(kind, row)
-        if rows:
-            self._commit()
 
     def overwrite(self, spec: Mapping[str, Any], rows: Iterable[tuple[str, Row]]) -> None:
         """Replace the partitions that have the values of `spec` ({}: all) by rows, as one commit."""
-        rows = list(rows)
         gone = [k for k, row in self.rows.items() if all(row[name] == value for name, value in spec.items())]
         for k in gone:
             del self.rows[k]
         for kind, row in rows:
             self._apply(kind, row)
-        if rows or gone:
-            self._commit()
 
     def overwrite_dynamic(self, rows: Iterable[tuple[str, Row]]) -> None:
         """Replace the partitions that occur in `rows`, as one commit."""
         rows = list(rows)
         hit = {self._partition_of(row) for _, row in rows}
-        if not hit:
-            return
         self.rows = {k: row for k, row in self.rows.items() if self._partition_of(row) not in hit}
         for kind, row in rows:
             self._apply(kind, row)
-        self._commit()
 
     def visible(self) -> list[Row]:
         """Return the rows a batch read must give, in no order."""
@@ -72,6 +61,3 @@ class DeduplicateOracle:
 
     def _partition_of(self, row: Row) -> Key:
         return tuple(row[name] for name in self.partition)
-
-    def _commit(self) -> None:
-        self.history.append({k: dict(row) for k, row in self.rows.items()})

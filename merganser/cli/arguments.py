@@ -1,0 +1,36 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Warehouse = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        "-w",
+        metavar="DIR",
+        envvar="MERGANSER_WAREHOUSE",
+        help="Directory or URL of the warehouse.  [default: ./warehouse]",
+        show_default=False,
+    ),
+]
+Store = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--store",
+        metavar="KEY=VALUE",
+        help="Option of the store, such as s3.endpoint=http://localhost:9000. Repeatable.",
+    ),
+]
+TableName = Annotated[
+    str, typer.Argument(metavar="TABLE", help="database.table, or the path of a table.", show_default=False)
+]
+Where = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Filter, such as \"amount > 10 and dt = '2026-01-01'\".")
+]
+Columns = Annotated[
+    list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns to read, in this order.")
+]

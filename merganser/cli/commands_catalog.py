@@ -1,0 +1,160 @@
+"""Commands about databases and tables as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse
+
+_DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)]
+
+
+def databases(warehouse: Warehouse = None, store: Store = None) -> None:
+    """List the databases of the warehouse."""
+    from merganser.cli.target import catalog_of
+
+    for name in catalog_of(warehouse, store).list_databases():
+        print(name)
+
+
+def tables(database: _DatabaseName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """List the tables of a database."""
+    from merganser.cli.target import catalog_of
+
+    for name in catalog_of(warehouse, store).list_tables(database):
+        print(name)
+
+
+def create_database(
+    database: _DatabaseName,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when there is one.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a database."""
+    from merganser.cli.target import catalog_of
+
+    catalog_of(warehouse, store).create_database(database, if_not_exists=if_not_exists)
+
+
+def create_table(
+    name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
+    column: Annotated[
+        list[str],
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="'NAME TYPE'",
+            help="Column, such as 'amount DECIMAL(10, 2) NOT NULL'. Repeatable.",
+        ),
+    ],
+    primary_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--primary-key", "-k", metavar="A,B", help="Columns that identify a row.  [default: none, an append table]"
+        ),
+    ] = None,
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option("--partition-by", "-p", metavar="A,B", help="Partition columns, outermost first."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="KEY=VALUE", help="Table option, such as bucket=4. Repeatable."),
+    ] = None,
+    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="What the table is for.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when there is one.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a table.
+
+    \b
+    merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' \\
+        -c 'amount DECIMAL(10, 2)' -k id,dt -p dt -o bucket=4
+    """
+    from merganser.cli.target import catalog_of, names, pairs
+
+    made = catalog_of(warehouse, store).create_table(
+        name,
+        schema=[_column(text) for text in column],
+        primary_key=names(primary_key),
+        partition_by=names(partition_by),
+        options=pairs(option, "--option"),
+        comment=comment,
+        if_not_exists=if_not_exists,
+    )
+    print(made.path)
+
+
+def drop_database(
+    database: _DatabaseName,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when there is none.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Remove its tables too.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Remove a database."""
+    from merganser.cli.target import catalog_of
+
+    catalog_of(warehouse, store).drop_database(database, if_exists=if_exists, cascade=cascade)
+
+
+def drop_table(
+    name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when there is none.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Remove a table and its files."""
+    from merganser.cli.target import catalog_of
+
+    catalog_of(warehouse, store).drop_table(name, if_exists=if_exists)
+
+
+def rename(
+    name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
+    new_name: Annotated[str, typer.Argument(metavar="DATABASE.NEW", show_default=False)],
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Give a table another name, also in another database."""
+    from merganser.cli.target import catalog_of
+
+    catalog_of(warehouse, store).rename_table(name, new_name)
+
+
+def describe(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show columns, keys, options and size of a table."""
+    from merganser.cli import describe as page
+    from merganser.cli.render import stdout
+    from merganser.cli.target import table_of
+
+    page.show(table_of(table, warehouse, store), stdout())
+
+
+def _column(text: str) -> tuple[str, str]:
+    """Return name and type of "name TYPE"; a name with blanks stands between backticks."""
+    text = text.strip()
+    if text.startswith("`") and "`" in text[1:]:
+        name, _, kind = text[1:].partition("`")
+    else:
+        name, _, kind = text.partition(" ")
+    if not name or not kind.strip():
+        raise typer.BadParameter(f"'{text}' is not 'NAME TYPE', such as 'id BIGINT'.", param_hint="--column")
+    return name, kind.strip()
+
+
+COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("databases", databases),
+    ("tables", tables),
+    ("create-database", create_database),
+    ("create-table", create_table),
+    ("drop-database", drop_database),
+    ("drop-table", drop_table),
+    ("rename", rename),
+    ("describe", describe),
+)

@@ -1,0 +1,201 @@
+"""Commands about the rows of a table, and the snapshots and files that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from merganser.cli.arguments import Columns, Store, TableName, Warehouse, Where
+
+SHOWN_ROWS_MAX = 50
+SHOWN_SNAPSHOTS_MAX = 20
+
+
+class Format(str, Enum):  # noqa: UP042 - typer wants the texts of a plain str enum
+    """Forms in which rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+def read(
+    table: TableName,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            min=0,
+            help=f"Most rows.  [default: {SHOWN_ROWS_MAX} as a table, else all]",
+            show_default=False,
+        ),
+    ] = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", metavar="N", help="Read the table as of this snapshot.", show_default=False),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp",
+            metavar="TIME",
+            help="Read the table as of this time, such as 2026-01-01T12:00 (UTC).",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", "-f", help="Form of the rows.  [default: as --output ends, else table]", show_default=False
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Write to this file instead of the terminal.", show_default=False
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Print the rows of a table, merged.
+
+    csv has a heading, json is one object per line. A system table is read in the same way, such as
+    'shop.orders$files'.
+    """
+    from merganser.cli import rows
+    from merganser.cli.target import names, target_of
+
+    rows.show(
+        target_of(table, warehouse, store),
+        columns=names(columns) or None,
+        where=where,
+        limit=limit,
+        snapshot=snapshot,
+        timestamp=timestamp,
+        form=None if format is None else format.value,
+        output=output,
+        shown_max=SHOWN_ROWS_MAX,
+    )
+
+
+def write(
+    table: TableName,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="parquet, csv, json or arrow files, or patterns of them.", show_default=False
+        ),
+    ],
+    kinds: Annotated[
+        str | None,
+        typer.Option("--kinds", metavar="COLUMN", help="Column of the files with +I, -U, +U or -D. It is not stored."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            "-c",
+            metavar="A,B",
+            help="Columns that the files have; the others take their default, else null.  [default: all]",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partition", metavar="COLUMN=VALUE", help="With --overwrite: replace this partition only. Repeatable."
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Write the rows of files into a table, as one commit.
+
+    Columns are taken by name. A row whose key is there already replaces the older one.
+    """
+    from merganser.cli import rows
+    from merganser.cli.target import names, pairs, table_of
+
+    if partition and not overwrite:
+        raise typer.BadParameter(
+            "it says what --overwrite replaces, and --overwrite is not given.", param_hint="--partition"
+        )
+    rows.load(
+        table_of(table, warehouse, store),
+        files,
+        kinds=kinds,
+        columns=names(columns) or None,
+        overwrite=dict(pairs(partition, "--partition")) if overwrite else None,
+    )
+
+
+def snapshots(
+    table: TableName,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=0, help="The newest N; 0: all.")
+    ] = SHOWN_SNAPSHOTS_MAX,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Also who committed, and with which schema.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show the snapshots of a table and what each changed."""
+    from merganser.cli import history
+    from merganser.cli.render import stdout
+    from merganser.cli.target import table_of
+
+    history.show_snapshots(table_of(table, warehouse, store), stdout(), limit=limit, long=long)
+
+
+def files(
+    table: TableName,
+    snapshot: Annotated[
+        int | None,
+        typer.Option(
+            "--snapshot", metavar="N", help="The files of this snapshot.  [default: the newest]", show_default=False
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show the live data files of a table, bucket by bucket."""
+    from merganser.cli import history
+    from merganser.cli.render import stdout
+    from merganser.cli.target import table_of
+
+    history.show_files(table_of(table, warehouse, store), stdout(), snapshot=snapshot)
+
+
+def explain(
+    table: TableName,
+    where: Where = None,
+    columns: Columns = None,
+    snapshot: Annotated[
+        int | None, typer.Option("--snapshot", metavar="N", help="As of this snapshot.", show_default=False)
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show which files a read touches, and which not."""
+    from merganser.cli.target import names, table_of
+
+    print(
+        table_of(table, warehouse, store).read(columns=names(columns) or None, where=where, snapshot=snapshot).explain()
+    )
+
+
+COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("read", read),
+    ("write", write),
+    ("snapshots", snapshots),
+    ("files", files),
+    ("explain", explain),
+)

@@ -1,0 +1,98 @@
+"""The page of `merganser describe`."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from merganser.cli import render
+from merganser.handle.table import Table
+from merganser.meta.table_state import MetaReader
+from merganser.options.validate import unsupported_for_reading, unsupported_for_writing
+
+
+def show(table: Table, console: Console) -> None:
+    """Print what a table is: facts, columns, options."""
+    schema = table.schema
+    latest = table.latest_snapshot()
+    state = MetaReader(table.definition.paths, table.env, table.name).state(latest)
+    facts = [("table", table.name)]
+    if table.name != table.path:
+        facts.append(("path", table.path))
+    if schema.comment:
+        facts.append(("comment", schema.comment))
+    facts += [
+        ("key", ", ".join(table.primary_key) or "none: rows are appended"),
+        ("partitions", ", ".join(table.partition_by) or "none"),
+        ("buckets", _buckets(table)),
+        ("schema", str(schema.id)),
+    ]
+    if latest is None:
+        facts.append(("snapshot", "none: nothing was written yet"))
+    else:
+        partitions = {partition for partition, _ in state.live.buckets}
+        files = render.counted(len(state.live), "file")
+        where = render.counted(len(state.live.buckets), "bucket")
+        if table.partition_by:
+            where += f" of {render.counted(len(partitions), 'partition')}"
+        facts += [
+            ("snapshot", f"{latest.id}, {latest.commit_kind} at {render.moment(latest.commit_time)} UTC"),
+            (
+                "rows",
+                f"{render.count(latest.total_record_count or 0)} stored"
+                + (", before merging" if table.primary_key else ""),
+            ),
+            ("size", f"{render.size(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
+        ]
+    facts += [("note", text) for text in _gaps(table)]
+    render.facts(console, facts)
+    console.print()
+    _columns(table, console)
+    if schema.options:
+        console.print()
+        render.table(
+            console, ("option", "value"), [(key, _shown(key, value)) for key, value in sorted(schema.options.items())]
+        )
+
+
+def _columns(table: Table, console: Console) -> None:
+    rows = []
+    for field in table.schema.fields:
+        roles = [
+            role
+            for role, names in (("key", table.primary_key), ("partition", table.partition_by))
+            if field.name in names
+        ]
+        rows.append((field.name, str(field.type), ", ".join(roles), field.default or "", field.description or ""))
+    headings = ("column", "type", "role", "default", "comment")
+    kept = [i for i, name in enumerate(headings) if i < 2 or any(row[i] for row in rows)]
+    render.table(console, [headings[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def _buckets(table: Table) -> str:
+    number = table.definition.bucket
+    if number > 0:
+        per = " per partition" if table.partition_by else ""
+        return f"{number}{per}, by {', '.join(table.schema.bucket_key)}"
+    if number == -2:
+        return "postponed"
+    return "dynamic" if table.primary_key else "none: files are written side by side"
+
+
+def _gaps(table: Table) -> list[str]:
+    """Return what this version cannot do with the table."""
+    unread = unsupported_for_reading(table.schema, merge=bool(table.primary_key))
+    unwritten = unsupported_for_writing(table.schema)
+    notes = []
+    if unread:
+        notes.append(f"this version does not read it where files have to be merged: {unread[0].feature}")
+    if unwritten:
+        notes.append(f"this version does not write it: {unwritten[0].feature}")
+    return notes
+
+
+def _shown(key: str, value: str) -> str:
+    """Return an option's value, unless its name says that it is a secret."""
+    secret = any(
+        word in key.lower() for word in ("secret", "password", "token", "access-key", "accesskey", "credential")
+    )
+    return "(hidden)" if secret else value

@@ -1,0 +1,119 @@
+"""`merganser`: the commands, and what becomes of their errors.
+
+Errors of merganser end a command with one line on stderr and exit code 1, bad usage with code 2, Ctrl-C with 130.
+A reader that goes away (`merganser read ... | head`) ends it silently.
+Only `--debug`, which may stand anywhere, shows tracebacks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from merganser.cli import commands_catalog, commands_rows
+from merganser.cli.demo_command import demo
+from merganser.errors import MerganserError
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+app = typer.Typer(
+    name="merganser",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback(epilog="A command says more: merganser read --help")
+def merganser(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors. May stand anywhere.")] = False,
+) -> None:
+    """Look at, read and write tables in the Apache Paimon format.
+
+    A TABLE is `database.table` in a warehouse (--warehouse, or the variable MERGANSER_WAREHOUSE; ./warehouse when
+    neither is given), or the path of a table's directory. A system table is read like any other:
+    'shop.orders$files'.
+    """
+    _State.debug = _State.debug or debug
+
+
+app.command("demo")(demo)
+for _name, _command in (*commands_catalog.COMMANDS, *commands_rows.COMMANDS):
+    app.command(_name)(_command)
+
+
+@app.command("version")
+def version() -> None:
+    """Print the versions of merganser and its libraries."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    import merganser as mg
+
+    print(f"merganser {mg.__version__}")
+    print(f"python    {sys.version.split()[0]}")
+    for package in ("pyarrow", "polars", "numpy", "pyspark"):
+        try:
+            print(f"{package:<9} {installed(package)}")
+        except PackageNotFoundError:
+            print(f"{package:<9} not installed")
+
+
+class _State:
+    """What holds for the whole run."""
+
+    debug = False
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _State.debug = bool(os.environ.get("MERGANSER_DEBUG"))
+    sys.exit(_run(_debug_first(given)))
+
+
+def _debug_first(given: list[str]) -> list[str]:
+    """Return the arguments with `--debug`, wherever it stands before a `--`, moved to where it belongs."""
+    end = given.index("--") if "--" in given else len(given)
+    if "--debug" not in given[:end]:
+        return given
+    return ["--debug", *(word for word in given[:end] if word != "--debug"), *given[end:]]
+
+
+def _run(given: list[str]) -> int:
+    try:
+        code = app(given, standalone_mode=True)
+    except SystemExit as exit_:
+        code = exit_.code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except MerganserError as error:
+        return _report(error, f"error: {error}")
+    except Exception as error:
+        return _report(
+            error,
+            f"error: {type(error).__name__}: {error}\nThis is not an error that merganser raises on purpose. "
+            "Run the command again with --debug and report what it prints.",
+        )
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # Python's own flush at exit would complain once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    return code if isinstance(code, int) else 0 if code is None else EXIT_ERROR
+
+
+def _report(error: BaseException, text: str) -> int:
+    if _State.debug:
+        traceback.print_exception(error)
+    else:
+        print(text, file=sys.stderr)
+    return EXIT_ERROR

@@ -1,0 +1,109 @@
+"""Rows -> CSV, JSON or Parquet, batch by batch: memory stays bounded whatever the table."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from merganser.errors import InvalidInputError, StorageError, UnsupportedError
+from merganser.scan.rows import Rows
+
+FORMATS: Final = ("csv", "json", "parquet")
+
+
+def write_rows(rows: Rows, form: str, sink: IO[bytes], *, seen: Callable[[int], None]) -> int:
+    """Write all rows and return how many there were.
+
+    Args:
+        rows: what to write.
+        form: "csv": with a heading; "json": one object per line; "parquet".
+        sink: open for writing.
+        seen: called with the number of rows written so far.
+
+    Raises:
+        UnsupportedError: a column has no form in CSV.
+    """
+    fields = [field.with_nullable(True) for field in rows.schema]
+    schema = pa.schema(fields)
+    if form == "csv":
+        _check_flat(schema)
+    done = 0
+    with _writer(form, sink, schema) as write:
+        for batch in rows.to_batches():
+            write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            done += batch.num_rows
+            seen(done)
+    return done
+
+
+@contextlib.contextmanager
+def sink_of(path: str | None) -> Iterator[IO[bytes]]:
+    """Open what is written to: stdout, or a file that appears under its name when it is complete.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = f"{path}.part"
+    try:
+        with io.FileIO(part, "wb") as file, io.BufferedWriter(file) as sink:
+            yield sink
+        os.replace(part, path)
+    except OSError as error:
+        if isinstance(error, StorageError) or error.errno == errno.EPIPE:
+            raise
+        raise StorageError(f"cannot write '{path}': {error.strerror or error}.", path=path) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+
+
+def format_of_path(path: str) -> str | None:
+    """Return the format that a file's extension names, or None."""
+    extension = os.path.splitext(path)[1].removeprefix(".").lower()
+    return {"jsonl": "json", "ndjson": "json"}.get(extension, extension if extension in FORMATS else None)
+
+
+@contextlib.contextmanager
+def _writer(form: str, sink: IO[bytes], schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+    match form:
+        case "csv":
+            with pa_csv.CSVWriter(sink, schema) as csv:
+                yield csv.write_batch
+        case "json":
+            yield lambda batch: _json_lines(batch, sink)
+        case "parquet":
+            with pq.ParquetWriter(sink, schema) as parquet:
+                yield parquet.write_batch
+        case _:
+            raise InvalidInputError(f"there is no format '{form}'. Choose from {', '.join(FORMATS)}.")
+
+
+def _json_lines(batch: pa.RecordBatch, sink: IO[bytes]) -> None:
+    """Write a batch as JSON lines; binary columns as base64, which JSON has no other form for."""
+    frame = pl.from_arrow(batch)
+    assert isinstance(frame, pl.DataFrame)
+    sink.write(frame.with_columns(pl.col(pl.Binary).bin.encode("base64")).write_ndjson().encode())
+
+
+def _check_flat(schema: pa.Schema) -> None:
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            raise UnsupportedError(
+                f"column '{field.name}' is {field.type}, which CSV has no form for. "
+                "Write --format json or parquet, or name other columns with --columns.",
+                column=field.name,
+            )

@@ -1,0 +1,129 @@
+"""Rows out of a table to a person or a file, and rows of files into a table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.cli import render
+from merganser.cli.output import format_of_path, sink_of, write_rows
+from merganser.errors import InvalidInputError
+from merganser.handle.system_table import SystemTable
+from merganser.handle.table import Table
+from merganser.ingest.files import batches_of_files, matching_files
+from merganser.meta.table_state import MetaReader
+from merganser.scan.rows import Rows
+
+_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def show(
+    table: Table | SystemTable,
+    *,
+    columns: Sequence[str] | None,
+    where: str | None,
+    limit: int | None,
+    snapshot: int | None,
+    timestamp: str | None,
+    form: str | None,
+    output: str | None,
+    shown_max: int,
+) -> None:
+    """Print rows, or write them to a file.
+
+    Args:
+        table: what to read.
+        columns, where, limit, snapshot, timestamp: what `Table.read` takes.
+        form: "table", "csv", "json" or "parquet"; None: as the name of `output` ends, else "table".
+        output: the file; None: stdout.
+        shown_max: rows of a table when `limit` is None.
+    """
+    form = form or (format_of_path(output) if output else None) or "table"
+    if form == "parquet" and output is None and sys.stdout.isatty():
+        raise InvalidInputError("parquet is not for a terminal. Name a file with --output FILE, or pipe it somewhere.")
+    if form == "table" and output is not None:
+        raise InvalidInputError(
+            f"cannot write '{output}': its name does not say in which form. Add --format csv, json or parquet."
+        )
+    cut = form == "table" and limit is None
+    wanted = shown_max + 1 if cut else limit
+    if isinstance(table, SystemTable):
+        if snapshot is not None or timestamp is not None:
+            raise InvalidInputError(
+                f"'{table.name}' is a system table, which is read as it is now: leave out --snapshot and --timestamp."
+            )
+        found: Rows = table.read(columns=columns, where=where, limit=wanted)
+    else:
+        found = table.read(columns=columns, where=where, limit=wanted, snapshot=snapshot, timestamp=timestamp)
+    if form == "table":
+        _print(found.to_arrow(), shown_max if cut else None)
+        return
+    notes = render.stderr()
+    with render.progress(notes, "reading") as status, sink_of(output) as sink:
+        done = write_rows(found, form, sink, seen=lambda n: status.update(f"{render.counted(n, 'row')} read"))
+    if output is not None:
+        notes.print(
+            f"{render.counted(done, 'row')}, {render.size(os.path.getsize(output))} in {output}", soft_wrap=True
+        )
+
+
+def load(
+    table: Table,
+    files: Sequence[str],
+    *,
+    kinds: str | None,
+    columns: Sequence[str] | None,
+    overwrite: Mapping[str, Any] | None,
+) -> None:
+    """Write the rows of files as one commit and say what became of them.
+
+    Args:
+        table: the table.
+        files: paths or patterns; files of one pattern in the order of their paths.
+        kinds: column with row kinds.
+        columns: columns that are supplied; None: all.
+        overwrite: a partition, {} for the table, None to add.
+    """
+    for pattern in files:
+        matching_files(pattern)  # a misspelt one is found before the first is read
+    notes, taken = render.stderr(), 0
+    with render.progress(notes, "writing") as status, table.writer(columns=columns, overwrite=overwrite) as writer:
+        for pattern in files:
+            for reader in batches_of_files(pattern, table.schema.fields):
+                for batch in reader:
+                    writer.write(batch, kinds)
+                    taken += batch.num_rows
+                    status.update(f"{render.counted(taken, 'row')} taken")
+        snapshot = writer.commit()
+    if snapshot is None:
+        print("nothing was committed: the files hold no rows")
+        return
+    added = [
+        entry.file
+        for entry in MetaReader(table.definition.paths, table.env, table.name).delta(snapshot)
+        if entry.kind == 0
+    ]
+    size = render.size(sum(file.size for file in added))
+    print(
+        f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(len(added), 'file')}, {size}"
+    )
+
+
+def _print(found: pa.Table, shown_max: int | None) -> None:
+    console = render.stdout()
+    shown = found if shown_max is None else found.slice(0, shown_max)
+    numbers = [field.name for field in shown.schema if any(test(field.type) for test in _NUMBERS)]
+    cells = [[render.cell(value) for value in column.to_pylist()] for column in shown.columns]
+    rows = list(zip(*cells, strict=True)) if cells else []
+    render.table(console, shown.column_names, rows, right=numbers, records=True)
+    if not found.num_rows:
+        render.stderr().print("no rows")
+    elif shown.num_rows < found.num_rows:
+        render.stderr().print(
+            f"\nthe first {shown.num_rows} rows; there are more. --limit N prints N of them, --format csv or json all.",
+            soft_wrap=True,
+        )

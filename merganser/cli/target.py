@@ -1,0 +1,66 @@
+"""How a command finds what it is about: a catalog, or a table by name or by path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import typer
+
+from merganser.catalogs.filesystem import Catalog
+from merganser.errors import InvalidInputError
+from merganser.handle import doors
+from merganser.handle.system_table import SystemTable
+from merganser.handle.table import Table
+
+DEFAULT_WAREHOUSE = "warehouse"
+
+
+def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
+    """Return the catalog of `--warehouse`."""
+    return doors.catalog(warehouse or DEFAULT_WAREHOUSE, pairs(store, "--store"))
+
+
+def target_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table | SystemTable:
+    """Return the table of a name or path; with `$name` behind it, one of its system tables."""
+    if not is_path(name):
+        found: Table | SystemTable = catalog_of(warehouse, store).table(name)
+        return found
+    path, dollar, system = name.partition("$")
+    table = doors.table(path, pairs(store, "--store"))
+    return SystemTable(table, system) if dollar else table
+
+
+def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table:
+    """Return the table of a name or path.
+
+    Raises:
+        InvalidInputError: it is a system table.
+    """
+    found = target_of(name, warehouse, store)
+    if isinstance(found, SystemTable):
+        raise InvalidInputError(
+            f"'{name}' is a system table, which can only be read. Name the table itself: '{found.base.name}'."
+        )
+    return found
+
+
+def is_path(name: str) -> bool:
+    """Return whether a TABLE argument is a path rather than `database.table`."""
+    return "/" in name or os.sep in name or name.startswith("~") or os.path.isdir(name)
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
+    """Return KEY=VALUE texts of a repeated option as a mapping."""
+    found = {}
+    for text in texts or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise typer.BadParameter(f"'{text}' is not KEY=VALUE.", param_hint=option)
+        found[key.strip()] = value
+    return found
+
+
+def names(texts: Sequence[str] | None) -> list[str]:
+    """Return the names of a repeated option whose values may also be lists with commas."""
+    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]

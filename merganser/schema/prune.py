@@ -1,0 +1,521 @@
+"""Filters over minimum, maximum and null counts: which files may hold a row that is kept, which hold nothing else.
+
+For each file and condition three questions are answered: can it be true for a row, can it be false, can it be
+null. The answers are supersets of the truth, so a file is skipped only when "true" is impossible, and all its rows
+are kept for certain only when "false" and "null" are. What is unknown makes everything possible.
+
+Bounds are only bounds: a minimum may be lower and a maximum higher than any value (text cut short, say).
+FLOAT and DOUBLE: statistics leave NaN out, in most writers, though NaN is the largest value. So the question is
+asked apart for rows without NaN, to which the bounds apply, and for rows where a column is NaN; a file is
+skipped when neither kind can be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+from merganser.schema.predicate import Predicate
+from merganser.schema.predicate_arithmetic import call
+from merganser.schema.predicate_cast import cast_values
+from merganser.schema.predicate_compare import (
+    MIRRORED,
+    Values,
+    compare,
+    compare_literal,
+    family,
+    stored_values,
+)
+from merganser.schema.predicate_compute import like_parts, literal_array
+from merganser.schema.predicate_tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Match,
+    Not,
+    Null,
+    Or,
+    Value,
+    walk,
+)
+
+NULL_COUNT_UNKNOWN: Final = -1
+
+# Each column that may be NaN doubles the questions; past this many they are asked together, less sharply.
+_NAN_COLUMNS_MAX: Final = 3
+
+Stats = Mapping[str, tuple[Value | None, Value | None, int | None]]
+"""By column: a lower bound, an upper bound (stored values, None if unknown) and the null count (None if unknown)."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+def may_match(p: Predicate, stats: Stats, row_count: int, *, nan_free: Collection[str] = ()) -> bool:
+    """Return whether rows with these statistics may contain one for which `p` is true.
+
+    Args:
+        p: a condition.
+        stats: bounds and null counts by column; columns that are absent are unknown.
+        row_count: number of rows.
+        nan_free: FLOAT and DOUBLE columns that certainly hold no NaN.
+
+    Returns:
+        False only if no row can match.
+    """
+    return bool(may_match_many(p, *_as_arrays(p, stats, row_count), nan_free=nan_free)[0])
+
+
+def must_match(p: Predicate, stats: Stats, row_count: int, *, nan_free: Collection[str] = ()) -> bool:
+    """Return whether `p` is true for every row with these statistics; arguments as for `may_match`.
+
+    Returns:
+        True only if every row matches for certain.
+    """
+    return bool(must_match_many(p, *_as_arrays(p, stats, row_count), nan_free=nan_free)[0])
+
+
+def may_match_many(
+    p: Predicate,
+    mins: Mapping[str, pa.Array],
+    maxs: Mapping[str, pa.Array],
+    null_counts: Mapping[str, npt.NDArray[np.int64]],
+    row_counts: npt.NDArray[np.int64],
+    *,
+    nan_free: Collection[str] = (),
+) -> Flags:
+    """Return for each of n files whether it may contain a row for which `p` is true.
+
+    Args:
+        p: a condition.
+        mins: by column, n lower bounds: values of the column's Arrow type, or stored integers for dates, times and
+            timestamps. Null is unknown, and so is an absent column.
+        maxs: by column, n upper bounds, likewise.
+        null_counts: by column, int64[n]; -1 is unknown.
+        row_counts: int64[n], rows of each file.
+        nan_free: FLOAT and DOUBLE columns that certainly hold no NaN.
+
+    Returns:
+        bool[n], False only where no row can match.
+    """
+    worlds = _worlds(p, _Files(mins, maxs, null_counts, row_counts, frozenset(nan_free)))
+    return _any([_outcome(p.expression, world).true for world in worlds])
+
+
+def must_match_many(
+    p: Predicate,
+    mins: Mapping[str, pa.Array],
+    maxs: Mapping[str, pa.Array],
+    null_counts: Mapping[str, npt.NDArray[np.int64]],
+    row_counts: npt.NDArray[np.int64],
+    *,
+    nan_free: Collection[str] = (),
+) -> Flags:
+    """Return for each of n files whether `p` is true for all its rows; arguments as for `may_match_many`.
+
+    Returns:
+        bool[n], True only where every row matches for certain.
+    """
+    worlds = _worlds(p, _Files(mins, maxs, null_counts, row_counts, frozenset(nan_free)))
+    outcomes = [_outcome(p.expression, world) for world in worlds]
+    return ~_any([outcome.false | outcome.null for outcome in outcomes])
+
+
+def _any(parts: Sequence[Flags]) -> Flags:
+    return np.asarray(np.logical_or.reduce(parts), bool)
+
+
+def _all(parts: Sequence[Flags]) -> Flags:
+    return np.asarray(np.logical_and.reduce(parts), bool)
+
+
+def _as_arrays(
+    p: Predicate, stats: Stats, row_count: int
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array], dict[str, npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+    """Return the statistics of one file as those of n = 1 files."""
+    mins: dict[str, pa.Array] = {}
+    maxs: dict[str, pa.Array] = {}
+    nulls: dict[str, npt.NDArray[np.int64]] = {}
+    kinds = {part.path[0]: part.type for part in walk(p.expression) if isinstance(part, Column) and len(part.path) == 1}
+    for name in p.columns & stats.keys():
+        low, high, null_count = stats[name]
+        nulls[name] = np.array([NULL_COUNT_UNKNOWN if null_count is None else null_count])
+        kind = kinds.get(name)
+        if kind is not None and family(kind) is not None:
+            mins[name] = _one(low, kind)
+            maxs[name] = _one(high, kind)
+    return mins, maxs, nulls, np.array([row_count])
+
+
+def _one(value: Value | None, kind: t.DataType) -> pa.Array:
+    try:
+        return pa.array([value], arrow_type(kind))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        # A bound that is not a value of the type says nothing.
+        return pa.nulls(1, arrow_type(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The statistics of n files, as the caller gave them."""
+
+    mins: Mapping[str, pa.Array]
+    maxs: Mapping[str, pa.Array]
+    null_counts: Mapping[str, npt.NDArray[np.int64]]
+    row_counts: npt.NDArray[np.int64]
+    nan_free: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What is known of one expression over the rows of each of n files.
+
+    `low` and `high` are n values of the Arrow type of `kind`, null where unknown; None is unknown everywhere.
+    """
+
+    kind: t.DataType
+    low: Values | None
+    high: Values | None
+    can_be_null: Flags
+    can_be_value: Flags
+    literal: Literal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """A kind of rows to ask about: in each of n files, the ranges of the columns."""
+
+    ranges: Mapping[str, _Range]
+    count: int
+
+    def all(self, answer: bool) -> Flags:
+        """Return one answer for all files."""
+        return np.full(self.count, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Whether a condition can be true, false and null for some row of each of n files."""
+
+    true: Flags
+    false: Flags
+    null: Flags
+
+
+def _worlds(p: Predicate, files: _Files) -> list[_World]:
+    """Return the kinds of rows to ask about: without NaN, and with NaN in each set of columns that may have it."""
+    count = len(files.row_counts)
+    ranges: dict[str, _Range] = {}
+    floating: list[str] = []
+    for part in walk(p.expression):
+        if not isinstance(part, Column) or len(part.path) > 1 or part.path[0] in ranges:
+            continue
+        name = part.path[0]
+        ranges[name] = _column_range(name, part.type, files)
+        if isinstance(part.type, t.Float | t.Double) and name not in files.nan_free:
+            floating.append(name)
+    if len(floating) > _NAN_COLUMNS_MAX:
+        # All together: a value may be a number from the minimum on, or NaN, the largest.
+        unbounded = {name: replace(ranges[name], high=None) for name in floating}
+        return [_World({**ranges, **unbounded}, count)]
+    worlds = []
+    for choice in product((False, True), repeat=len(floating)):
+        chosen = [name for name, is_nan in zip(floating, choice, strict=True) if is_nan]
+        worlds.append(_World({**ranges, **{name: _nan_range(ranges[name]) for name in chosen}}, count))
+    return worlds
+
+
+def _nan_range(of: _Range) -> _Range:
+    nan = literal_array(Literal(float("nan"), of.kind), len(of.can_be_null))
+    return replace(of, low=nan, high=nan, can_be_null=np.zeros_like(of.can_be_null))
+
+
+def _column_range(name: str, kind: t.DataType, files: _Files) -> _Range:
+    nulls = files.null_counts.get(name)
+    if nulls is None:
+        nulls = np.full(len(files.row_counts), NULL_COUNT_UNKNOWN)
+    return _Range(
+        kind,
+        _bounds(files.mins.get(name), kind),
+        _bounds(files.maxs.get(name), kind),
+        can_be_null=nulls != 0,
+        can_be_value=(nulls < 0) | (nulls < files.row_counts),
+    )
+
+
+def _bounds(values: pa.Array | None, kind: t.DataType) -> pa.Array | None:
+    """Return bounds in the Arrow type of a column; None if they are not of that type. A NaN is no bound."""
+    if values is None or family(kind) is None:
+        return None
+    wanted = arrow_type(kind)
+    try:
+        values = values if values.type == wanted else values.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if isinstance(kind, t.Float | t.Double):
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, wanted), values)
+    return values
+
+
+def _range(node: Expression, world: _World) -> _Range:
+    """Return what is known of a value; of most computed ones, nothing."""
+    match node:
+        case Literal(value=value, type=kind):
+            is_null = value is None
+            return _Range(kind, None, None, world.all(is_null), world.all(not is_null), node)
+        case Column(path=(name,)):
+            return world.ranges[name]
+        case Cast(item=item) | Call(name="year" | "floor" | "ceil", items=(item,)):
+            inner = _range(item, world)
+            if _rises(node, item.type) and inner.literal is None:
+                return replace(
+                    inner, kind=node.type, low=_image(node, item, inner.low), high=_image(node, item, inner.high)
+                )
+    return _Range(node.type, None, None, world.all(True), world.all(True))
+
+
+def _rises(node: Cast | Call, source: t.DataType) -> bool:
+    """Return whether a function never falls when its argument rises."""
+    if isinstance(node, Call):
+        return True
+    groups = {family(source), family(node.type)}
+    return groups <= {"exact", "float"} or groups == {"instant"}
+
+
+def _image(node: Cast | Call, item: Expression, values: Values | None) -> Values | None:
+    """Return a function of bounds; None where it has no value for one of them."""
+    if values is None:
+        return None
+    try:
+        if isinstance(node, Cast):
+            return cast_values(values, item.type, node.type)
+        return call(node.name, values, item.type, node.type, [])
+    except (InvalidInputError, UnsupportedError, pa.ArrowInvalid):
+        return None
+
+
+def _possible(op: str, left: _Range, left_bound: Values | None, right: _Range, right_bound: Values | None) -> Flags:
+    """Return where `left_bound op right_bound` holds or is unknown. A literal is its own bound."""
+    count = len(left.can_be_null)
+    if left.literal is not None and right.literal is None:
+        return _possible(MIRRORED[op], right, right_bound, left, left_bound)
+    if left.literal is not None:
+        left_bound = literal_array(left.literal, count)
+    if left_bound is None or (right.literal is None and right_bound is None):
+        return np.ones(count, bool)
+    if right.literal is not None:
+        answer = compare_literal(op, left_bound, left.kind, right.literal)
+    else:
+        assert right_bound is not None, right
+        answer = compare(op, left_bound, left.kind, right_bound, right.kind)
+    return np.asarray(pc.fill_null(answer, True))
+
+
+def _outcome(node: Expression, world: _World) -> _Outcome:
+    match node:
+        case And(items=items):
+            parts = [_outcome(item, world) for item in items]
+            return _Outcome(
+                true=_all([o.true for o in parts]),
+                false=_any([o.false for o in parts]),
+                null=_any([o.null for o in parts]) & _all([o.true | o.null for o in parts]),
+            )
+        case Or(items=items):
+            parts = [_outcome(item, world) for item in items]
+            return _Outcome(
+                true=_any([o.true for o in parts]),
+                false=_all([o.false for o in parts]),
+                null=_any([o.null for o in parts]) & _all([o.false | o.null for o in parts]),
+            )
+        case Not(item=item):
+            inner = _outcome(item, world)
+            return _Outcome(true=inner.false, false=inner.true, null=inner.null)
+        case Literal(value=value):
+            return _Outcome(world.all(value is True), world.all(value is False), world.all(value is None))
+        case IsNull(item=item):
+            return _null_outcome(item, world)
+        case Compare():
+            return _compare_outcome(node, world)
+        case In():
+            return _member_outcome(node, world)
+        case Like(ignore_case=False):
+            return _like_outcome(node, world)
+        case Match(how="starts", item=item, text=text):
+            return _prefix_outcome(_range(item, world), text, whole=True)
+        case Column():
+            return _flag_outcome(_range(node, world))
+    return _Outcome(world.all(True), world.all(True), world.all(True))
+
+
+def _null_outcome(item: Expression, world: _World) -> _Outcome:
+    if isinstance(item.type, t.Boolean) and not isinstance(item, Column | Literal):
+        inner = _outcome(item, world)
+        return _Outcome(inner.null, inner.true | inner.false, world.all(False))
+    inside = _range(item, world)
+    return _Outcome(inside.can_be_null, inside.can_be_value, world.all(False))
+
+
+def _flag_outcome(of: _Range) -> _Outcome:
+    """Return the outcome of a BOOLEAN column as a condition."""
+    true = Literal(True, t.Boolean())
+    none = np.zeros_like(of.can_be_null)
+    fixed = _Range(of.kind, None, None, none, ~none, true)
+    return _Outcome(
+        true=of.can_be_value & _possible("=", of, of.high, fixed, None),
+        false=of.can_be_value & _possible("<>", of, of.low, fixed, None),
+        null=of.can_be_null,
+    )
+
+
+def _compare_outcome(node: Compare, world: _World) -> _Outcome:
+    if isinstance(node.left.type, Null) or isinstance(node.right.type, Null):
+        return _null_compare_outcome(node, world)
+    left, right = _range(node.left, world), _range(node.right, world)
+    values = left.can_be_value & right.can_be_value
+    less = values & _possible("<", left, left.low, right, right.high)
+    greater = values & _possible(">", left, left.high, right, right.low)
+    not_less = values & _possible(">=", left, left.high, right, right.low)
+    not_greater = values & _possible("<=", left, left.low, right, right.high)
+    equal, unequal = not_less & not_greater, less | greater
+    null = left.can_be_null | right.can_be_null
+    match node.op:
+        case "=":
+            return _Outcome(equal, unequal, null)
+        case "<>":
+            return _Outcome(unequal, equal, null)
+        case "<":
+            return _Outcome(less, not_less, null)
+        case "<=":
+            return _Outcome(not_greater, greater, null)
+        case ">":
+            return _Outcome(greater, not_greater, null)
+        case ">=":
+            return _Outcome(not_less, less, null)
+    one_null = (left.can_be_null & right.can_be_value) | (left.can_be_value & right.can_be_null)
+    return _Outcome(equal | (left.can_be_null & right.can_be_null), unequal | one_null, world.all(False))
+
+
+def _null_compare_outcome(node: Compare, world: _World) -> _Outcome:
+    """Return the outcome of a comparison with NULL: null, but <=> tests for null."""
+    other = node.right if isinstance(node.left.type, Null) else node.left
+    if node.op != "<=>":
+        return _Outcome(world.all(False), world.all(False), world.all(True))
+    if isinstance(other.type, Null):
+        return _Outcome(world.all(True), world.all(False), world.all(False))
+    return _null_outcome(other, world)
+
+
+def _member_outcome(node: In, world: _World) -> _Outcome:
+    of = _range(node.item, world)
+    listed = [o for o in node.options if o.value is not None]
+    with_null = len(listed) < len(node.options)
+    if of.low is None and of.high is None:
+        true, false = of.can_be_value, of.can_be_value
+    else:
+        true, false = _within(of, listed)
+    if with_null:
+        # What is not found is unknown, never false.
+        return _Outcome(true, world.all(False), of.can_be_null | false)
+    return _Outcome(true, false, of.can_be_null)
+
+
+def _within(of: _Range, options: list[Literal]) -> tuple[Flags, Flags]:
+    """Return where a value may be among the options, and where one may be outside of them."""
+    stored = [stored_values(option, of.kind) for option in options]
+    known = [v for some in stored if some is not None for v in some]
+    # Options without a stored value that is known exactly are compared one by one; there are few.
+    loose = [option for option, some in zip(options, stored, strict=True) if some is None]
+    true = np.zeros_like(of.can_be_null)
+    fixed = np.zeros_like(of.can_be_null)
+    for option in loose:
+        single = _Range(option.type, None, None, true, true, option)
+        at_most, at_least = (
+            _possible("<=", of, of.low, single, None),
+            _possible(">=", of, of.high, single, None),
+        )
+        true = true | (at_most & at_least)
+    if known and of.low is not None and of.high is not None:
+        values = pa.array(known, arrow_type(of.kind)).unique()
+        values = values.take(pc.sort_indices(values))
+        true = true | (_rank(values, of.high, inclusive=True) > _rank(values, of.low, inclusive=False))
+        same = np.asarray(pc.fill_null(compare("=", of.low, of.kind, of.high, of.kind), False))
+        fixed = same & np.asarray(pc.is_in(of.low, value_set=values))
+        true = true | np.asarray(of.low.is_null()) | np.asarray(of.high.is_null())
+    elif known:
+        true = np.ones_like(true)
+    return of.can_be_value & true, of.can_be_value & ~fixed
+
+
+def _rank(values: pa.Array, bounds: Values, *, inclusive: bool) -> npt.NDArray[np.int64]:
+    """Return for each bound how many of the sorted values lie below it, or with inclusive, up to it.
+
+    Sorting both together serves every type; equal values keep their places, so what stands first decides
+    whether equal ones count. Null bounds count all.
+    """
+    bounds = bounds.combine_chunks() if isinstance(bounds, pa.ChunkedArray) else bounds
+    both = [values, bounds] if inclusive else [bounds, values]
+    joined = pa.concat_arrays([part.cast(values.type) for part in both])
+    if pa.types.is_floating(joined.type):
+        # 0.0 and -0.0 are one value.
+        joined = pc.add(joined, pa.scalar(0.0, joined.type))
+    order = np.asarray(pc.sort_indices(joined))
+    is_value = order < len(values) if inclusive else order >= len(bounds)
+    below = np.cumsum(is_value)
+    ranks = np.empty(len(joined), np.int64)
+    ranks[order] = below
+    return ranks[len(values) :] if inclusive else ranks[: len(bounds)]
+
+
+def _like_outcome(node: Like, world: _World) -> _Outcome:
+    of = _range(node.item, world)
+    parts = like_parts(node.pattern, node.escape)
+    if not any(wild for _, wild in parts):
+        whole = Literal("".join(text for text, _ in parts), t.string())
+        return _compare_outcome(Compare("=", node.item, whole), world)
+    prefix = parts[0][0] if not parts[0][1] else ""
+    return _prefix_outcome(of, prefix, whole=parts in (((prefix, False), ("%", True)), (("%", True),)))
+
+
+def _prefix_outcome(of: _Range, prefix: str, *, whole: bool) -> _Outcome:
+    """Return the outcome of "starts with a prefix and goes on in some way"; with `whole`, in any way."""
+    none = np.zeros_like(of.can_be_null)
+    everything = of.can_be_value
+    start = _Range(t.string(), None, None, none, ~none, Literal(prefix, t.string()))
+    above = _possible(">=", of, of.high, start, None)
+    starts_at = ~_possible("<", of, of.low, start, None)
+    following = _successor(prefix)
+    if following is None:
+        below, ends_before = ~none, ~none
+    else:
+        stop = _Range(t.string(), None, None, none, ~none, Literal(following, t.string()))
+        below = _possible("<", of, of.low, stop, None)
+        ends_before = ~_possible(">=", of, of.high, stop, None)
+    all_start_so = starts_at & ends_before & whole
+    return _Outcome(everything & above & below, everything & ~all_start_so, of.can_be_null)
+
+
+def _successor(prefix: str) -> str | None:
+    """Return the least text above all texts with a prefix; None if there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[at]) + 1
+        # Surrogates are no characters of UTF-8.
+        code = 0xE000 if 0xD800 <= code <= 0xDFFF else code
+        if code <= 0x10FFFF:
+            return prefix[:at] + chr(code)
+    return None
