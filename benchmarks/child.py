@@ -2,7 +2,8 @@
 
     python -m benchmarks.child MODULE FUNCTION '{"argument": ...}'
 
-`FUNCTION(**arguments)` prepares (imports, input in memory) and returns the action itself, a function without arguments
+The module is imported and warmed up (`warm.py`), `FUNCTION(**arguments)` prepares (input in memory, table opened) and
+returns the action itself, a function without arguments
 that returns the number of rows or a dict of measurements of its own, which then go before those taken here. Only the
 action is measured:
 
@@ -26,13 +27,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .warm import warm_up
+
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 
 
 def measured(module: str, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What the action of `module.function(**arguments)` cost."""
-    action = getattr(importlib.import_module(module), function)(**arguments)
+    client = importlib.import_module(module)
+    warm_up(client)
+    action = getattr(client, function)(**arguments)
     gc.collect()
     held = _memory("VmRSS")
     _forget_peak()

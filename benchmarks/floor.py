@@ -14,12 +14,13 @@ The input of a write is a Polars frame in memory before the clock starts.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from .data import BUCKETS, load
+from .data import BUCKETS, few, load
 
 
 def _frame(path: str) -> pl.DataFrame:
@@ -34,6 +35,16 @@ def _write_run(frame: pl.DataFrame, directory: Path) -> None:
     for bucket in range(BUCKETS):
         part = ordered.filter(pl.col("k") % BUCKETS == bucket)
         part.write_parquet(directory / f"{bucket}.parquet", compression="zstd", compression_level=1)
+
+
+def warm_up() -> None:
+    """Write and scan two runs of a few rows."""
+    with tempfile.TemporaryDirectory(prefix="merganser-warm-") as directory:
+        for run in range(2):
+            frame = pl.from_arrow(few(20, 1000, seed=run))
+            assert isinstance(frame, pl.DataFrame)
+            _write_run(frame, Path(directory) / f"run-{run:02d}")
+        scan(directory)()
 
 
 def write(table: str, base: str) -> Callable[[], int]:

@@ -72,9 +72,8 @@ def create_table(
 ) -> None:
     """Make a table.
 
-    \b
-    merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' \\
-        -c 'amount DECIMAL(10, 2)' -k id,dt -p dt -o bucket=4
+    For example: merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' -c 'amount DECIMAL(10, 2)'
+    -k id,dt -p dt -o bucket=4
     """
     from merganser.cli.target import catalog_of, names, pairs
 

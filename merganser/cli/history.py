@@ -86,7 +86,8 @@ def show_files(table: Table, console: Console, *, snapshot: int | None) -> None:
             console.print()
         entries = state.live.buckets[bucket].entries
         total = sum(e.file.row_count for e in entries)
-        summary = f"{render.counted(len(entries), 'file')}, {render.counted(total, 'row')}, {render.size(sum(e.file.size for e in entries))}"
+        size = render.size(sum(e.file.size for e in entries))
+        summary = f"{render.counted(len(entries), 'file')}, {render.counted(total, 'row')}, {size}"
         render.line(console, render.bold(directory), f"  {summary}")
         rows = [
             (

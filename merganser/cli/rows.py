@@ -37,7 +37,11 @@ def show(
 
     Args:
         table: what to read.
-        columns, where, limit, snapshot, timestamp: what `Table.read` takes.
+        columns: columns to read; None: all.
+        where: filter.
+        limit: most rows.
+        snapshot: as of this snapshot.
+        timestamp: as of this time.
         form: "table", "csv", "json" or "parquet"; None: as the name of `output` ends, else "table".
         output: the file; None: stdout.
         shown_max: rows of a table when `limit` is None.

@@ -1,7 +1,7 @@
 """ORC data files, over pyarrow.
 
-Written: one stripe per group (groups of less than a kilobyte share one), zstd, field ids as the attribute `paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP,
-LTZ as TIMESTAMP_INSTANT. Read: a stripe at a time, only the columns asked for.
+Written: one stripe per group (groups of less than a kilobyte share one), zstd, field ids as the attribute
+`paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP, LTZ as TIMESTAMP_INSTANT. Read: a stripe at a time, only the columns asked for.
 
 pyarrow hands out every ORC timestamp in nanoseconds, and its older versions wrap values outside the years 1677
 to 2262 silently. The file's own statistics are therefore asked first, and such values are refused in both
@@ -13,7 +13,7 @@ The number of rows per stripe is in the footer only, which is a protocol buffer;
     file tail  2: footer
     footer     3: stripe (repeated)   4: type (repeated)   7: column statistics (repeated, in the order of types)
     stripe     5: number of rows
-    type       2: ids of parts (packed)
+    type       1: kind   2: ids of parts (packed)   5: precision   6: scale
     statistics 9: timestamps  ->  1: min, 2: max, 3: min in UTC, 4: max in UTC; zigzag milliseconds
 
 Format: section "Avro and ORC data files".
@@ -43,6 +43,8 @@ _CODECS: Final = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
+_DECIMAL: Final = 14
+_PRECISION_MAX: Final = 38
 _NANOS_MAX: Final = (1 << 63) - 1
 _MILLIS_MAX: Final = _NANOS_MAX // 1_000_000
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -61,9 +63,10 @@ class OrcFileReader:
         self._file = file
         with decoding(path):
             self._orc = orc.ORCFile(file)
+            footer = _first(self._orc.reader.serialized_file_tail(), 2)
+            _check_decimals(footer)
             self.column_names: tuple[str, ...] = tuple(self._orc.schema.names)
             self.row_count: int = self._orc.nrows
-            footer = _first(self._orc.reader.serialized_file_tail(), 2)
             self.group_rows: tuple[int, ...] = tuple(_number(stripe, 5) for stripe in _messages(footer, 3))
             self._far_timestamps = _columns_with_far_timestamps(footer, self.column_names)
         if sum(self.group_rows) != self.row_count or len(self.group_rows) != self._orc.nstripes:
@@ -239,6 +242,14 @@ def _columns_with_far_timestamps(footer: bytes, names: Sequence[str]) -> frozens
                 ):
                     found.add(name)
     return frozenset(found)
+
+
+def _check_decimals(footer: bytes) -> None:
+    """Raise ValueError for a decimal that cannot be: the library would end the process on meeting its type."""
+    for type_ in _messages(footer, 4):
+        precision, scale = _number(type_, 5), _number(type_, 6)
+        if _number(type_, 1) == _DECIMAL and not (0 <= scale <= precision <= _PRECISION_MAX and precision > 0):
+            raise ValueError(f"a column of type DECIMAL({precision}, {scale})")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

@@ -230,6 +230,9 @@ class _Conversion:
         if not pa.types.is_list(source):
             if not isinstance(source, pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType):
                 raise self._mismatch(source, target)
+            if isinstance(source, pa.FixedSizeListType) and values.null_count:
+                # A null takes part in the fixed length, which the cast of older versions of pyarrow denies.
+                values = pa.array(values.to_pylist(), pa.list_(source.value_field))
             values = values.cast(pa.list_(source.value_field))
         parts = self.array(values.values, target.value_type)
         return _rebuilt(values, target, parts)

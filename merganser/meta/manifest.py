@@ -16,6 +16,7 @@ from typing import Any, Final
 import fastavro
 
 from merganser.codec.avro import read_records, write_records
+from merganser.codec.avro_fast import read_columns
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
 from merganser.meta.data_file import DataFile, ManifestEntry
@@ -109,8 +110,11 @@ def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
     Raises:
         FormatError: damaged bytes, a version that is not known, or a required field that is missing.
     """
-    records = read_records(data, path)
     try:
+        columns = read_columns(data)
+        if columns is not None:
+            return _from_columns(columns)
+        records = read_records(data, path)
         return tuple(_from_record(record) for record in records)
     except FormatError:
         raise
@@ -154,11 +158,60 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
     }
 
 
+def _from_columns(columns: Mapping[str, list[Any]]) -> tuple[ManifestEntry, ...]:
+    """Return the entries of columns, by the dotted names of the fields."""
+    count = len(columns["_VERSION"])
+    _check_numbers(set(columns["_VERSION"]), set(columns["_KIND"]))
+    nothing = [None] * count
+
+    def file(name: str) -> list[Any]:
+        return columns["_FILE." + name]
+
+    def maybe(name: str) -> list[Any]:
+        return columns.get("_FILE." + name, nothing)
+
+    def stats(name: str) -> list[SimpleStats]:
+        counts = maybe(f"{name}._NULL_COUNTS")
+        parts = zip(file(f"{name}._MIN_VALUES"), file(f"{name}._MAX_VALUES"), counts, strict=True)
+        return [SimpleStats(low, high, None if nulls is None else tuple(nulls)) for low, high, nulls in parts]
+
+    files = map(
+        DataFile,
+        file("_FILE_NAME"),
+        file("_FILE_SIZE"),
+        file("_ROW_COUNT"),
+        file("_MIN_KEY"),
+        file("_MAX_KEY"),
+        stats("_KEY_STATS"),
+        stats("_VALUE_STATS"),
+        file("_MIN_SEQUENCE_NUMBER"),
+        file("_MAX_SEQUENCE_NUMBER"),
+        file("_SCHEMA_ID"),
+        file("_LEVEL"),
+        [tuple(names or ()) for names in maybe("_EXTRA_FILES")],
+        maybe("_CREATION_TIME"),
+        maybe("_DELETE_ROW_COUNT"),
+        maybe("_EMBEDDED_FILE_INDEX"),
+        maybe("_FILE_SOURCE"),
+        map(_tuple, maybe("_VALUE_STATS_COLS")),
+        maybe("_EXTERNAL_PATH"),
+        maybe("_FIRST_ROW_ID"),
+        map(_tuple, maybe("_WRITE_COLS")),
+        map(_tuple, maybe("_WRITE_COLS_SEQUENCES")),
+    )
+    heads = (columns[name] for name in ("_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS"))
+    return tuple(map(ManifestEntry, *heads, files))
+
+
+def _check_numbers(versions: set[Any], kinds: set[Any]) -> None:
+    if versions - {VERSION}:
+        raise ValueError(f"_VERSION {sorted(versions - {VERSION})[0]}, only {VERSION} is known")
+    if kinds - {0, 1}:
+        raise ValueError(f"_KIND {sorted(kinds - {0, 1})[0]}, only 0 and 1 are known")
+
+
 def _from_record(record: Mapping[str, Any]) -> ManifestEntry:
-    if record["_VERSION"] != VERSION:
-        raise ValueError(f"_VERSION {record['_VERSION']}, only {VERSION} is known")
-    if record["_KIND"] not in (0, 1):
-        raise ValueError(f"_KIND {record['_KIND']}, only 0 and 1 are known")
+    _check_numbers({record["_VERSION"]}, {record["_KIND"]})
     file = record["_FILE"]
     get = file.get
     created = get("_CREATION_TIME")

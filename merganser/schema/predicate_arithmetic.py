@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.schema.predicate_cast import fit_decimal, round_double
+from merganser.schema.predicate_cast import fit_decimal, round_double, truncated
 from merganser.schema.predicate_compare import Values, as_double, decimal_of, family, integers
 
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
@@ -103,14 +103,14 @@ def _decimal(
         case "/":
             # One digit more than asked for, cut off, decides the rounding: half and above go away from zero.
             return fit_decimal(_quotient(first, second, kind.scale + 1), kind)
-    quotient = _shrunk(pc.trunc(_quotient(first, second, 0)))
+    quotient = _shrunk(truncated(_quotient(first, second, 0)))
     return fit_decimal(pc.subtract(first, pc.multiply(quotient, second)), kind)
 
 
 def _whole_quotient(left: Values, left_kind: t.DataType, right: Values, right_kind: t.DataType) -> Values:
     if isinstance(left_kind, t.Decimal) or isinstance(right_kind, t.Decimal):
         first, second = _narrow(left, left_kind), _narrow(right, right_kind)
-        whole = fit_decimal(pc.trunc(_quotient(first, second, 0)), t.Decimal(38, 0))
+        whole = fit_decimal(truncated(_quotient(first, second, 0)), t.Decimal(38, 0))
         return whole.cast(pa.int64())
     second = right.cast(pa.int64())
     return pc.divide_checked(left.cast(pa.int64()), pc.if_else(pc.equal(second, 0), pa.scalar(1, pa.int64()), second))

@@ -94,7 +94,7 @@ def _to_integer(values: Values, source: t.DataType, target: t.DataType) -> Value
         fail(values, pc.invert(inside), target)
         return whole.cast(arrow_type(target), safe=False)
     if isinstance(source, t.Decimal):
-        values = pc.trunc(values).cast(pa.decimal128(38, 0) if source.scale else values.type)
+        values = truncated(values).cast(pa.decimal128(38, 0))
     limit = 2 ** (bits - 1)
     if isinstance(source, t.Decimal):
         low_value, high_value = (pa.scalar(Decimal(v), pa.decimal128(38, 0)) for v in (-limit, limit))
@@ -130,9 +130,15 @@ def fit_decimal(values: Values, target: t.Decimal) -> Values:
     bound = pa.scalar(Decimal((0, (1,), target.precision - target.scale)), pa.decimal256(76, 0))
     whole = max(values.type.precision - values.type.scale, 1)
     if whole > target.precision - target.scale:
-        large = pc.greater_equal(pc.trunc(pc.abs(values)).cast(pa.decimal256(min(whole + 1, 76), 0)), bound)
+        large = pc.greater_equal(truncated(pc.abs(values)).cast(pa.decimal256(min(whole + 1, 76), 0)), bound)
         fail(values, large, target)
     return values.cast(arrow_type(target))
+
+
+def truncated(values: Values) -> Values:
+    """Return decimals cut after the point, at the same scale. Arrow wants one digit before the point for that."""
+    kind = values.type
+    return pc.trunc(values.cast(pa.decimal256(min(kind.precision + 1, 76), kind.scale)))
 
 
 def round_double(values: Values, digits: int) -> Values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -173,7 +174,7 @@ def _rendered(values: pa.Array, kind: t.DataType) -> list[Any]:
 
 def _ends(values: pa.Array) -> Iterator[tuple[int, int]]:
     offsets = values.offsets.to_pylist()
-    return zip(offsets, offsets[1:], strict=False)
+    return itertools.pairwise(offsets)
 
 
 def _number(value: Any) -> Any:

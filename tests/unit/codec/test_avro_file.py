@@ -242,9 +242,7 @@ def test_every_golden_file_can_be_read_in_full() -> None:
         assert fields is not None
         rows = reader.read(None, fields)
         rows.validate(full=True)
-        independent = (
-            [r for r in fastavro.block_reader(io.BytesIO(file.read_bytes()))] if name != "fmt_level_java" else []
-        )
+        independent = list(fastavro.block_reader(io.BytesIO(file.read_bytes()))) if name != "fmt_level_java" else []
         assert rows.num_rows == sum(reader.group_rows) == reader.row_count
         assert not independent or reader.group_rows == tuple(block.num_records for block in independent)
 
@@ -262,8 +260,7 @@ def outcome(data: bytes, fields: tuple[t.Field, ...], rows: pa.Table, size: int)
     try:
         read = open_reader(pa.BufferReader(data), "avro", "data-1.avro", size).read(None, fields)
     except FormatError as error:
-        assert "data-1.avro" in str(error)
-        return "refused"
+        return "refused" if "data-1.avro" in str(error) else "refused without a name"
     read.validate(full=True)
     return "same" if read.equals(rows) else "different"
 

@@ -32,6 +32,11 @@ def numbers(count: int, start: int = 0) -> pa.Table:
     return samples.table([ID], [list(range(start, start + count))])
 
 
+def scattered(count: int) -> pa.Table:
+    """Return numbers that take more than a kilobyte per thousand, unlike a range."""
+    return samples.table([ID], [[i * 0x9E3779B97F4A7C15 % 2**62 for i in range(count)]])
+
+
 @pytest.mark.parametrize("text", ALL)
 def test_a_column_of_any_type_comes_back_as_it_was_written(text: str) -> None:
     fields, rows = samples.sample({text: ALL[text]})
@@ -50,12 +55,13 @@ def test_times_inside_containers_come_back() -> None:
 
 
 def test_every_group_is_a_stripe() -> None:
-    data = samples.written("orc", [ID], [numbers(7_000), numbers(6_000, 7_000)], row_group_rows=5_000)
-    reader = samples.opened("orc", data)
+    rows = scattered(13_000)
+    parts = [rows.slice(0, 7_000), rows.slice(7_000)]
+    reader = samples.opened("orc", samples.written("orc", [ID], parts, row_group_rows=5_000))
     assert reader.group_rows == (5_000, 5_000, 3_000)
     assert reader.row_count == 13_000
-    assert reader.read(None, [ID]).equals(numbers(13_000))
-    assert reader.read([2, 0], [ID]).column(0).to_pylist() == [*range(10_000, 13_000), *range(5_000)]
+    assert reader.read(None, [ID]).equals(rows)
+    assert reader.read([2, 0], [ID]).equals(pa.concat_tables([rows.slice(10_000), rows.slice(0, 5_000)]))
     assert reader.read([], [ID]).num_rows == 0
 
 
@@ -73,7 +79,7 @@ def test_a_file_without_rows_keeps_its_columns() -> None:
 
 
 def test_reading_no_column_gives_the_number_of_rows() -> None:
-    reader = samples.opened("orc", samples.written("orc", [ID], numbers(9_000), row_group_rows=4_000))
+    reader = samples.opened("orc", samples.written("orc", [ID], scattered(9_000), row_group_rows=4_000))
     assert reader.read([0, 2], []).shape == (5_000, 0)
 
 
@@ -122,7 +128,7 @@ def test_a_timestamp_that_could_not_be_read_back_is_not_written(text: str) -> No
     far = samples.YEAR_9999_MS
     value: Any = {"T": far, "A": [far], "R": {"a": far}, "M": [(1, far)]}[text[0]]
     fields, rows = samples.sample({text: [value]})
-    with pytest.raises(UnsupportedError, match="column 'c0'.*2262"):
+    with pytest.raises(UnsupportedError, match=r"column 'c0'.*2262"):
         samples.written("orc", fields, rows)
 
 
@@ -131,7 +137,7 @@ def test_a_timestamp_that_nanoseconds_cannot_hold_is_refused_and_other_columns_r
     sink = io.BytesIO()
     orc.write_table(pa.table({"c": pa.array([moment], pa.timestamp("ms")), "id": pa.array([5], pa.int64())}), sink)
     reader = samples.opened("orc", sink.getvalue())
-    with pytest.raises(UnsupportedError, match="column 'c'.*2262"):
+    with pytest.raises(UnsupportedError, match=r"column 'c'.*2262"):
         reader.read(None, [t.Field(0, "c", t.Timestamp(3))])
     assert reader.read(None, [ID]).column(0).to_pylist() == [5]
 
@@ -158,8 +164,7 @@ def refused(data: bytes, fields: tuple[t.Field, ...]) -> bool:
     try:
         rows = samples.opened("orc", data).read(None, fields)
     except (FormatError, UnsupportedError) as error:
-        assert "data-1.orc" in str(error)
-        return True
+        return "data-1.orc" in str(error)
     rows.validate(full=True)
     return False
 

@@ -248,7 +248,7 @@ def test_a_footer_written_back_is_the_same_footer() -> None:
         ("STRING", pa.array([b"a", None], pa.binary())),
         ("BYTES", pa.array([b"ab", None], pa.binary(2))),
         ("ARRAY<STRING>", pa.array([["a", None], None, []], pa.large_list(pa.field("array", pa.large_string())))),
-        ("ARRAY<INT>", pa.array([[1, 2], None], pa.list_(pa.int32(), 2))),
+        ("ARRAY<INT>", pa.array([[1, 2], [3, None]], pa.list_(pa.int32(), 2))),
         ("MAP<STRING, INT>", pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.field("v", pa.int32())))),
         ("ROW<x INT NOT NULL>", pa.array([{"y": 2, "x": 1}], pa.struct([("y", pa.int64()), ("x", pa.int32())]))),
         ("DECIMAL(9, 2)", pa.array([Decimal("1.50"), None], pa.decimal128(20, 2))),
@@ -530,8 +530,7 @@ def outcome(data: bytes, fields: tuple[t.Field, ...], rows: pa.Table) -> str:
         for field in fields:
             reader.group_bounds(field)
     except FormatError as error:
-        assert "data-1.parquet" in str(error)
-        return "refused"
+        return "refused" if "data-1.parquet" in str(error) else "refused without a name"
     return "same" if read.equals(rows) else "different"
 
 

