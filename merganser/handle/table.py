@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
 from merganser.ingest.rows import batches_of, split_kinds
-from merganser.lsm.session import WriteSession
+from merganser.lsm.session import WriteSession, checked_identifier
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -214,7 +214,7 @@ class Table:
         """
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
-                done, snapshot = writer.session.applied(_identifier(identifier, commit_user))
+                done, snapshot = writer.session.applied(checked_identifier(identifier, commit_user))
                 if done:
                     return snapshot
             writer.write(data, kinds)
@@ -239,7 +239,7 @@ class Table:
 
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
-                done, snapshot = writer.session.applied(_identifier(identifier, commit_user))
+                done, snapshot = writer.session.applied(checked_identifier(identifier, commit_user))
                 if done:
                     return snapshot
             for batch in batches_of_files(files, self.schema.fields):
@@ -278,7 +278,7 @@ class Writer:
 
     def commit(self, identifier: int | None = None) -> Snapshot | None:
         """Make the rows written since the last commit one snapshot; None when there were none."""
-        return self.session.commit(BATCH_IDENTIFIER if identifier is None else _identifier(identifier, self._commit_user))
+        return self.session.commit(BATCH_IDENTIFIER if identifier is None else checked_identifier(identifier, self._commit_user))
 
     def abort(self) -> None:
         """Drop what was not committed."""
@@ -289,14 +289,6 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.session.close(error)
-
-
-def _identifier(identifier: int, commit_user: str | None) -> int:
-    if commit_user is None:
-        raise InvalidInputError(f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too.")
-    if not isinstance(identifier, int) or isinstance(identifier, bool) or not 0 <= identifier < BATCH_IDENTIFIER:
-        raise InvalidInputError(f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}.")
-    return identifier
 
 
 def _scan_options(options: Options) -> tuple[int | None, str | None, str | None]:

@@ -302,3 +302,16 @@ class WriteSession:
     def close(self, error: BaseException | None = None) -> None:
         """End the session; what was not committed is dropped."""
         self.abort()
+
+
+def checked_identifier(identifier: int, commit_user: str | None) -> int:
+    """Return the identifier of a commit.
+
+    Raises:
+        InvalidInputError: it is none, or nobody is named whose commit it is.
+    """
+    if commit_user is None:
+        raise InvalidInputError(f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too.")
+    if not isinstance(identifier, int) or isinstance(identifier, bool) or not 0 <= identifier < BATCH_IDENTIFIER:
+        raise InvalidInputError(f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}.")
+    return identifier

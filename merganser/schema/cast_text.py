@@ -39,7 +39,6 @@ from merganser.schema.cast_values import (
     numbers_of,
     refuse,
     scaled,
-    validity,
 )
 
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "1")
@@ -118,11 +117,9 @@ def _float_text(values: pa.Array) -> pa.Array:
     if plain.all():
         return text
     others = values.filter(pa.array(~plain)).dictionary_encode()
-    texts = [
-        _scientific(value, short)
-        for value, short in zip(others.dictionary.to_pylist(), others.dictionary.cast(pa.string()).to_pylist(), strict=True)
-    ]
-    return pc.replace_with_mask(text, pa.array(~plain), pa.array(texts, pa.string()).take(others.indices))
+    pairs = zip(others.dictionary.to_pylist(), others.dictionary.cast(pa.string()).to_pylist(), strict=True)
+    texts = pa.array([_scientific(value, short) for value, short in pairs], pa.string())
+    return pc.replace_with_mask(text, pa.array(~plain), texts.take(others.indices))
 
 
 def _scientific(value: float, short: str) -> str:
@@ -183,9 +180,7 @@ def _is_utf8(value: bytes | None) -> bool:
 
 def _container_text(values: pa.Array, source: t.Array | t.Map | t.Row) -> pa.Array:
     if isinstance(source, t.Row):
-        parts = [
-            _item_text(part, field.type) for part, field in zip(values.flatten(), source.fields, strict=True)
-        ]
+        parts = [_item_text(part, field.type) for part, field in zip(values.flatten(), source.fields, strict=True)]
         joined = pc.binary_join_element_wise(*parts, ", ")
     else:
         offsets, items = items_of(values)
@@ -247,20 +242,26 @@ def _apart(
     return pa.concat_arrays(parts).take(pa.array(place))
 
 
-def _match(values: pa.Array, pattern: str) -> Callable[[str], pa.Array]:
-    """Return a function from a group of a pattern to its text, "" where absent and null where a value is."""
-    found = pc.extract_regex(values, pattern)
+def _match(values: pa.Array, text: pa.Array, pattern: str) -> Callable[[str], pa.Array]:
+    """Return a function from a group of a pattern to its text: "" where absent, null where a value is null.
+
+    Args:
+        values: the values, for the error.
+        text: what of each is matched.
+        pattern: the pattern, its groups named.
+    """
+    found = pc.extract_regex(text, pattern)
     refuse(values, found.is_null())
     return lambda group: pc.struct_field(found, group)
 
 
 def _number(text: pa.Array, absent: int = 0) -> Numbers:
-    """Return texts of digits as numbers; at most 10^15, which is more than any part of a date."""
-    digits = pc.utf8_ltrim(text.fill_null(""), characters="+0")
-    digits = pc.if_else(pc.greater(pc.utf8_length(digits), 15), "1" + "0" * 15, digits)
-    written = pc.not_equal(text.fill_null(""), "")
-    empty = pc.equal(digits, "")
-    return np.asarray(pc.if_else(empty, pc.if_else(written, "0", str(absent)), digits).cast(pa.int64()))
+    """Return texts of digits as numbers, `absent` for "" and null; 10^9 if longer, which no part of a date is."""
+    text = text.fill_null("")
+    digits = pc.utf8_ltrim(text, characters="+0")
+    digits = pc.if_else(pc.greater(pc.utf8_length(digits), 9), "1000000000", digits)
+    digits = pc.if_else(pc.equal(digits, ""), pc.if_else(pc.equal(text, ""), str(absent), "0"), digits)
+    return np.asarray(digits.cast(pa.int64()))
 
 
 def _boolean(values: pa.Array) -> pa.Array:
@@ -271,14 +272,11 @@ def _boolean(values: pa.Array) -> pa.Array:
 
 
 def _integer(values: pa.Array, target: t.DataType) -> pa.Array:
-    bad = pc.invert(pc.match_substring_regex(values, _INTEGER))
-    refuse(values, bad)
+    refuse(values, pc.invert(pc.match_substring_regex(values, _INTEGER)))
     digits = pc.replace_substring_regex(values, r"\.[0-9]*$", "")
-    digits = pc.utf8_ltrim(pc.replace_substring_regex(digits, r"^(-?)0+", r"\1"), characters="+")
-    digits = pc.utf8_ltrim(pc.if_else(pc.starts_with(digits, "-"), digits, pc.utf8_ltrim(digits, characters="0")), characters="")
+    digits = pc.replace_substring_regex(digits, r"^\+?(-?)0*", r"\1")
     digits = pc.if_else(pc.is_in(digits, value_set=pa.array(["", "-"])), "0", digits)
-    long = pc.greater(pc.utf8_length(digits), 20)
-    refuse(values, long)
+    refuse(values, pc.greater(pc.utf8_length(digits), 20))
     wide = digits.cast(pa.decimal128(20, 0))
     bits = arrow_type(target).bit_width
     low, high = (pa.scalar(Decimal(bound), wide.type) for bound in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
@@ -305,9 +303,9 @@ def _plain_decimal(values: pa.Array, target: t.Decimal) -> pa.Array:
     fraction = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), start=0, stop=target.scale + 1)
     large = pc.greater(pc.utf8_length(whole), target.precision - target.scale).fill_null(False)
     sign = pc.if_else(pc.equal(pc.struct_field(parts, "sign"), "-"), "-", "")
-    text = pc.binary_join_element_wise(sign, pc.if_else(large, "0", pc.binary_join_element_wise("0", whole, "")), ".", fraction, "")
-    text = pc.replace_substring_regex(text, r"\.$", "")
-    fitting = fit_decimal(text.cast(pa.decimal256(76, target.scale + 1)), target)
+    whole = pc.if_else(large, "", whole)
+    text = pc.binary_join_element_wise(sign, "0", whole, ".", fraction, "0", "")
+    fitting = fit_decimal(text.cast(pa.decimal256(76, target.scale + 2)), target)
     return pc.if_else(large, pa.scalar(None, fitting.type), fitting)
 
 
@@ -336,7 +334,8 @@ def _days(values: pa.Array, year: Numbers, month: Numbers, day: Numbers, *, clam
         values: the texts they come from, for the error.
         year: 0 and up.
         month: 1 to 12.
-        day: 1 to the last of the month; with `clamped` up to 31, for the last of the month.
+        day: 1 to the last of the month.
+        clamped: days up to 31 stand for the last of a shorter month.
     """
     valid = np.asarray(values.is_valid()) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     refuse(values, ~valid)
@@ -351,25 +350,18 @@ def _days(values: pa.Array, year: Numbers, month: Numbers, day: Numbers, *, clam
 def _date(values: pa.Array) -> pa.Array:
     # What follows the first blank is a time of day; a blank in front is not followed by one.
     cut = pc.replace_substring_regex(values, r"(?s)^([^ ]+) .*$", r"\1")
-    group = _match_of(values, cut, _DATE)
+    group = _match(values, cut, _DATE)
     year = _number(group("year"))
     refuse(values, year > 9999)
     days = _days(values, year, _number(group("month"), 1), _number(group("day"), 1), clamped=False)
     return array_of(days.astype(np.int32), values, pa.date32())
 
 
-def _match_of(values: pa.Array, text: pa.Array, pattern: str) -> Callable[[str], pa.Array]:
-    """As `_match`, of a part of each value."""
-    found = pc.extract_regex(text, pattern)
-    refuse(values, found.is_null())
-    return lambda group: pc.struct_field(found, group)
-
-
 def _time(values: pa.Array) -> pa.Array:
-    group = _match(values, _TIME)
+    group = _match(values, values, _TIME)
 
     def either(*names: str) -> Numbers:
-        return np.sum([_number(group(name)) for name in names], axis=0)
+        return np.asarray(np.sum([_number(group(name)) for name in names], axis=0))
 
     zone_hour = either("zone_hour", "zone_hour2", "zone_hour3")
     signs = pc.binary_join_element_wise(group("sign"), group("sign2"), group("sign3"), "").fill_null("")
@@ -396,7 +388,7 @@ def _ticks(values: pa.Array, target: t.Timestamp) -> pa.Array:
 
 
 def _timestamp(values: pa.Array, target: t.Timestamp | t.LocalZonedTimestamp) -> pa.Array:
-    group = _match(values, _TIMESTAMP)
+    group = _match(values, values, _TIMESTAMP)
     year = _number(group("year"))
     refuse(values, year < 1)
     days = _days(values, year, _number(group("month")), _number(group("day")), clamped=True)

@@ -36,6 +36,14 @@ Numbers = npt.NDArray[Any]
 
 _WIDE: Final = 76
 """Digits of the decimals that hold values on their way."""
+_WIDTHS: Final[dict[type[t.DataType], type[np.generic]]] = {
+    t.TinyInt: np.int8,
+    t.SmallInt: np.int16,
+    t.Int: np.int32,
+    t.BigInt: np.int64,
+    t.Float: np.float32,
+    t.Double: np.float64,
+}
 
 
 class CastError(ValueError):
@@ -97,16 +105,15 @@ def number_to_number(values: pa.Array, source: t.DataType, target: t.DataType) -
         if not isinstance(source, t.Decimal):  # 19 digits hold every integer
             values = values.cast(pa.decimal128(19, 0))
         return fit_decimal(values, target)
-    kind = arrow_type(target)
+    to_float = isinstance(target, t.Float | t.Double)
     if isinstance(source, t.Decimal):
-        if isinstance(target, t.Float | t.Double):
-            return array_of(_decimal_to_double(values, source).astype(kind.to_pandas_dtype()), values, kind)
-        return array_of(_whole_words(values).astype(kind.to_pandas_dtype()), values, kind)
-    numbers = numbers_of(values)
-    if isinstance(source, t.Float | t.Double) and not isinstance(target, t.Float | t.Double):
-        numbers = _saturated(numbers, 64 if isinstance(target, t.BigInt) else 32)
+        numbers = _decimal_to_double(values, source) if to_float else _whole_words(values)
+    else:
+        numbers = numbers_of(values)
+        if isinstance(source, t.Float | t.Double) and not to_float:
+            numbers = _saturated(numbers, 64 if isinstance(target, t.BigInt) else 32)
     with np.errstate(over="ignore"):  # a DOUBLE too large for FLOAT is infinite
-        return array_of(numbers.astype(kind.to_pandas_dtype()), values, kind)
+        return array_of(numbers.astype(_WIDTHS[type(target)]), values, arrow_type(target))
 
 
 def fit_decimal(values: pa.Array, target: t.Decimal) -> pa.Array:
@@ -204,9 +211,8 @@ def instant_to_instant(values: pa.Array, source: t.DataType, target: t.DataType)
 
 def instant_to_integer(values: pa.Array, target: t.DataType) -> pa.Array:
     """Return timestamps as seconds since 1970, towards zero; as INT they wrap."""
-    kind = arrow_type(target)
     seconds = _divided_towards_zero(_millis(numbers_of(values), values.type), 1000)
-    return array_of(seconds.astype(kind.to_pandas_dtype()), values, kind)
+    return array_of(seconds.astype(_WIDTHS[type(target)]), values, arrow_type(target))
 
 
 def integer_to_instant(values: pa.Array, target: t.DataType) -> pa.Array:
@@ -217,22 +223,22 @@ def integer_to_instant(values: pa.Array, target: t.DataType) -> pa.Array:
 
 def _millis(numbers: Numbers, kind: pa.DataType) -> Numbers:
     """Return ticks of an Arrow timestamp type as milliseconds, rounded down."""
-    return numbers // (UNITS_PER_SECOND[kind.unit] // 1000)
+    return np.asarray(numbers // (UNITS_PER_SECOND[kind.unit] // 1000))
 
 
 def _cut(numbers: Numbers, kind: pa.DataType, precision: int) -> Numbers:
     """Return ticks with `precision` fraction digits, in the unit of that precision."""
     if precision <= 3:
         step = 10 ** (3 - precision)
-        return _divided_towards_zero(_millis(numbers, kind), step) * step
+        return np.asarray(_divided_towards_zero(_millis(numbers, kind), step) * step)
     per_second = UNITS_PER_SECOND[kind.unit]
     step = per_second // 10**precision
-    return numbers // step * step // (per_second // UNITS_PER_SECOND[timestamp_unit(precision)])
+    return np.asarray(numbers // step * step // (per_second // UNITS_PER_SECOND[timestamp_unit(precision)]))
 
 
 def _divided_towards_zero(numbers: Numbers, divisor: int) -> Numbers:
     quotient = numbers // divisor
-    return quotient + ((quotient < 0) & (quotient * divisor != numbers))
+    return np.asarray(quotient + ((quotient < 0) & (quotient * divisor != numbers)))
 
 
 # ── bytes and containers ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,9 +1,12 @@
 """Rows of an older schema seen as rows of today's.
 
-Columns are matched by id: a renamed column keeps its values, one that was dropped and made again under the
-same name does not see the old ones. A column that the old schema lacks is null. A type that changed is
-converted where every value survives (wider integers and decimals, longer text, finer timestamps); other
-conversions are refused rather than guessed.
+Columns are matched by id, and so are the fields of a ROW at any depth, through ARRAY elements and MAP values too: a
+renamed or moved one keeps its values, one that was dropped and made again under the same name does not see the old
+ones. What the old schema lacks is null; a column's default is for writers. Values of a type that changed are turned
+into the new one as the reference's reader does (`casts`), bit for bit; a MAP's keys keep their type.
+
+A statistic counts only for a column whose type is the same in both schemas (`Evolution.unchanged`): of converted
+values nothing is known before they are read, so a filter on them skips no rows of the file and runs on what came out.
 
 Format: "evolution rules", "reading an old file".
 """
@@ -14,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from merganser.errors import UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
+from merganser.schema.cast_values import items_of, validity
+from merganser.schema.casts import CastError, cast_array, castable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +34,22 @@ class Evolution:
         stored: the columns to read from the file, with the names and types they have there.
         unchanged: by today's name, the stored column of the same type, whose statistics count as they are.
         sources: for each wanted column its position in `stored`, or None when the file lacks it.
+        name: what is read, for errors.
     """
 
     wanted: tuple[t.Field, ...]
     stored: tuple[t.Field, ...]
     unchanged: Mapping[str, t.Field]
     sources: tuple[int | None, ...]
+    name: str
 
     @classmethod
     def plan(cls, wanted: Sequence[t.Field], file_fields: Sequence[t.Field], *, name: str) -> Evolution:
         """Return how columns of a file of `file_fields` become `wanted`.
 
         Raises:
-            UnsupportedError: a type changed in a way that is not converted yet; names the column and both types.
+            UnsupportedError: a type changed into one that its values cannot be turned into; names the column and
+                both types.
         """
         by_id = {field.id: field for field in file_fields}
         stored: list[t.Field] = []
@@ -55,80 +62,133 @@ class Evolution:
                 continue
             if _same(old.type, field.type):
                 unchanged[field.name] = old
-            elif not _widens(old.type, field.type):
-                raise UnsupportedError(
-                    f"cannot read column '{field.name}' of '{name}': it was written as {old.type} and is {field.type} now, "
-                    "a conversion this version does not make. Columns whose type did not change can be read; select them by name.",
-                    column=field.name,
-                )
+            else:
+                _check(old.type, field.type, column=field.name, name=name)
             sources.append(len(stored))
             stored.append(old)
-        return cls(tuple(wanted), tuple(stored), unchanged, tuple(sources))
+        return cls(tuple(wanted), tuple(stored), unchanged, tuple(sources), name)
 
     def apply(self, table: pa.Table, rows: int) -> pa.Table:
-        """Return the wanted columns of the stored ones, `rows` rows of them."""
+        """Return the wanted columns of the stored ones.
+
+        Args:
+            table: the columns of `stored`, in that order.
+            rows: how many rows it has, since it may have no column.
+
+        Returns:
+            As many rows, in order: the columns of `wanted`, each of its Arrow type. All are nullable: a NOT NULL
+            column added since is null here.
+
+        Raises:
+            UnsupportedError: a value cannot be turned into the new type; names the column and the value.
+        """
         schema = arrow_schema(self.wanted)
         columns = []
-        for field, source in zip(schema, self.sources, strict=True):
+        for field, wanted, source in zip(schema, self.wanted, self.sources, strict=True):
             if source is None:
                 columns.append(pa.chunked_array([pa.nulls(rows, field.type)], field.type))
             else:
-                column = table.column(source)
-                columns.append(column if column.type.equals(field.type) else _converted(column, field.type))
-        nullable = pa.schema([field.with_nullable(True) for field in schema])  # an added NOT NULL column is null in old files
+                old = self.stored[source].type
+                chunks = [
+                    _converted(chunk, old, wanted.type, column=wanted.name, name=self.name)
+                    for chunk in table.column(source).chunks
+                ]
+                columns.append(pa.chunked_array(chunks, field.type))
+        nullable = pa.schema([field.with_nullable(True) for field in schema])
         return pa.Table.from_arrays(columns, schema=nullable)
 
 
 def _same(old: t.DataType, new: t.DataType) -> bool:
-    """Return whether values are the same as they stand, nullability and field names apart."""
-    if isinstance(old, t.Row) and isinstance(new, t.Row):
-        return len(old.fields) == len(new.fields) and all(
-            a.id == b.id and a.name == b.name and _same(a.type, b.type) for a, b in zip(old.fields, new.fields, strict=True)
-        )
-    if isinstance(old, t.Array) and isinstance(new, t.Array):
-        return _same(old.element, new.element)
-    if isinstance(old, t.Map) and isinstance(new, t.Map):
-        return _same(old.key, new.key) and _same(old.value, new.value)
+    """Return whether values are the same as they stand, nullability apart."""
+    match old, new:
+        case t.Row(), t.Row():
+            return len(old.fields) == len(new.fields) and all(
+                a.id == b.id and a.name == b.name and _same(a.type, b.type)
+                for a, b in zip(old.fields, new.fields, strict=True)
+            )
+        case t.Array(), t.Array():
+            return _same(old.element, new.element)
+        case t.Multiset(), t.Multiset():
+            return _same(old.element, new.element)
+        case t.Map(), t.Map():
+            return _same(old.key, new.key) and _same(old.value, new.value)
     return old.with_nullable(True) == new.with_nullable(True)
 
 
-_INTEGERS = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
-_DIGITS = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
+def _check(old: t.DataType, new: t.DataType, *, column: str, name: str) -> None:
+    """Refuse a change of type whose values cannot be turned into the new one, at any depth.
 
-
-def _widens(old: t.DataType, new: t.DataType) -> bool:
-    """Return whether every value of the old type is a value of the new one, and we convert it."""
+    Raises:
+        UnsupportedError: there is one; names the column or the part of it.
+    """
     match old, new:
-        case (t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt(), t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt()):
-            return _INTEGERS.index(type(old)) <= _INTEGERS.index(type(new))
-        case (t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt(), t.Decimal(precision=precision, scale=scale)):
-            return precision - scale >= _DIGITS[type(old)]
-        case (t.TinyInt() | t.SmallInt() | t.Int() | t.Float(), t.Double()) | (t.TinyInt() | t.SmallInt(), t.Float()):
-            return True
-        case (t.Decimal(), t.Decimal()):
-            return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
-        case (t.Char() | t.VarChar(), t.VarChar()) | (t.Binary() | t.VarBinary(), t.VarBinary()):
-            return new.length >= old.length
-        case (t.Timestamp(), t.Timestamp()) | (t.LocalZonedTimestamp(), t.LocalZonedTimestamp()):
-            return new.precision >= old.precision
-        case (t.Time(), t.Time()):
-            return new.precision >= old.precision
-        case (t.Date(), t.Timestamp()):
-            return True
-    if (isinstance(old, t.Row) and isinstance(new, t.Row)) or (isinstance(old, t.Array) and isinstance(new, t.Array)):
-        return _nested_widens(old, new)
-    return isinstance(old, t.Map) and isinstance(new, t.Map) and _same(old.key, new.key) and _fits(old.value, new.value)
+        case t.Row(), t.Row():
+            by_id = {field.id: field.type for field in old.fields}
+            for field in new.fields:
+                if field.id in by_id:
+                    _check(by_id[field.id], field.type, column=f"{column}.{field.name}", name=name)
+            return
+        case t.Array(), t.Array():
+            return _check(old.element, new.element, column=column + ".element", name=name)
+        case t.Map(), t.Map() if _same(old.key, new.key):
+            return _check(old.value, new.value, column=column + ".value", name=name)
+    if not _same(old, new) and not castable(old, new):
+        raise UnsupportedError(
+            f"cannot read column '{column}' of '{name}': it was written as {old} and is {new} now, and such values are "
+            f"not turned into each other. Columns whose type did not change can be read; select them by name. To read "
+            f"this one, change its type back to {old}, or read a snapshot from before the change.",
+            column=column,
+            path=name,
+        )
 
 
-def _fits(old: t.DataType, new: t.DataType) -> bool:
-    return _same(old, new) or _widens(old, new)
+def _converted(values: pa.Array, old: t.DataType, new: t.DataType, *, column: str, name: str) -> pa.Array:
+    """Return values of an older type as values of the Arrow type of today's.
+
+    Raises:
+        UnsupportedError: a value cannot be turned into the new type.
+    """
+    kind = arrow_type(new)
+    if _same(old, new) and values.type.equals(kind):
+        return values
+    if not len(values):
+        return pa.array([], kind)
+    match old, new:
+        case t.Row(), t.Row():
+            # `flatten` makes null what lies under a null row, so that no cast looks at it.
+            parts = dict(zip((f.id for f in old.fields), zip(old.fields, values.flatten(), strict=True), strict=True))
+            children = []
+            for field in new.fields:
+                if field.id not in parts:
+                    children.append(pa.nulls(len(values), arrow_type(field.type)))
+                    continue
+                was, part = parts[field.id]
+                children.append(_converted(part, was.type, field.type, column=f"{column}.{field.name}", name=name))
+            return pa.Array.from_buffers(kind, len(values), [validity(values)], children=children)
+        case t.Array(), t.Array():
+            offsets, (elements,) = items_of(values)
+            child = _converted(elements, old.element, new.element, column=column + ".element", name=name)
+            return pa.Array.from_buffers(kind, len(values), [validity(values), offsets], children=[child])
+        case t.Map(), t.Map():
+            offsets, (keys, items) = items_of(values)
+            keys = _converted(keys, old.key, new.key, column=column + ".key", name=name)
+            items = _converted(items, old.value, new.value, column=column + ".value", name=name)
+            entries = pa.StructArray.from_arrays([keys, items], fields=list(kind.field(0).type))
+            return pa.Array.from_buffers(kind, len(values), [validity(values), offsets], children=[entries])
+        case t.Multiset(), t.Multiset():
+            return _converted(values, _as_map(old), _as_map(new), column=column, name=name)
+    try:
+        return cast_array(values, old, new)
+    except CastError as error:
+        raise UnsupportedError(
+            f"cannot read column '{column}' of '{name}': the value '{error.value}' (and {error.count - 1} more like it) was "
+            f"written as {old} and is no {new}, as the column is now. Other columns can be read; select them by name. "
+            f"To read this one, change its type back to {old}, or read a snapshot from before the change.",
+            column=column,
+            value=error.value,
+            path=name,
+        ) from error
 
 
-def _nested_widens(old: t.DataType, new: t.DataType) -> bool:
-    if isinstance(old, t.Array) and isinstance(new, t.Array):
-        return _fits(old.element, new.element)
-    return False
-
-
-def _converted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return pc.cast(column, kind)
+def _as_map(kind: t.Multiset) -> t.Map:
+    return t.Map(key=kind.element, value=t.Int(nullable=False))

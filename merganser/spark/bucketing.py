@@ -116,7 +116,7 @@ def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Colu
         if lane.area is not None:
             areas.append(lane.area)
             end = end + F.octet_length(lane.area)
-    if not bits and len(slots) == 1 and slots[0].digits is not None:
+    if not bits and not areas and len(slots) == 1 and slots[0].digits is not None:
         return F.unhex(F.lpad(slots[0].digits, 32, "0"))  # the header is zeros too
     header = _Bytes(digits=F.lit(_ZERO_WORD)) if not bits else _word(reduce(lambda a, b: a.bitwiseOR(b), bits).cast("bigint"))
     return F.concat(*_joined([header, *slots]), *areas)

@@ -18,8 +18,6 @@ from tests.interop.values import difference, rows_of
 
 TABLES = Path(__file__).parent / "tables"
 NAMES = sorted(path.name.removesuffix(".expected.json") for path in TABLES.glob("*.expected.json"))
-CONVERTED = {"evo_java", "evo_append_java"}
-"""Tables with a column whose type changed to one that this version does not convert to."""
 
 
 def newest_schema(name: str) -> dict[str, Any]:
@@ -31,7 +29,7 @@ def newest_schema(name: str) -> dict[str, Any]:
 def refused(name: str) -> bool:
     """Whether the table needs what this version does not read."""
     options = newest_schema(name)["options"]
-    if options.get("deletion-vectors.enabled") == "true" or name in CONVERTED:
+    if options.get("deletion-vectors.enabled") == "true":
         return True
     return options.get("merge-engine", "deduplicate") != "deduplicate" or "sequence.field" in options
 

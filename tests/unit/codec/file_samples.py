@@ -61,7 +61,7 @@ NESTED: dict[str, list[Any]] = {
     "MAP<STRING, BIGINT>": [[("a", 1), ("b", None)], [], None],
     "MAP<INT, ARRAY<STRING>>": [[(1, ["x"]), (2, None)], [], None],
     "MULTISET<STRING>": [[("a", 2)], [], None],
-    "ROW<x INT, y STRING, z ROW<q DOUBLE>>": [{"x": 1, "y": "a", "z": {"q": 0.5}}, {"x": None, "y": None, "z": None}, None],
+    "ROW<x INT, y STRING, z ROW<q DOUBLE>>": [{"x": 1, "y": "a", "z": {"q": 0.5}}, {"x": 2, "y": "", "z": None}, None],
     "ARRAY<ROW<k STRING, v DECIMAL(10, 2)>>": [[{"k": "a", "v": D("1.50")}, None], [], None],
     "MAP<INT, ROW<p DATE, t TIME(3)>>": [[(1, {"p": 3, "t": 4}), (2, None)], [], None],
     "ARRAY<TIMESTAMP(6)>": [[0, None, -1], [], None],

@@ -37,7 +37,7 @@ def of_fastavro(schema: Any, records: list[Any], codec: str = "null") -> bytes:
 
 def read_column(data: bytes, name: str, text: str) -> list[Any]:
     column = samples.opened("avro", data).read(None, [t.Field(0, name, parse_type(text))]).column(0)
-    return column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
+    return list((column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist())
 
 
 @pytest.mark.parametrize("text", ALL)
@@ -193,6 +193,9 @@ def test_a_map_is_read_as_entries_or_as_records() -> None:
     assert read_column(of_fastavro(as_records, records), "m", "MAP<STRING, INT>") == [[("a", 1), ("a", 2)]]
 
 
+FIXED_DECIMAL = {"type": "fixed", "name": "f", "size": 3, "logicalType": "decimal", "precision": 6, "scale": 2}
+
+
 @pytest.mark.parametrize(
     ("schema", "stored", "text", "expected"),
     [
@@ -200,11 +203,10 @@ def test_a_map_is_read_as_entries_or_as_records() -> None:
         ({"type": "long", "logicalType": "local-timestamp-micros"}, -1, "TIMESTAMP(3) WITH LOCAL TIME ZONE", -1),
         ({"type": "long", "logicalType": "timestamp-micros"}, 1 << 60, "TIMESTAMP(6)", 1 << 60),
         ("long", 7, "TIMESTAMP(3)", 7),
-        ({"type": "fixed", "name": "f", "size": 3, "logicalType": "decimal", "precision": 6, "scale": 2}, b"\xff\xff\x6a",
-         "DECIMAL(6, 2)", Decimal("-1.50")),
+        (FIXED_DECIMAL, b"\xff\xff\x6a", "DECIMAL(6, 2)", Decimal("-1.50")),
         ("int", 5, "BIGINT", 5),
     ],
-)  # fmt: skip
+)
 def test_values_held_in_another_type_are_the_same_values(schema: Any, stored: Any, text: str, expected: Any) -> None:
     plain = {k: v for k, v in schema.items() if k in ("type", "name", "size")} if isinstance(schema, dict) else schema
     data = of_fastavro(record({"name": "c", "type": plain}), [{"c": stored}])

@@ -33,8 +33,9 @@ def numbers(count: int, start: int = 0) -> pa.Table:
 
 
 def scattered(count: int) -> pa.Table:
-    """Return numbers that take more than a kilobyte per thousand, unlike a range."""
-    return samples.table([ID], [[i * 0x9E3779B97F4A7C15 % 2**62 for i in range(count)]])
+    """Return numbers that nothing compresses."""
+    rng = random.Random(3)
+    return samples.table([ID], [[rng.getrandbits(62) for _ in range(count)]])
 
 
 @pytest.mark.parametrize("text", ALL)
@@ -55,13 +56,14 @@ def test_times_inside_containers_come_back() -> None:
 
 
 def test_every_group_is_a_stripe() -> None:
-    rows = scattered(13_000)
-    parts = [rows.slice(0, 7_000), rows.slice(7_000)]
-    reader = samples.opened("orc", samples.written("orc", [ID], parts, row_group_rows=5_000))
-    assert reader.group_rows == (5_000, 5_000, 3_000)
-    assert reader.row_count == 13_000
+    rows = scattered(50_000)
+    parts = [rows.slice(0, 27_000), rows.slice(27_000)]
+    reader = samples.opened("orc", samples.written("orc", [ID], parts, row_group_rows=20_000))
+    assert reader.group_rows == (20_000, 20_000, 10_000)
+    assert reader.row_count == 50_000
     assert reader.read(None, [ID]).equals(rows)
-    assert reader.read([2, 0], [ID]).equals(pa.concat_tables([rows.slice(10_000), rows.slice(0, 5_000)]))
+    assert reader.read([2, 0], [ID]).equals(pa.concat_tables([rows.slice(40_000), rows.slice(0, 20_000)]))
+    assert reader.read([0, 2], []).shape == (30_000, 0)
     assert reader.read([], [ID]).num_rows == 0
 
 
@@ -76,11 +78,6 @@ def test_a_file_without_rows_keeps_its_columns() -> None:
     reader = samples.opened("orc", samples.written("orc", fields, rows.slice(0, 0)))
     assert reader.row_count == 0
     assert samples.same(reader.read(None, fields), rows.slice(0, 0))
-
-
-def test_reading_no_column_gives_the_number_of_rows() -> None:
-    reader = samples.opened("orc", samples.written("orc", [ID], scattered(9_000), row_group_rows=4_000))
-    assert reader.read([0, 2], []).shape == (5_000, 0)
 
 
 def test_columns_come_in_the_order_they_are_asked_for_by_whole_names() -> None:
@@ -175,6 +172,7 @@ def test_a_file_cut_anywhere_is_refused() -> None:
     assert all(refused(data[:cut], fields) for cut in cuts)
 
 
+@pytest.mark.skipif(int(pa.__version__.split(".")[0]) < 26, reason="older ORC libraries may end the process on damage")
 def test_flipped_bits_end_in_a_sound_table_or_a_format_error() -> None:
     """ORC has no checksums, so values may change unseen; text stays text and nothing else is raised."""
     fields, data = damage_sample()

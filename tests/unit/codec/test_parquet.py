@@ -271,11 +271,11 @@ def test_values_held_in_another_physical_type_are_the_same_values(text: str, hel
 
 def _plain(values: pa.Array, text: str) -> list[Any]:
     if text == "STRING":
-        return values.cast(pa.string()).to_pylist()
+        return list(values.cast(pa.string()).to_pylist())
     if text.startswith("ROW"):
         return [{"x": row["x"]} for row in values.to_pylist()]
     if text.startswith("TIME(") or not text.startswith("TIMESTAMP"):
-        return values.to_pylist()
+        return list(values.to_pylist())
     factor = {"ms": 10**6, "us": 10**3, "ns": 1}
     target = {"3": "ms", "6": "us", "9": "ns"}[text[10]]
     counts = values.view(pa.int64()).to_pylist()
@@ -516,9 +516,11 @@ def read_with_some_schema(reader: Any, name: str) -> int | None:
 # ── damage ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+DAMAGED = ["INT", "STRING", "DECIMAL(9, 2)", "TIMESTAMP(3)", "DOUBLE", "ARRAY<ARRAY<BIGINT>>", "MAP<STRING, BIGINT>"]
+
+
 def damage_sample() -> tuple[tuple[t.Field, ...], pa.Table, bytes]:
-    fields, rows = samples.sample({k: ALL[k] * 40 for k in ("INT", "STRING", "DECIMAL(9, 2)", "TIMESTAMP(3)", "DOUBLE",
-                                                            "ARRAY<ARRAY<BIGINT>>", "MAP<STRING, BIGINT>")})  # fmt: skip
+    fields, rows = samples.sample({text: ALL[text] * 40 for text in DAMAGED})
     return fields, rows, samples.written("parquet", fields, rows, row_group_rows=50)
 
 
@@ -574,9 +576,8 @@ def test_flipped_bits_anywhere_end_in_a_table_or_a_format_error() -> None:
     outcomes: collections.Counter[str] = collections.Counter()
     for _ in range(600):
         damaged = bytearray(data)
-        damaged[rng.randrange(footer, len(data)) if rng.random() < 0.7 else rng.randrange(len(data))] ^= (
-            1 << rng.randrange(8)
-        )
+        place = rng.randrange(footer, len(data)) if rng.random() < 0.7 else rng.randrange(len(data))
+        damaged[place] ^= 1 << rng.randrange(8)
         outcomes[outcome(bytes(damaged), fields, rows)] += 1
     assert outcomes["refused"] > 200
     assert outcomes["different"] <= 6

@@ -1,0 +1,46 @@
+# Two commands set up everything they need, also on a fresh machine (see scripts/setup.sh):
+#
+#   make demo     load the flights of 2013 through Spark, correct them, look at them
+#   make test     everything: lint, types, tests
+#
+# `make help` lists the rest.
+
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: demo test setup lint types unit format docs clean help
+
+demo: setup ## load the flights of 2013 through Spark, correct them, look at them
+	@$(BIN)/merganser demo
+
+test: lint types ## everything: lint, types, tests
+	$(BIN)/python -m pytest
+
+setup: ## the environment in .venv, and Java; quick when it is there
+	@scripts/setup.sh
+
+lint: setup ## rules and layout of the code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## strict types
+	$(BIN)/mypy
+
+unit: setup ## tests that need neither Java nor another client, in parallel
+	$(BIN)/python -m pytest -m "not spark and not peers and not slow"
+
+format: setup ## lay the code out as lint wants it
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+docs: setup ## write the pages of docs/reference anew
+	$(BIN)/python -m tests.docs.generate
+
+bench-%: setup ## one benchmark of benchmarks/, such as bench-write
+	$(BIN)/python -m benchmarks.$*
+
+clean: ## remove what was built, the environment included
+	rm -rf .venv .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@sed -n 's/^\([a-z%-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done

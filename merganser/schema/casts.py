@@ -1,0 +1,111 @@
+"""Which types the values of an older schema can be turned into, and the turning.
+
+`castable` says yes exactly where the reference has a rule that runs, which is less than its table of allowed type
+changes: DATE, TIME and timestamps become STRING but no CHAR or VARCHAR of some length; only INT and BIGINT are
+seconds of a timestamp; nothing becomes a container. One rule is ours: TIME may gain precision. What the rules do is
+told where they are: `cast_values` for numbers and instants, `cast_text` for text.
+
+Format: "evolution rules", the cast table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+from merganser.schema.cast_text import fit_text, from_text, to_text
+from merganser.schema.cast_values import (
+    CastError,
+    fit_bytes,
+    instant_to_instant,
+    instant_to_integer,
+    integer_to_instant,
+    number_to_number,
+)
+
+__all__ = ["CastError", "cast_array", "castable"]
+
+_Kinds = tuple[type[t.DataType], ...]
+_TEXT: Final[_Kinds] = (t.Char, t.VarChar)
+_BYTES: Final[_Kinds] = (t.Binary, t.VarBinary)
+_INTEGERS: Final[_Kinds] = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
+_NUMBERS: Final[_Kinds] = (*_INTEGERS, t.Float, t.Double, t.Decimal)
+_SECONDS: Final[_Kinds] = (t.Int, t.BigInt)
+_STAMPS: Final[_Kinds] = (t.Timestamp, t.LocalZonedTimestamp)
+_INSTANTS: Final[_Kinds] = (t.Date, t.Time, *_STAMPS)
+_CUT: Final[_Kinds] = (t.Boolean, *_NUMBERS, *_TEXT)
+"""Types whose text is fitted to CHAR(n) and VARCHAR(n). Bytes and containers keep theirs whole."""
+
+_RULES: Final[tuple[tuple[_Kinds, _Kinds], ...]] = (
+    (_NUMBERS, _NUMBERS),
+    ((t.Boolean,), _NUMBERS),
+    (_INTEGERS, (t.Boolean,)),
+    ((*_CUT, *_BYTES), _TEXT),
+    (_TEXT, (t.Boolean, *_NUMBERS, *_BYTES, *_INSTANTS)),
+    (_BYTES, _BYTES),
+    (_STAMPS, (t.Date, t.Time, *_STAMPS, *_SECONDS)),
+    ((t.Date, t.Time, *_SECONDS), _STAMPS),
+)
+
+
+def castable(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether values of one type can be turned into another one, nullability apart.
+
+    A single value may still not be (`cast_array`). ROW, ARRAY and MAP turned into their own kind are `evolve`'s.
+    """
+    match source, target:
+        case t.Array(element=element), t.Char() | t.VarChar():
+            return _has_text(element)
+        case t.Map(key=key, value=value), t.Char() | t.VarChar():
+            return _has_text(key) and _has_text(value)
+        case t.Row(fields=fields), t.Char() | t.VarChar():
+            return all(_has_text(field.type) for field in fields)
+        case ((t.Date() | t.Time() | t.Timestamp() | t.LocalZonedTimestamp()), t.VarChar(length=length)):
+            return length == t.LENGTH_MAX
+        case t.Time(), t.Time():
+            return target.precision >= source.precision
+    return any(isinstance(source, sources) and isinstance(target, targets) for sources, targets in _RULES)
+
+
+def _has_text(kind: t.DataType) -> bool:
+    return castable(kind, t.string())
+
+
+def cast_array(values: pa.Array, source: t.DataType, target: t.DataType) -> pa.Array:
+    """Return values turned from one type into another, as the reference's reader does it.
+
+    Args:
+        values: n values of the Arrow type of `source`.
+        source: their type.
+        target: another type that is castable to.
+
+    Returns:
+        n values of the Arrow type of `target`; null where the input is, and where a DECIMAL has no room.
+
+    Raises:
+        CastError: a value does not parse, or Arrow cannot hold the result.
+    """
+    if not len(values):
+        return pa.array([], arrow_type(target))
+    if isinstance(target, t.Char | t.VarChar):
+        text = values if isinstance(source, _TEXT) else to_text(values, source)
+        return fit_text(text, target) if isinstance(source, _CUT) else text
+    if isinstance(target, t.Binary | t.VarBinary):
+        return fit_bytes(values.cast(pa.binary()), target)
+    if isinstance(source, _TEXT):
+        return from_text(values, target)
+    if isinstance(target, t.Boolean):
+        return pc.not_equal(values, pa.scalar(0, values.type))
+    if isinstance(source, t.Boolean):
+        return number_to_number(values.cast(pa.int32()), t.Int(), target)
+    if isinstance(source, _NUMBERS) and isinstance(target, _NUMBERS):
+        return number_to_number(values, source, target)
+    if isinstance(target, _SECONDS):
+        return instant_to_integer(values, target)
+    if isinstance(source, _SECONDS):
+        return integer_to_instant(values, target)
+    return instant_to_instant(values, source, target)

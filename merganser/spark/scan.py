@@ -1,0 +1,56 @@
+"""`ms.read`: a table as a DataFrame, planned here and now.
+
+The plan is made once, in the caller's process and with the caller's storage, so every action of the DataFrame sees
+the same snapshot, and no process of Spark plans again. Columns are pruned and the filter is applied inside the
+tasks; a filter that Spark adds later is not known here: `spark.read.format("merganser")` takes those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from merganser.handle.table import Table
+from merganser.spark.session import cores, opened
+from merganser.spark.splits import TASKS_PER_CORE, ReadSplits, packed
+from merganser.spark.types import arrow_schema_of, spark_schema
+
+
+def read(
+    spark: SparkSession,
+    orders: Table | str,
+    columns: Sequence[str] | None = None,
+    where: str | Any | None = None,
+    snapshot: int | None = None,
+    tag: str | None = None,
+    timestamp: datetime | str | None = None,
+    limit: int | None = None,
+) -> DataFrame:
+    """Return the rows of a table, merged, as a DataFrame.
+
+    Args:
+        orders: a table, or its path.
+        columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
+        where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
+        snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest now.
+        limit: most rows to return; which ones is not defined.
+
+    Raises:
+        InvalidInputError: a column, filter or time that has no meaning.
+        NotFoundError, ExpiredError: no such table, snapshot or tag, or no longer.
+        UnsupportedError: the table needs something this version cannot read rightly.
+        FormatError: metadata is damaged or missing.
+    """
+    table = opened(orders)
+    scan = table.read(columns, where, snapshot, tag, timestamp, limit)
+    plan = scan.plan()
+    schema = spark_schema(scan.table, scan.columns)
+    if not plan.splits or limit == 0:
+        return spark.createDataFrame([], schema)
+    packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark))
+    job = ReadSplits(plan.job, packs, table.env.storage, arrow_schema_of(schema), limit)
+    frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(job, schema)
+    return frame if limit is None else frame.limit(limit)

@@ -1,0 +1,154 @@
+"""What the driver needs of a Spark session, through public calls that Connect has as well; and our errors, unwrapped."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import merganser
+from merganser import errors
+from merganser.commit.message import CommitMessage
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.handle.doors import table as table_at
+from merganser.handle.table import Table
+from merganser.spark.jobs import OUTCOME_SCHEMA, Outcome
+from merganser.spark.types import version_of
+
+_BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PROBE_ROWS: Final = 1 << 16
+_OURS: Final = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
+}
+_RAISED: Final = re.compile(rf"^(?:\S*: )?(?:merganser\.errors\.)?({'|'.join(_OURS)}): (.*)$", re.MULTILINE)
+
+_lock: Final = threading.Lock()
+_cores: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()
+_raised_limits: Final[dict[int, tuple[int, str | None]]] = {}
+"""By session: how many of our jobs run, and what the limit was before the first of them."""
+
+
+def opened(orders: Table | str) -> Table:
+    """Return the table that a call names: itself, or its path.
+
+    Raises:
+        NotFoundError: there is no table at the path.
+        InvalidInputError: it is neither.
+    """
+    if isinstance(orders, Table):
+        return orders
+    if isinstance(orders, str):
+        return table_at(orders)
+    raise InvalidInputError(f"a table is named by a Table or its path, not by a {type(orders).__name__}.")
+
+
+def cores(spark: SparkSession) -> int:
+    """Return how many tasks run side by side, about. Connect is asked once per session, by a job of the JVM."""
+    known = _cores.get(spark)
+    if known is None:
+        if is_connect(spark):
+            # A range is cut into as many partitions as the cluster has cores.
+            known = 1 + spark.range(0, _PROBE_ROWS).agg(F.max(F.spark_partition_id())).collect()[0][0]
+        else:
+            known = spark.sparkContext.defaultParallelism
+        _cores[spark] = known
+    return known
+
+
+def shuffle_partitions(spark: SparkSession) -> int:
+    """Return the number of partitions that the session wants after a shuffle."""
+    return int(spark.conf.get(_SHUFFLE_PARTITIONS) or 1)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether the session talks to a server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
+    """Return the outcomes of a job over the partitions of a frame, those of successful attempts.
+
+    Raises:
+        MerganserError: what a task raised as ours, with its class and text.
+        UnsupportedError: the tasks have another version of merganser, or none.
+    """
+    with our_errors(), large_batches(frame.sparkSession):
+        rows = frame.mapInArrow(job, OUTCOME_SCHEMA).collect()
+    outcomes: list[Outcome] = [pickle.loads(bytes(row[0])) for row in rows]
+    for outcome in outcomes:
+        if outcome.version != merganser.__version__:
+            raise UnsupportedError(
+                f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing was committed. "
+                "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True).",
+                version=outcome.version,
+            )
+    return outcomes
+
+
+def messages_of(outcomes: list[Outcome]) -> list[CommitMessage]:
+    """Return all messages of outcomes."""
+    return [message for outcome in outcomes for message in outcome.messages]
+
+
+@contextlib.contextmanager
+def large_batches(spark: SparkSession) -> Iterator[None]:
+    """Hand rows to tasks in large batches while inside.
+
+    It is a setting of the session, so the last of several jobs at a time sets it back. Where Spark also bounds
+    batches by bytes (4.1), more rows go into one.
+    """
+    rows = 262_144 if version_of(spark.version) >= (4, 1) else 65_536
+    key = id(spark)
+    with _lock:
+        running, before = _raised_limits.get(key, (0, None))
+        if not running:
+            before = spark.conf.get(_BATCH_RECORDS)
+            spark.conf.set(_BATCH_RECORDS, str(rows))
+        _raised_limits[key] = (running + 1, before)
+    try:
+        yield
+    finally:
+        with _lock:
+            running, before = _raised_limits.pop(key)
+            if running > 1:
+                _raised_limits[key] = (running - 1, before)
+            elif before is not None:
+                spark.conf.set(_BATCH_RECORDS, before)
+
+
+@contextlib.contextmanager
+def our_errors() -> Iterator[None]:
+    """Raise errors of ours that Spark has wrapped as what they were, from Spark's."""
+    try:
+        yield
+    except MerganserError:
+        raise
+    except Exception as error:
+        found = unwrapped(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def unwrapped(text: str) -> MerganserError | None:
+    """Return the error of ours that a text of Spark's tells of, or None.
+
+    Of several the last line that begins with one of our classes counts: a traceback ends with what was raised.
+    """
+    found = _RAISED.findall(text)
+    if found:
+        name, message = found[-1]
+        return _OURS[name](message)
+    if re.search(r"ModuleNotFoundError: No module named 'merganser", text):
+        return UnsupportedError(
+            "tasks cannot import merganser. Install it on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
+        )
+    return None

@@ -1,0 +1,130 @@
+"""`ms.write`: a DataFrame -> one commit.
+
+    driver   the call, the schema, options and "applied already" are checked; live files are read once
+    Spark    [rows + arrival + task] -> shuffle: every bucket has one writer -> `WriteJob` per task
+    driver   the messages of all tasks are published as one commit
+
+Rows cross to Python once. `monotonically_increasing_id`, taken before the shuffle, is the order of the rows in the
+DataFrame, so of several rows of one key the last in the DataFrame wins, as it does in a table that is written
+without Spark. Append tables without a bucket have no order and are not shuffled.
+
+Crash or failure at any point before the commit: files are there that no snapshot names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from merganser.errors import InvalidInputError
+from merganser.handle.table import Overwrite, Table
+from merganser.ingest.rows import split_kinds
+from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier, publish_messages, remove_files, starting_sequences
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+from merganser.spark.bucketing import one_writer_each, quoted
+from merganser.spark.jobs import Outcome, WriteJob
+from merganser.spark.session import cores, messages_of, opened, our_errors, run_jobs, shuffle_partitions
+from merganser.spark.types import arrow_schema_of
+from merganser.storage.env import Env
+
+ARRIVAL = "__merganser_arrival"
+_TASKS_PER_CORE_MAX = 4
+
+
+def write(
+    df: DataFrame,
+    orders: Table | str,
+    kinds: str | None = None,
+    columns: Sequence[str] | None = None,
+    overwrite: Overwrite = None,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    collect: bool = False,
+) -> Snapshot | None:
+    """Write the rows of a DataFrame as one commit.
+
+    Args:
+        df: the columns of the table, by name, in any order; types that convert without loss.
+        orders: a table, or its path.
+        kinds: column of `df` that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all are inserts.
+        columns: only these columns are supplied, the others take their default, else null; None: all are.
+        overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions that
+            occur in `df`; None: add to what is there.
+        commit_user, identifier: who commits and which of their commits it is; see `Table.write`.
+        collect: few rows: fetch them as Arrow and write them in this process, without Python tasks.
+
+    Returns:
+        The snapshot, or None when there was nothing to commit.
+
+    Raises:
+        InvalidInputError: the rows do not fit the table; nothing was written. Names, types and options are
+            checked before Spark runs anything.
+        UnsupportedError: the table asks for something this version does not write.
+        ConflictError: lost a race for good; nothing of it is visible.
+        CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+    """
+    table = opened(orders)
+    session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
+    check_frame(session.target, df, kinds)
+    if identifier is not None:
+        done, snapshot = session.applied(checked_identifier(identifier, commit_user))
+        if done:
+            return snapshot
+    if collect:
+        with our_errors():
+            rows = df.toArrow()
+        return table.write(rows, kinds, columns, overwrite, commit_user, identifier)
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    starts = starting_sequences(table.definition, live, overwrites=session.target.overwrites)
+    frame, arrival = _arranged(df, table.definition)
+    job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
+    return publish_outcomes(session.target, table.env, run_jobs(frame, job), commit_user=session.user, identifier=identifier)
+
+
+def publish_outcomes(
+    target: WriteTarget, env: Env, outcomes: list[Outcome], *, commit_user: str, identifier: int | None
+) -> Snapshot | None:
+    """Make what tasks wrote one commit, or remove it and raise the first refusal."""
+    messages = messages_of(outcomes)
+    refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
+    if refusal is not None:
+        remove_files(target.table, env, messages)
+        raise refusal
+    if not messages and target.spec is None:
+        return None
+    return publish_messages(
+        target, env, messages, commit_user=commit_user, identifier=BATCH_IDENTIFIER if identifier is None else identifier
+    )
+
+
+def check_frame(target: WriteTarget, df: DataFrame, kinds: Any) -> None:
+    """Refuse names and types that do not fit, as rows of them would be.
+
+    Raises:
+        InvalidInputError: names the column.
+    """
+    if kinds is not None and not isinstance(kinds, str):
+        raise InvalidInputError(f"{target.action}: kinds is a {type(kinds).__name__}. Of a DataFrame it is the name of a column.")
+    empty, _ = split_kinds(arrow_schema_of(df.schema).empty_table(), kinds, table=target.table.name)
+    target.conformed(empty)
+
+
+def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:
+    """Return the rows where they are to be written, and the column of their order where they may come out of it."""
+    if not table.schema.bucket_key and not table.keyed:
+        return df, None
+    spark = df.sparkSession
+    wanted = table.options.get(w.SINK_PARALLELISM)
+    if wanted is None:
+        wanted = min(_TASKS_PER_CORE_MAX * cores(spark), max(cores(spark), shuffle_partitions(spark)))
+    numbered = df.withColumn(ARRIVAL, F.monotonically_increasing_id())
+    frame = one_writer_each(numbered, table, parallelism=wanted)
+    if table.keyed:
+        return frame, ARRIVAL
+    return frame.sortWithinPartitions(quoted(ARRIVAL)).drop(ARRIVAL), None  # a queue keeps the order of its rows

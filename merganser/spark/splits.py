@@ -1,0 +1,75 @@
+"""Splits packed into tasks, and the job that reads one pack.
+
+A task costs tens of milliseconds whatever it reads, so small splits share one; and tasks start in the order of
+their packs, so the largest come first and the last ones to end are small.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.scan.read import read_split
+from merganser.scan.split import ReadJob, Split
+from merganser.spark.types import spark_batches
+from merganser.storage.protocol import Storage
+
+TASKS_PER_CORE: Final = 4
+_PACK_BYTES_MIN: Final = 8 << 20
+_FILE_BYTES: Final = 1 << 20
+"""What opening a file costs, in bytes that could be read meanwhile, about."""
+
+Pack = tuple[Split, ...]
+
+
+def packed(splits: Sequence[Split], *, tasks_max: int) -> tuple[Pack, ...]:
+    """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first."""
+    weights = [split.size_bytes + _FILE_BYTES * len(split.files) for split in splits]
+    count = max(1, min(len(splits), tasks_max, -(-sum(weights) // _PACK_BYTES_MIN)))
+    packs: list[list[Split]] = [[] for _ in range(count)]
+    lightest = [(0, i) for i in range(count)]
+    for i in sorted(range(len(splits)), key=lambda i: -weights[i]):
+        weight, pack = heapq.heappop(lightest)
+        packs[pack].append(splits[i])
+        heapq.heappush(lightest, (weight + weights[i], pack))
+    heaviest = [pack for _, pack in sorted(lightest, key=lambda entry: -entry[0])]
+    return tuple(tuple(packs[pack]) for pack in heaviest if packs[pack])
+
+
+def rows_of(job: ReadJob, pack: Pack, storage: Storage, schema: pa.Schema, *, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a pack in the form that Spark declared.
+
+    Args:
+        schema: from `types.arrow_schema_of`.
+        limit: most rows to yield.
+    """
+    left = limit
+    for split in pack:
+        for table in read_split(job, split, storage):
+            part = table if left is None else table.slice(0, left)
+            yield from spark_batches(part, schema)
+            if left is not None:
+                left -= part.num_rows
+                if left <= 0:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSplits:
+    """Reads packs: the rows it is given are the numbers of the packs to read."""
+
+    job: ReadJob
+    packs: tuple[Pack, ...]
+    storage: Storage
+    schema: pa.Schema
+    limit: int | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, as `mapInArrow` wants them."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows_of(self.job, self.packs[number], self.storage, self.schema, limit=self.limit)

@@ -1,0 +1,78 @@
+"""A whole table in an object store: the same calls, the same rows, one winner of every race."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+
+pytestmark = pytest.mark.s3
+
+
+def _orders(bucket: Any, **options: str) -> Any:
+    catalog = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
+    catalog.create_database("shop", if_not_exists=True)
+    return catalog.create_table(
+        "shop.orders",
+        {"dt": "STRING", "id": "BIGINT", "amount": "DECIMAL(10, 2)", "note": "STRING"},
+        primary_key=["dt", "id"],
+        partition_by=["dt"],
+        options={"bucket": "2", **options},
+        if_not_exists=True,
+    )
+
+
+def _rows(n: int, note: str, start: int = 0) -> pa.Table:
+    ids = list(range(start, start + n))
+    return pa.table({"dt": [f"2026-01-0{1 + i % 2}" for i in ids], "id": ids, "amount": [i / 4 for i in ids], "note": [note] * n})
+
+
+def test_upserts_deletes_and_overwrites_read_back(bucket: Any) -> None:
+    orders = _orders(bucket)
+    orders.write(_rows(100, "first"))
+    orders.write(_rows(10, "second"))
+    orders.write(_rows(5, "gone"), kinds=["-D"] * 5)
+    again = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders")
+    found = {row["id"]: row["note"] for row in again.read().to_pylist()}
+    assert found == {i: "second" if i < 10 else "first" for i in range(5, 100)}
+    assert again.read(where="dt = '2026-01-01' and id < 20").count() == 7
+    again.write(_rows(1, "only").slice(0, 1), overwrite={"dt": "2026-01-01"})
+    assert again.read(where="dt = '2026-01-01'").to_pylist()[0]["note"] == "only"
+    assert again.read(snapshot=1).count() == 100
+
+
+def test_a_path_with_options_opens_the_table(bucket: Any) -> None:
+    path = _orders(bucket).path
+    table = mg.table(path, options=bucket.options)
+    table.write(_rows(3, "x"))
+    assert table.read().count() == 3
+    assert "test-secret" not in repr(table) + table.describe()
+
+
+def test_writers_that_race_all_land_once(bucket: Any) -> None:
+    _orders(bucket)
+
+    def write(i: int) -> int:
+        table = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders").with_options({"commit.max-retries": "50"})
+        snapshot = table.write(_rows(4, f"w{i}", start=i * 4))
+        return int(snapshot.id)
+
+    with ThreadPoolExecutor(6) as pool:
+        ids = list(pool.map(write, range(12)))
+    assert sorted(ids) == list(range(1, 13))
+    assert mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders").read().count() == 48
+
+
+def test_tables_are_listed_renamed_and_dropped(bucket: Any) -> None:
+    _orders(bucket).write(_rows(3, "x"))
+    catalog = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
+    catalog.rename_table("shop.orders", "shop.sales")
+    assert catalog.list_tables("shop") == ["sales"]
+    assert catalog.table("shop.sales").read().count() == 3
+    catalog.drop_table("shop.sales")
+    assert catalog.list_tables("shop") == []
+    assert catalog.list_databases() == ["shop"]
