@@ -1,7 +1,8 @@
 """The file system catalog: databases are directories `<name>.db`, tables are directories below them.
 
 A table exists when it has a schema file. So creating one is creating `schema-0`, which of racing creators
-exactly one wins; dropping one removes its directory, schemas first, so that a half-dropped table is no table.
+exactly one wins. Dropping one first renames its schema directory, which is one step on a local disk, and then
+removes everything: a half-dropped table is no table, and what is left of it never becomes part of another one.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
 from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
 from merganser.handle.system_table import SystemTable
-from merganser.handle.table import Table, open_table
+from merganser.handle.table import Table, open_table, table_of
 
 _SUFFIX = ".db"
 _MARKER = ".merganser"
@@ -119,13 +121,14 @@ class Catalog:
             if if_not_exists:
                 return self.table(name)
             raise _exists(parsed)
+        self._check_free(parsed, paths)
         try:
             store.create(made)
         except AlreadyExistsError:
             if if_not_exists:
                 return self.table(name)
             raise _exists(parsed) from None
-        return self.table(name)
+        return table_of(made, paths.root, self.env, name=str(parsed))
 
     def table(self, name: str) -> Any:
         """Return a table, or for `database.table$name` one of its system tables.
@@ -157,14 +160,25 @@ class Catalog:
         """
         parsed = self._plain_name(name)
         paths = TablePaths(self._table(parsed))
-        if not SchemaStore(paths, self.env).ids():
+        store = SchemaStore(paths, self.env)
+        if not store.ids():
+            if self._snapshots_left(parsed, paths):
+                self._remove(parsed, paths)
+                return
             if if_exists:
                 return
             self._require_database(parsed.database)
             raise self._no_table(parsed)
         self._forget(paths)
-        self.env.storage.delete_tree(paths.schema_directory)
-        self.env.storage.delete_tree(paths.root)
+        try:
+            # One rename of one directory: before it the table is whole, after it there is none.
+            self.env.storage.move_tree(paths.schema_directory, join(paths.root, f".schema-{self.env.new_id()}"))
+        except NotFoundError:
+            pass  # somebody else drops it too
+        except StorageError:
+            if store.ids():
+                raise
+        self._remove(parsed, paths)
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Give a table another name, also in another database. Its path changes with it.
@@ -180,13 +194,21 @@ class Catalog:
         self._require_database(new.database)
         if SchemaStore(TablePaths(self._table(new)), self.env).ids():
             raise _exists(new)
+        self._check_free(new, TablePaths(self._table(new)))
         self._forget(TablePaths(self._table(old)))
+        self._forget(TablePaths(self._table(new)))
         try:
             self.env.storage.move_tree(self._table(old), self._table(new))
         except AlreadyExistsError:
             raise AlreadyExistsError(
-                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{self._table(new)}'. Remove it, or choose another name.", path=self._table(new)
+                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{self._table(new)}'. "
+                "Remove it, or choose another name.",
+                path=self._table(new),
             ) from None
+        except StorageError:
+            moved = SchemaStore(TablePaths(self._table(new)), self.env).ids()
+            if not moved or SchemaStore(TablePaths(self._table(old)), self.env).ids():
+                raise
 
     # inside
 
@@ -218,6 +240,38 @@ class Catalog:
         known = self.list_tables(name.database)
         hint = did_you_mean(name.table, known) if known else f"Database '{name.database}' has no tables yet."
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
+
+    def _check_free(self, name: TableName, paths: TablePaths) -> None:
+        """Refuse a place where snapshots of a dropped table are left: they would become part of the new one.
+
+        Raises:
+            AlreadyExistsError: says how to remove them.
+        """
+        if left := self._snapshots_left(name, paths):
+            raise AlreadyExistsError(
+                f"cannot make table '{name}': '{paths.root}' still holds {len(left)} snapshots of a table that was dropped "
+                "(a drop that did not finish, or a writer that went on). "
+                f"catalog.drop_table('{name}') removes what is left.",
+                table=str(name),
+                path=paths.root,
+            )
+
+    def _snapshots_left(self, name: TableName, paths: TablePaths) -> builtins.list[int]:
+        return SnapshotStore(paths, self.env, str(name)).ids()
+
+    def _remove(self, name: TableName, paths: TablePaths) -> None:
+        """Remove the files of a table that is dropped."""
+        try:
+            try:
+                self.env.storage.delete_tree(paths.root)
+            except StorageError:
+                self.env.storage.delete_tree(paths.root)
+        except StorageError as error:
+            raise StorageError(
+                f"table '{name}' is gone, but not all of its files could be removed: {error} "
+                f"catalog.drop_table('{name}', if_exists=True) removes the rest.",
+                path=paths.root,
+            ) from error
 
     def _forget(self, paths: TablePaths) -> None:
         self.env.cache.drop_prefix(paths.root)

@@ -1,6 +1,6 @@
 """Avro data files: containers of records <-> Arrow tables.
 
-Avro stores rows, and the library gives and takes each as a dictionary. That is hundreds of times slower than
+Avro stores rows, and the library gives and takes each as a dictionary. That is some fifty times slower than
 Parquet and nothing to build on: the format is read because others write it, for postponed rows above all. The
 dictionaries stay inside this module.
 
@@ -8,11 +8,7 @@ Values cross as Avro stores them: dates, times and timestamps as integers, decim
 make Python datetimes of them, which end in the year 9999 and know no nanoseconds, so the logical types are cut
 from the schema it is given.
 
-The container is taken apart here, because blocks are the groups of such a file and because pyarrow brings the
-codecs along::
-
-    "Obj" 1 | map: avro.schema, avro.codec | sync(16) | { rows varint | bytes varint | block | sync(16) }*
-
+The container is taken apart in `codec.avro_container`, because blocks are the groups of such a file.
 Snappy blocks end with a checksum, which is verified; other damage inside a block is found only when it breaks
 the structure. A file cut between two blocks would look whole: its size is compared with the metadata's.
 
@@ -21,12 +17,9 @@ Format: section "Avro and ORC data files".
 
 from __future__ import annotations
 
-import bz2
 import io
 import json
-import lzma
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -35,6 +28,17 @@ import numpy as np
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
+from merganser.codec.avro_container import (
+    CODECS,
+    DECOMPRESSORS,
+    MAGIC,
+    SYNC_BYTES,
+    compressor,
+    encoded_long,
+    encoded_map,
+    header_map,
+    read_long,
+)
 from merganser.codec.avro_schema import avro_schema, has_text_keys
 from merganser.codec.layout import RowGroups, WriteFormat
 from merganser.codec.physical import decoding, exact_column, exact_table
@@ -45,21 +49,7 @@ from merganser.schema.arrow import arrow_field, arrow_type
 BLOCK_ROWS_MAX: Final = 4_096
 """Most rows per block, so that few rows exist as dictionaries at a time."""
 
-_MAGIC: Final = b"Obj\x01"
-_SYNC_BYTES: Final = 16
 _NO_LIMIT: Final = 1 << 62
-_CODECS: Final = {
-    "zstd": "zstandard",
-    "zstandard": "zstandard",
-    "snappy": "snappy",
-    "gzip": "deflate",
-    "deflate": "deflate",
-    # Avro has no LZ4; such tables still get their postponed rows, uncompressed.
-    "lz4": "null",
-    "none": "null",
-    "uncompressed": "null",
-    "null": "null",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +117,14 @@ class AvroFileReader:
 
     def _read_header(self) -> None:
         data = self._data
-        if data[: len(_MAGIC)] != _MAGIC:
+        if data[: len(MAGIC)] != MAGIC:
             raise FormatError(f"cannot read '{self._path}': it does not begin as an Avro file", path=self._path)
-        entries, at = _header_map(data, len(_MAGIC))
-        self._sync = data[at : at + _SYNC_BYTES]
+        entries, at = header_map(data, len(MAGIC))
+        self._sync = data[at : at + SYNC_BYTES]
         codec = entries.get("avro.codec", b"null").decode()
-        if codec not in _DECOMPRESSORS:
+        if codec not in DECOMPRESSORS:
             raise FormatError(f"cannot read '{self._path}': its codec {codec!r} is unknown", path=self._path)
-        self._decompress = _DECOMPRESSORS[codec]
+        self._decompress = DECOMPRESSORS[codec]
         schema = json.loads(entries["avro.schema"])
         self._named: dict[str, Any] = {}
         plain = _without_logical_types(schema, self._named, "")
@@ -142,7 +132,7 @@ class AvroFileReader:
         if not isinstance(root, dict) or root.get("type") != "record":
             raise FormatError(f"cannot read '{self._path}': its values are not records", path=self._path)
         self._types: dict[str, Any] = {field["name"]: field["type"] for field in root["fields"]}
-        self._blocks = tuple(self._block_places(at + _SYNC_BYTES))
+        self._blocks = tuple(self._block_places(at + SYNC_BYTES))
         try:
             fastavro.parse_schema(plain)
         except (SchemaParseException, UnknownType) as error:
@@ -150,20 +140,20 @@ class AvroFileReader:
                 f"cannot read '{self._path}': its schema is damaged ({error!s:.300})", path=self._path
             ) from error
         self._header = (
-            _MAGIC + _encoded_map({"avro.schema": json.dumps(plain).encode(), "avro.codec": b"null"}) + self._sync
+            MAGIC + encoded_map({"avro.schema": json.dumps(plain).encode(), "avro.codec": b"null"}) + self._sync
         )
 
     def _block_places(self, at: int) -> Iterator[_Block]:
         while at < len(self._data):
             begin = at
-            rows, at = _long(self._data, at)
-            length, at = _long(self._data, at)
+            rows, at = read_long(self._data, at)
+            length, at = read_long(self._data, at)
             end = at + length
             if (
                 rows < 0
                 or length < 0
-                or self._data[end : end + _SYNC_BYTES] != self._sync
-                or len(self._sync) != _SYNC_BYTES
+                or self._data[end : end + SYNC_BYTES] != self._sync
+                or len(self._sync) != SYNC_BYTES
             ):
                 raise FormatError(
                     f"cannot read '{self._path}': the block at byte {begin} of {len(self._data)} does not end with the "
@@ -172,11 +162,11 @@ class AvroFileReader:
                     offset=begin,
                 )
             yield _Block(rows, at, end)
-            at = end + _SYNC_BYTES
+            at = end + SYNC_BYTES
 
     def _records(self, block: _Block) -> list[dict[str, Any]]:
         content = self._decompress(self._data[block.start : block.end])
-        framed = self._header + _encoded_long(block.rows) + _encoded_long(len(content)) + content + self._sync
+        framed = self._header + encoded_long(block.rows) + encoded_long(len(content)) + content + self._sync
         records = list(fastavro.reader(io.BytesIO(framed)))
         if len(records) != block.rows or None in records:
             raise FormatError(
@@ -300,11 +290,10 @@ class AvroFileWriter:
             InvalidInputError: an unknown compression.
             UnsupportedError: Avro cannot hold a column; see `avro_schema`.
         """
-        codec = _CODECS.get(options.compression.lower())
+        codec = CODECS.get(options.compression.lower())
         if codec is None:
             raise InvalidInputError(
-                f"cannot write Avro with compression {options.compression!r}: "
-                f"choose one of {', '.join(sorted(_CODECS))}"
+                f"cannot write Avro with compression {options.compression!r}: choose one of {', '.join(sorted(CODECS))}"
             )
         schema = avro_schema(fields)
         rows = min(options.row_group_rows, BLOCK_ROWS_MAX)
@@ -312,14 +301,14 @@ class AvroFileWriter:
         self._fields = tuple(fields)
         self._groups = RowGroups(fields, WriteFormat(row_group_rows=rows, block_size_bytes=options.block_size_bytes))
         self._schema = fastavro.parse_schema(_without_logical_types(schema, {}, ""))
-        self._compress = _compressor(codec, options.zstd_level)
+        self._compress = compressor(codec, options.zstd_level)
         empty = io.BytesIO()
         fastavro.writer(empty, self._schema, [])
         # The library draws the marker; every block of this file must end with the same one.
         self._unused_header_bytes = len(empty.getvalue())
-        self._sync = empty.getvalue()[-_SYNC_BYTES:]
+        self._sync = empty.getvalue()[-SYNC_BYTES:]
         entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
-        sink.write(_MAGIC + _encoded_map(entries) + self._sync)
+        sink.write(MAGIC + encoded_map(entries) + self._sync)
 
     def write(self, table: pa.Table) -> None:
         """Append rows; see `FileWriter.write`."""
@@ -346,10 +335,10 @@ class AvroFileWriter:
         written = io.BytesIO()
         fastavro.writer(written, self._schema, records, sync_interval=_NO_LIMIT, sync_marker=self._sync)
         framed = written.getvalue()
-        count, at = _long(framed, self._unused_header_bytes)
-        length, at = _long(framed, at)
+        count, at = read_long(framed, self._unused_header_bytes)
+        length, at = read_long(framed, at)
         content = self._compress(framed[at : at + length])
-        self._sink.write(_encoded_long(count) + _encoded_long(len(content)) + content + self._sync)
+        self._sink.write(encoded_long(count) + encoded_long(len(content)) + content + self._sync)
 
 
 def _encoded(values: pa.Array, kind: t.DataType) -> list[Any]:
@@ -464,97 +453,3 @@ def _without_logical_types(schema: Any, named: dict[str, Any], namespace: str) -
     if "fields" in plain:
         plain["fields"] = [_without_logical_types(field, named, namespace) for field in plain["fields"]]
     return plain
-
-
-def _header_map(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
-    entries: dict[str, bytes] = {}
-    while True:
-        count, at = _long(data, at)
-        if count == 0:
-            return entries, at
-        if count < 0:
-            count = -count
-            _, at = _long(data, at)
-        for _ in range(count):
-            key, at = _sized(data, at)
-            entries[key.decode()], at = _sized(data, at)
-
-
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    length, at = _long(data, at)
-    if length < 0 or at + length > len(data):
-        raise EOFError("the header ends inside a value")
-    return data[at : at + length], at + length
-
-
-def _encoded_map(entries: dict[str, bytes]) -> bytes:
-    parts = [_encoded_long(len(entries))]
-    for key, value in entries.items():
-        parts += [_encoded_long(len(key.encode())), key.encode(), _encoded_long(len(value)), value]
-    return b"".join([*parts, b"\x00"])
-
-
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    """Return the zigzag varint at `at` and the place after it."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise ValueError(f"the number at byte {at} is longer than 64 bits")
-
-
-def _encoded_long(value: int) -> bytes:
-    value = value << 1  # no negative number is written here
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _unzstd(block: bytes) -> bytes:
-    # As a stream: writers leave the length of the content out of the frame.
-    with pa.input_stream(pa.BufferReader(block), compression="zstd") as stream:
-        return bytes(stream.read())
-
-
-def _unsnappy(block: bytes) -> bytes:
-    length = shift = 0
-    for byte in block[:5]:
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    content = bytes(pa.decompress(block[:-4], decompressed_size=length, codec="snappy", asbytes=True))
-    if zlib.crc32(content) != int.from_bytes(block[-4:], "big"):
-        raise ValueError("a block's checksum differs from its content")
-    return content
-
-
-_DECOMPRESSORS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "null": bytes,
-    "deflate": lambda block: zlib.decompress(block, -zlib.MAX_WBITS),
-    "snappy": _unsnappy,
-    "zstandard": _unzstd,
-    "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
-}
-
-
-def _compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
-    match codec:
-        case "zstandard":
-            zstd = pa.Codec("zstd", compression_level=zstd_level)
-            return lambda block: bytes(zstd.compress(block, asbytes=True))
-        case "snappy":
-            snappy = pa.Codec("snappy")
-            return lambda block: bytes(snappy.compress(block, asbytes=True)) + zlib.crc32(block).to_bytes(4, "big")
-        case "deflate":
-            return lambda block: zlib.compress(block, wbits=-zlib.MAX_WBITS)
-    return bytes

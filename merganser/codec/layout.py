@@ -16,7 +16,7 @@ from merganser.errors import InvariantError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
 
-ROW_GROUP_ROWS: Final = 65_536
+ROW_GROUP_ROWS: Final = 32_768
 """Rows per group; small enough that a window of a merge reads little more than it needs."""
 
 _CONTAINER_ID_BASE: Final = 536_870_911

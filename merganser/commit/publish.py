@@ -2,13 +2,16 @@
 
 Steps of an attempt, from the newest state S(n):
 
-1. Was it applied already? (commit user, identifier) at or below the user's newest snapshot: done.
-2. May it follow S(n)? Removals must be live, bucket numbers must agree. An overwrite names what it removes
-   anew from S(n), so it always fits.
+1. Was it applied already, up to S(n)? (commit user, identifier) at or below the user's newest snapshot: done.
+   The question is asked of the very state that step 4 follows, so a twin that commits in between is met there.
+2. May it follow S(n)? Removals must be live and additions new, bucket numbers must agree. An overwrite names
+   what it removes anew from S(n), so it always fits.
 3. Write the delta manifest and its list (once; attempts reuse them), merge old manifests when there are many,
-   write the base list. All durable, none visible: a crash leaves orphans.
+   write the base list. All durable, none visible: a crash leaves orphans. The schema must still be there: a
+   table that was dropped meanwhile, and perhaps made anew, gets no snapshot of ours.
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. Whoever loses goes to 1.
-5. Move the hint. A crash before it costs readers one directory listing.
+5. Move the hint. A crash before it costs readers one directory listing. From 4 on nothing is removed and
+   nothing is raised: the commit stands.
 
 Nobody waits for anybody: appends never conflict, they only retry the id.
 
@@ -20,6 +23,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
 
 import merganser
 from merganser.codec.binary_row import deserialize, sort_key
@@ -27,7 +32,14 @@ from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
 from merganser.commit.compact_manifests import merge_span, merged_entries
 from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
-from merganser.errors import CommitUnknownError, ConflictError, MerganserError, SnapshotExistsError
+from merganser.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    FormatError,
+    MerganserError,
+    SnapshotExistsError,
+    UnsupportedError,
+)
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.manifest import write_manifest
@@ -38,6 +50,9 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.storage.env import Env
+
+_DOUBLINGS_MAX: Final = 20
+"""A wait that was doubled so often is above any limit a table sets."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,8 @@ class Change:
         identifier: which of the user's commits it is; BATCH_IDENTIFIER when it is never repeated.
         overwrites: the files an overwrite removes, chosen anew from each newest state; None for others.
         allow_empty: make a snapshot even of no change.
+        uuid: what its snapshot is recognised by; None: a fresh one for every call.
+        since: an earlier call with the same uuid, of unknown outcome, tried to create this snapshot.
     """
 
     messages: Sequence[CommitMessage]
@@ -59,6 +76,8 @@ class Change:
     kind: str = APPEND
     overwrites: Callable[[LiveFiles], list[ManifestEntry]] | None = None
     allow_empty: bool = False
+    uuid: str | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,23 +97,34 @@ class Publisher:
 
         Identifiers of one user rise: one at or below the user's newest is applied, the format's rule.
         """
-        if identifier == BATCH_IDENTIFIER:
-            return False, None
-        store = self.reader.snapshots
-        latest = store.latest_id()
-        if latest is None:
+        return self._applied_by_identifier(commit_user, identifier, self.reader.snapshots.latest())
+
+    def _applied_by_identifier(self, commit_user: str, identifier: int, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
+        if identifier == BATCH_IDENTIFIER or latest is None:
             return False, None
         newest = self._newest_of(commit_user, latest)
         if newest is None or newest.commit_identifier < identifier:
             return False, None
         found = None
-        for snapshot in store.walk_back(newest.id):
+        for snapshot in self.reader.snapshots.walk_back(newest.id):
             if snapshot.commit_user == commit_user:
                 if snapshot.commit_identifier == identifier:
                     found = snapshot  # keep walking: APPEND comes before the COMPACT of the same commit
                 elif snapshot.commit_identifier < identifier:
                     break
         return True, found
+
+    def _applied(self, change: Change, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
+        """Return whether the change is part of `latest`, and its snapshot if that is still kept."""
+        done, snapshot = self._applied_by_identifier(change.commit_user, change.identifier, latest)
+        if done or latest is None or change.since is None:
+            return done, snapshot
+        for found in self.reader.snapshots.walk_back(latest.id):
+            if found.id < change.since:
+                break
+            if found.uuid == change.uuid:
+                return True, found
+        return False, None
 
     def commit(self, change: Change) -> Snapshot | None:
         """Make the change real.
@@ -110,32 +140,42 @@ class Publisher:
         """
         written = _Written()
         options = self.table.options
-        attempts = options.get(w.COMMIT_MAX_RETRIES)
-        try:
-            for attempt in range(attempts + 1):
-                done, snapshot = self.applied(change.commit_user, change.identifier)
-                if done:
-                    self._discard(written)
-                    return snapshot
+        change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
+        attempts = options.get(w.COMMIT_MAX_RETRIES) + 1
+        timeout = options.get(w.COMMIT_TIMEOUT)
+        started = self.env.now_ms()
+        for attempt in range(attempts):
+            try:
                 state = self.reader.latest()
-                try:
-                    return self._attempt(change, state, written)
-                except SnapshotExistsError:
-                    self._discard(written, keep_delta=change.overwrites is None)
-                    if attempt < attempts:
-                        self._wait(attempt)
-            raise ConflictError(
-                f"cannot commit to '{self.table.name}': other writers took the next snapshot id {attempts + 1} times in a row. "
-                "Nothing of this commit is visible. Try again, or raise 'commit.max-retries'.",
-                table=self.table.name,
-            )
-        except CommitUnknownError:
-            raise
-        except MerganserError:
-            self._discard(written)
-            raise
+                done, snapshot = self._applied(change, state.snapshot)
+                prepared = None if done else self._prepare(change, state, written)
+            except MerganserError:
+                self._discard(written)
+                raise
+            if prepared is None:
+                self._discard(written)
+                return snapshot
+            try:
+                return self._publish(*prepared, written)
+            except SnapshotExistsError:
+                self._discard(written, keep_delta=change.overwrites is None)
+            except UnsupportedError:  # the store cannot promise one winner, and made nothing
+                self._discard(written)
+                raise
+            if timeout is not None and self.env.now_ms() - started >= timeout.total_seconds() * 1000:
+                attempts = attempt + 1
+                break
+            if attempt + 1 < attempts:
+                self._wait(attempt)
+        self._discard(written)
+        raise ConflictError(
+            f"cannot commit to '{self.table.name}': other writers took the next snapshot id {attempts} times in a row. "
+            "Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
+            table=self.table.name,
+        )
 
-    def _attempt(self, change: Change, state: TableState, written: _Written) -> Snapshot | None:
+    def _prepare(self, change: Change, state: TableState, written: _Written) -> tuple[Snapshot, LiveFiles] | None:
+        """Write the metadata of the snapshot that follows `state`; return it and its live files, None of no change."""
         entries = [entry for message in change.messages for entry in message.entries()]
         previous = state.snapshot
         if change.overwrites is not None:
@@ -145,22 +185,22 @@ class Publisher:
             check_total_buckets(entries, state.live, table=self.table.name)
         if not entries and not change.allow_empty:
             return None
-        snapshot_id = state.next_id
+        live = self._live_after(state, entries)
         if not written.delta_name:
             written.run = self.env.new_id()
         base_manifests = self._base_manifests(state, written)
-        writes: list[Callable[[], None]] = []
+        writes: list[Callable[[], None]] = [self._check_schema]
         if not written.delta_name:
             self._write_delta(entries, written, writes)
         base = self._plan_list(base_manifests, written, writes)
-        written.lists.append(base[0])
         self.env.map(lambda write: write(), writes)
         added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
         removes = any(entry.kind == DELETE for entry in entries)
+        schemas = SchemaStore(self.table.paths, self.env)
         snapshot = Snapshot(
-            id=snapshot_id,
-            uuid=self.env.new_id(),
-            schema_id=SchemaStore(self.table.paths, self.env).latest_id(max(self.table.schema.id, previous.schema_id if previous else 0)),
+            id=state.next_id,
+            uuid=change.uuid,
+            schema_id=schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0)),
             base_manifest_list=base[0],
             base_manifest_list_size=base[1],
             delta_manifest_list=written.delta_name,
@@ -170,7 +210,7 @@ class Publisher:
             commit_identifier=change.identifier,
             commit_kind=OVERWRITE if change.overwrites is not None or (removes and change.kind == APPEND) else change.kind,
             time_millis=self.env.now_ms(),
-            total_record_count=(previous.total_record_count or 0 if previous else 0) + added,
+            total_record_count=_rows_before(state) + added,
             delta_record_count=added,
             next_row_id=(previous.next_row_id or 0) if previous else 0,
             index_manifest=previous.index_manifest if previous else None,
@@ -180,12 +220,56 @@ class Publisher:
         )
         if previous and snapshot.statistics and previous.schema_id != snapshot.schema_id:
             snapshot = replace(snapshot, statistics=None)
-        self.reader.snapshots.create(snapshot)
-        self.reader.snapshots.write_latest_hint(snapshot_id)
-        with contextlib.suppress(MerganserError):  # the commit stands; a reader will find what is wrong
-            source = f"snapshot {snapshot.id} of '{self.table.name}'"
-            self.reader.keep(TableState(snapshot, state.live.apply(entries, source=source)))
-        return snapshot
+        return snapshot, live
+
+    def _publish(self, snapshot: Snapshot, live: LiveFiles, written: _Written) -> Snapshot:
+        """Create the snapshot. Whatever leaves here but SnapshotExistsError and UnsupportedError may be committed."""
+        store = self.reader.snapshots
+        stored = store.create(snapshot)
+        store.write_latest_hint(stored.id)
+        if stored.delta_manifest_list == snapshot.delta_manifest_list:
+            self.reader.keep(TableState(stored, live))
+        else:  # an earlier call made it, with files of its own
+            self._discard(written)
+        return stored
+
+    def _live_after(self, state: TableState, entries: Sequence[ManifestEntry]) -> LiveFiles:
+        """Return the live files once the change is made.
+
+        Raises:
+            ConflictError: it adds files that are there already; nothing was changed.
+        """
+        try:
+            return state.live.apply(entries, source=f"snapshot {state.next_id} of '{self.table.name}'")
+        except FormatError as error:
+            raise ConflictError(
+                f"cannot commit to '{self.table.name}': its files are part of snapshot {state.next_id - 1} already, or removed "
+                f"twice (first: '{error.context.get('file')}'). Nothing was changed. These rows are committed; do not repeat them.",
+                table=self.table.name,
+                file=error.context.get("file"),
+            ) from error
+
+    def _check_schema(self) -> None:
+        """Refuse to commit to a table that was dropped, or dropped and made anew, since it was opened.
+
+        Raises:
+            ConflictError: nothing was changed.
+        """
+        schema = self.table.schema
+        try:
+            found = SchemaStore(self.table.paths, self.env).load(schema.id, fresh=True)
+        except FormatError as error:
+            raise ConflictError(
+                f"cannot commit to '{self.table.name}': its schema {schema.id} is gone or damaged, so the table was dropped or "
+                f"renamed since it was opened. Nothing was changed. ({error})",
+                table=self.table.name,
+            ) from error
+        if found != schema:
+            raise ConflictError(
+                f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, so schema "
+                f"{schema.id} is another one now. Nothing was changed. Open the table again.",
+                table=self.table.name,
+            )
 
     def _base_manifests(self, state: TableState, written: _Written) -> list[ManifestFile]:
         """Return the manifests of the new base list: those of the newest snapshot, some merged."""
@@ -224,6 +308,7 @@ class Publisher:
     def _plan_list(self, manifests: list[ManifestFile], written: _Written, writes: list[Callable[[], None]]) -> tuple[str, int]:
         written.count += 1
         name = f"manifest-list-{written.run}-{written.count}"
+        written.lists.append(name)
         data = write_manifest_list(manifests, compression=self.table.options.get(w.MANIFEST_COMPRESSION))
         writes.append(lambda: self._create(name, data))
         self.reader.remember(name, tuple(manifests), len(data))
@@ -270,16 +355,16 @@ class Publisher:
         return encode_stats(columns, kinds)
 
     def _create(self, name: str, data: bytes) -> None:
-        self.env.storage.create(self.table.paths.manifest(name), data)
+        # The name is ours alone, so what is there already was sent twice by the storage below.
+        with contextlib.suppress(AlreadyExistsError):
+            self.env.storage.create(self.table.paths.manifest(name), data)
 
-    def _newest_of(self, commit_user: str, latest: int) -> Snapshot | None:
+    def _newest_of(self, commit_user: str, latest: Snapshot) -> Snapshot | None:
         """Return the newest snapshot of a user; remembers the chain it has seen, so that a writer looks once."""
         key = ("newest-of", self.table.paths.metadata_root, commit_user)
         seen: tuple[Snapshot, Snapshot | None] | None = self.env.cache.get(key)
-        newest: Snapshot | None = None
         found: Snapshot | None = None
-        for snapshot in self.reader.snapshots.walk_back(latest):
-            newest = newest or snapshot
+        for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):
             if seen is not None and snapshot == seen[0]:  # the same chain from here down
                 found = seen[1]
                 break
@@ -287,13 +372,12 @@ class Publisher:
             if snapshot.commit_user == commit_user and snapshot.commit_identifier != BATCH_IDENTIFIER:
                 found = snapshot
                 break
-        if newest is not None:
-            self.env.cache.put(key, (newest, found), 1000)
+        self.env.cache.put(key, (latest, found), 1000)
         return found
 
     def _wait(self, attempt: int) -> None:
         options = self.table.options
-        wait = min(options.get(w.COMMIT_MIN_RETRY_WAIT) * 2**attempt, options.get(w.COMMIT_MAX_RETRY_WAIT))
+        wait = min(options.get(w.COMMIT_MIN_RETRY_WAIT) * 2 ** min(attempt, _DOUBLINGS_MAX), options.get(w.COMMIT_MAX_RETRY_WAIT))
         self.env.sleep_ms(wait.total_seconds() * 1000 * (1 + 0.2 * self.env.random.random()))
 
     def _discard(self, written: _Written, *, keep_delta: bool = False) -> None:
@@ -307,6 +391,14 @@ class Publisher:
             self.env.cache.drop(self.table.paths.manifest(name))
         with contextlib.suppress(MerganserError):
             self.env.storage.delete([self.table.paths.manifest(name) for name in names])
+
+
+def _rows_before(state: TableState) -> int:
+    """Return the physical rows of a state; some older writers do not say, so they are counted."""
+    if state.snapshot is None:
+        return 0
+    known = state.snapshot.total_record_count
+    return sum(entry.file.row_count for entry in state.live) if known is None else known
 
 
 class _Written:

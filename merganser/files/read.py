@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.data_file import DataFile
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
 from merganser.schema.predicate import Predicate
-from merganser.schema.prune import may_match
+from merganser.schema.prune import may_match_many
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
 
@@ -59,15 +61,15 @@ class DataFileReader:
         self._reader = _open(storage, target)
         self._wanted = list(self._evolution.stored)
         self._sequence = sequence
-        self._kind = kind and self._has_retractions()
-        self._adds_kind = kind and not self._kind
+        # Always from the file: one known writer says in its metadata that there are no retractions, whatever it wrote.
+        self._kind = kind
         if sequence:
             self._wanted.append(SEQUENCE_NUMBER)
         if self._kind:
             self._wanted.append(VALUE_KIND)
         groups = range(len(self._reader.group_rows))
         self._groups = [g for g in groups if self._reader.group_rows[g]]
-        if groups_filter is not None and len(self._groups):
+        if groups_filter is not None and len(self._groups) > 1:  # the manifest has said what the file holds as a whole
             self._groups = self._matching(groups_filter)
         self._at = 0
 
@@ -99,36 +101,21 @@ class DataFileReader:
             out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
         if self._kind:
             out = out.append_column(VALUE_KIND.name, table.column(len(self._wanted) - 1))
-        elif self._adds_kind:
-            out = out.append_column(VALUE_KIND.name, pa.chunked_array([pa.repeat(pa.scalar(0, pa.int8()), out.num_rows)], pa.int8()))
         return out
 
-    def _has_retractions(self) -> bool:
-        """Return whether the file may hold rows of kind -U or -D.
-
-        One known writer claims none whatever it wrote, so the claim is checked against the footer when that
-        knows the bounds of the kinds.
-        """
-        if self._target.file.delete_row_count or VALUE_KIND.name not in self._reader.column_names:
-            return bool(self._target.file.delete_row_count)
-        bounds = self._reader.group_bounds(VALUE_KIND)
-        if bounds is None:
-            return True
-        return any(low != high or high is None or int(high) % 2 for low, high in zip(bounds[0], bounds[1], strict=True))
-
     def _matching(self, groups_filter: Predicate) -> list[int]:
-        bounds = {}
-        for field, old in self._evolution.unchanged.items():
-            if field in groups_filter.columns:
-                found = self._reader.group_bounds(old)
-                if found is not None:
-                    bounds[field] = found
-        if not bounds:
+        """Return the groups that may hold rows of the filter, by the statistics of the columns it looks at."""
+        low, high, nulls = {}, {}, {}
+        for name, old in self._evolution.unchanged.items():
+            found = self._reader.group_bounds(old) if name in groups_filter.columns else None
+            if found is not None:
+                low[name], high[name] = (stored_to_arrow(values, old.type.with_nullable(True)) for values in found[:2])
+                nulls[name] = np.array([-1 if count is None else count for count in found[2]], np.int64)
+        if not low:
             return self._groups
-        rows = self._reader.group_rows
-        return [
-            g for g in self._groups if may_match(groups_filter, {name: (b[0][g], b[1][g], b[2][g]) for name, b in bounds.items()}, rows[g])
-        ]
+        rows = np.array(self._reader.group_rows, np.int64)
+        keep = may_match_many(groups_filter, low, high, nulls, rows)
+        return [g for g in self._groups if keep[g]]
 
 
 def _open(storage: Storage, target: FileToRead) -> FileReader:

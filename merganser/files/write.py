@@ -6,6 +6,7 @@ a snapshot names it nobody reads it, and `abort` removes it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.data_format import FileWriter, open_writer
 from merganser.codec.stats import EMPTY_ROW, ColumnStats, SimpleStats, StatsMode, column_stats, encode_stats, merge_stats, truncate
+from merganser.errors import MerganserError
 from merganser.files.layout import FileLayout, physical_name
 from merganser.meta.data_file import SOURCE_APPEND, DataFile
 from merganser.meta.table_def import TableDef
@@ -79,11 +81,12 @@ class RollingWriter:
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Remove what was written. The files of a finished writer too."""
+        """Remove what was written. The files of a finished writer too. Best effort: else they are orphans."""
         if self._open is not None:
             self._open.sink.abort()
             self._open = None
-        self._env.storage.delete([join(self._directory, file.name) for file in self._done])
+        with contextlib.suppress(MerganserError):
+            self._env.storage.delete([join(self._directory, file.name) for file in self._done])
         self._done = []
 
     def _finish(self) -> None:

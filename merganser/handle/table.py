@@ -313,8 +313,22 @@ def open_table(path: str, env: Env, *, name: str, options: Mapping[str, Any] | N
         raise NotFoundError(
             f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or check the path.", path=path
         )
-    merged = Options(dict(schema.options)).merged(normalize_options(options or {}, columns=schema.names))
-    kind = merged.get("type")
-    if kind is not None and kind not in ("table", "TABLE"):
-        raise UnsupportedError(f"cannot open '{name}': it is of type '{kind}', which does not keep its rows in this format.", table=name)
-    return Table(TableDef(name=name, path=path, schema=schema, options=merged, branch=branch), env)
+    return table_of(schema, path, env, name=name, options=options, branch=branch)
+
+
+def table_of(
+    schema: TableSchema, path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main"
+) -> Table:
+    """Return the table of a schema that lies at a path.
+
+    Raises:
+        InvalidInputError: dynamic options that do not fit the table.
+        UnsupportedError: the table is of a kind that does not keep its rows in this format.
+    """
+    kind = schema.options.get("type")
+    if kind is not None and kind.lower() != "table":
+        raise UnsupportedError(
+            f"cannot open '{name}': it is of type '{kind}', which does not keep its rows in this format.", table=name
+        )
+    made = Table(TableDef(name=name, path=path, schema=schema, options=schema.options, branch=branch), env)
+    return made.with_options(options) if options else made

@@ -6,6 +6,7 @@ tasks run `TableWriter`, their driver publishes the messages through `publish_me
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from merganser.codec.binary_row import arrow_to_stored
 from merganser.commit.conflict import check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
-from merganser.errors import CommitUnknownError, InvalidInputError
+from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm import overwrite as ow
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
@@ -203,37 +204,64 @@ _NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[
 
 
 def publish_messages(
-    target: WriteTarget, env: Env, messages: Sequence[CommitMessage], *, commit_user: str, identifier: int
+    target: WriteTarget,
+    env: Env,
+    messages: Sequence[CommitMessage],
+    *,
+    commit_user: str,
+    identifier: int,
+    uuid: str | None = None,
+    since: int | None = None,
+    keep_files: bool = False,
 ) -> Snapshot | None:
     """Make written files one commit; on a definite failure remove them.
 
+    Args:
+        uuid, since: of a caller that repeats a commit; see `Change`.
+        keep_files: leave the files of a commit that failed, for the caller to try again or to remove.
+
+    Returns:
+        The snapshot, or None when there was nothing to commit.
+
     Raises:
-        ConflictError, InvalidInputError: nothing is visible, the files are gone.
+        ConflictError, InvalidInputError: nothing is visible, the files are gone unless they were to be kept.
         CommitUnknownError: the outcome is unknown, the files were kept.
     """
     table = target.table
     if target.overwrites:
         messages = ow.upgraded(table, messages)
     selection = target.selection(messages)
-    if target.dynamic and selection is None:
+    options = table.options
+    allow_empty = options.get(w.COMMIT_FORCE_CREATE_SNAPSHOT) or options.get(w.SNAPSHOT_IGNORE_EMPTY_COMMIT) is False
+    if not messages and selection is None and not allow_empty:
         return None
-    change = Change(messages=messages, commit_user=commit_user, identifier=identifier, overwrites=selection)
+    change = Change(
+        messages=messages,
+        commit_user=commit_user,
+        identifier=identifier,
+        overwrites=selection,
+        allow_empty=allow_empty,
+        uuid=uuid,
+        since=since,
+    )
     try:
         return Publisher(table, env).commit(change)
     except CommitUnknownError:
         raise
-    except Exception:
-        remove_files(table, env, messages)
+    except MerganserError:  # after any other error, a bug, nothing is sure: orphans do no harm
+        if not keep_files:
+            remove_files(table, env, messages)
         raise
 
 
 def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -> None:
-    """Remove the new files of messages that are certainly not committed."""
-    env.storage.delete(
-        join(table.paths.bucket_directory(partition_directory(table, message.partition), message.bucket), file.name)
-        for message in messages
-        for file in message.added
-    )
+    """Remove the new files of messages that are certainly not committed. Best effort: else they are orphans."""
+    with contextlib.suppress(MerganserError):
+        env.storage.delete(
+            join(table.paths.bucket_directory(partition_directory(table, message.partition), message.bucket), file.name)
+            for message in messages
+            for file in message.added
+        )
 
 
 class WriteSession:
@@ -257,6 +285,10 @@ class WriteSession:
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
         self.user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
         self._writer: TableWriter | None = None
+        self._taking = False
+        self._failed: list[CommitMessage] = []
+        self._uuid = env.new_id()
+        self._unknown_since: int | None = None
 
     def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
@@ -266,19 +298,54 @@ class WriteSession:
         """Take rows; see `TableWriter.write`. Rows that do not fit are refused before any of them is written."""
         if not rows.num_columns and not rows.num_rows:
             return
+        if self._unknown_since is not None:
+            raise InvalidInputError(
+                f"{self.target.action}: nobody knows yet whether the last commit of this writer was made. "
+                "Call commit again with the same identifier, or leave the writer, before more rows come."
+            )
         conformed = self.target.conformed(rows)
         kinds = self.target.checked_kinds(kinds)
-        if self._writer is None:
+        if not self._taking:  # rows that others committed since our last commit are older than those that come now
             live = MetaReader(self.table.paths, self.env, self.table.name).latest().live
-            self._writer = TableWriter(self.table, self.env, starting_sequences(self.table, live, overwrites=self.target.overwrites))
+            starts = starting_sequences(self.table, live, overwrites=self.target.overwrites)
+            if self._writer is None:
+                self._writer = TableWriter(self.table, self.env, starts)
+            self._writer.next_sequence = starts
+            self._taking = True
+        assert self._writer is not None
         self._writer.write(conformed, kinds, held=held)
 
     def commit(self, identifier: int = BATCH_IDENTIFIER) -> Snapshot | None:
-        """Publish what was written since the last commit."""
-        messages = [] if self._writer is None else self._writer.finish()
-        if not messages and self.target.spec is None:
-            return None
-        return publish_messages(self.target, self.env, messages, commit_user=self.user, identifier=identifier)
+        """Publish what was written since the last commit.
+
+        When it fails the rows stay with the session: a repeat of this call commits them, once.
+        """
+        if self._writer is not None:
+            self._failed += self._writer.finish()
+        messages = self._failed
+        try:
+            snapshot = publish_messages(
+                self.target,
+                self.env,
+                messages,
+                commit_user=self.user,
+                identifier=identifier,
+                uuid=self._uuid,
+                since=self._unknown_since,
+                keep_files=True,
+            )
+        except CommitUnknownError as error:
+            tried = error.context["snapshot"]
+            self._unknown_since = tried if self._unknown_since is None else min(tried, self._unknown_since)
+            raise
+        if self._unknown_since is None and (snapshot is None or snapshot.uuid != self._uuid):
+            remove_files(self.table, self.env, messages)  # a twin of this commit was there first, with files of its own
+        self._settle()
+        return snapshot
+
+    def _settle(self) -> None:
+        """Begin the next commit."""
+        self._failed, self._uuid, self._unknown_since, self._taking = [], self.env.new_id(), None, False
 
     def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove partitions as one commit."""
@@ -294,10 +361,13 @@ class WriteSession:
         return Publisher(self.table, self.env).commit(Change(messages=[], commit_user=self.user, overwrites=chosen))
 
     def abort(self) -> None:
-        """Drop what was not committed."""
+        """Drop what was not committed. Files of a commit of unknown outcome stay."""
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
+        if self._unknown_since is None:
+            remove_files(self.table, self.env, self._failed)
+        self._settle()
 
     def close(self, error: BaseException | None = None) -> None:
         """End the session; what was not committed is dropped."""

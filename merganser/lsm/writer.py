@@ -14,6 +14,7 @@ Crash at any instruction: files are there that no snapshot names.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
+from merganser.errors import MerganserError
 from merganser.files.layout import FileLayout, file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.buckets import UNAWARE, Group, groups
@@ -32,6 +34,7 @@ from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.storage.paths import join
 
 SLICE_ROWS = 262_144
 """Rows gathered at a time."""
@@ -43,7 +46,8 @@ class TableWriter:
     """Writes rows of one table into files of its buckets, without committing.
 
     Attributes:
-        next_sequence: gives the first free sequence number of a bucket; asked once per bucket.
+        next_sequence: gives the first free sequence number of a bucket; asked once per bucket and commit. What
+            this writer gave out itself is not given out again, whatever it says.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
 
     Rows given with their arrival may come in any order, so a flush before the last rows numbers them by arrival
@@ -57,6 +61,7 @@ class TableWriter:
     _pending: list[tuple[pa.Table, pa.Array | None, npt.NDArray[np.int64] | None]] = field(default_factory=list)
     _pending_bytes: int = 0
     _sequences: dict[BucketId, int] = field(default_factory=dict)
+    _used: dict[BucketId, int] = field(default_factory=dict)
     _files: dict[BucketId, list[DataFile]] = field(default_factory=dict)
     _directories: dict[BucketId, str] = field(default_factory=dict)
     _open: dict[BucketId, RollingWriter] = field(default_factory=dict)
@@ -103,16 +108,19 @@ class TableWriter:
         total = self.table.bucket if self.table.bucket > 0 else UNAWARE
         messages = [CommitMessage(partition, bucket, total, tuple(files)) for (partition, bucket), files in self._files.items() if files]
         self._files = {}
+        self._used |= self._sequences
+        self._sequences = {}
         return messages
 
     def abort(self) -> None:
-        """Drop what is buffered and remove what was written and not handed out."""
+        """Drop what is buffered and remove what was written and not handed out. Best effort: else it is orphans."""
         self._pending, self._pending_bytes = [], 0
         for writer in self._open.values():
             writer.abort()
         self._open = {}
         for bucket, files in self._files.items():
-            self.env.storage.delete(f"{self._directories[bucket]}/{file.name}" for file in files)
+            with contextlib.suppress(MerganserError):
+                self.env.storage.delete([join(self._directories[bucket], file.name) for file in files])
         self._files = {}
 
     def _flush(self, rows: pa.Table, kinds: pa.Array | None, arrival: npt.NDArray[np.int64] | None) -> None:
@@ -184,7 +192,7 @@ class TableWriter:
     def _take_sequences(self, bucket: BucketId, count: int) -> int:
         start = self._sequences.get(bucket)
         if start is None:
-            start = self.next_sequence(bucket)
+            start = max(self.next_sequence(bucket), self._used.get(bucket, 0))
         self._sequences[bucket] = start + count
         return start
 

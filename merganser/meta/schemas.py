@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from merganser.errors import AlreadyExistsError, FormatError, NotFoundError
+from merganser.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    FormatError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+)
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
 _PREFIX = "schema-"
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +35,74 @@ class SchemaStore:
     def latest(self) -> TableSchema | None:
         """Return the newest schema, or None when there is none (not a table)."""
         ids = self.ids()
-        return self.load(ids[-1]) if ids else None
+        return self.load(ids[-1], fresh=True) if ids else None
 
     def latest_id(self, known: int) -> int:
         """Return the newest schema id, given one that exists: one look in the common case."""
         return known if not self.env.storage.exists(self.paths.schema(known + 1)) else self.ids()[-1]
 
-    def load(self, schema_id: int) -> TableSchema:
+    def load(self, schema_id: int, *, fresh: bool = False) -> TableSchema:
         """Return a schema.
+
+        Args:
+            fresh: read the file, whatever is remembered: the table may have been dropped and made anew by
+                somebody else. Then everything that is remembered of it is forgotten.
 
         Raises:
             FormatError: the file is missing (data files refer to it) or damaged.
         """
         path = self.paths.schema(schema_id)
         cached = self.env.cache.get(path)
-        if isinstance(cached, TableSchema):
+        if isinstance(cached, TableSchema) and not fresh:
             return cached
         try:
             data = self.env.storage.read(path)
         except NotFoundError as error:
-            raise FormatError(f"cannot read schema {schema_id}: '{path}' is missing. Data files of this schema cannot be read. Restore the file.", path=path) from error
+            raise FormatError(
+                f"cannot read schema {schema_id}: '{path}' is missing. Data files of this schema cannot be read. "
+                "Restore the file.",
+                path=path,
+            ) from error
         schema = from_json(data, path=path)
         if schema.id != schema_id:
-            raise FormatError(f"cannot read the schema '{path}': it says that its id is {schema.id}. Restore the file.", path=path)
+            raise FormatError(
+                f"cannot read the schema '{path}': it says that its id is {schema.id}. Restore the file.", path=path
+            )
+        if isinstance(cached, TableSchema) and cached != schema:
+            self.env.cache.drop_prefix(self.paths.root)
         self.env.cache.put(path, schema, len(data) * 10)
         return schema
 
     def create(self, schema: TableSchema) -> None:
-        """Make a schema; of racing writers one wins.
+        """Make a schema; of racing writers one wins. A lost reply is resolved by reading back.
 
         Raises:
             AlreadyExistsError: the id is taken.
+            CommitUnknownError: the store failed and so did reading back: it may be there or not.
         """
         path = self.paths.schema(schema.id)
         data = schema.to_json()
+        failure: MerganserError | None = None
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.env.sleep_ms(10 * 4 ** (attempt - 1))
+            try:
+                self.env.storage.create(path, data)
+                return
+            except (AlreadyExistsError, StorageError) as error:
+                failure = error
+            found = self._read_back(path)
+            if found == data and (schema.time_millis or isinstance(failure, StorageError)):
+                return  # our own create, whose reply was lost on the way
+            if found is not None:
+                raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {schema.id}.", path=path)
+        raise CommitUnknownError(
+            f"cannot tell whether '{path}' was made: {failure} Look whether the table is there, then try again.",
+            path=path,
+        ) from failure
+
+    def _read_back(self, path: str) -> bytes | None:
         try:
-            self.env.storage.create(path, data)
-        except AlreadyExistsError:
-            if self.env.storage.read(path) != data or schema.time_millis == 0:
-                raise
+            return self.env.storage.read(path)
+        except (NotFoundError, StorageError):
+            return None

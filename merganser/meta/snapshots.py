@@ -9,6 +9,7 @@ Format: sections "hint files" and "atomic publication".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from merganser.errors import (
     CommitUnknownError,
     ExpiredError,
     FormatError,
+    MerganserError,
     NotFoundError,
     SnapshotExistsError,
     StorageError,
@@ -26,6 +28,7 @@ from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
 _PREFIX = "snapshot-"
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class SnapshotStore:
             yield found
             snapshot_id -= 1
 
-    def create(self, snapshot: Snapshot) -> None:
+    def create(self, snapshot: Snapshot) -> Snapshot:
         """Make `snapshot` the next state of the table: the commit point.
 
         Every file it names must already be durable. `snapshot-<id>` is created only if absent, so of two
@@ -123,57 +126,62 @@ class SnapshotStore:
 
         * crash before the create: no reader can reach the new files; orphans remain.
         * crash after it: the commit stands. The hint may lag, and readers probe on.
-        * reply lost: we read the file back. Our uuid means success, another's a lost race.
+        * reply lost: we read the file back. Our uuid means success, another's a lost race. While it cannot be
+          read, nothing is known, whatever the store said.
+
+        Returns:
+            The snapshot as it is stored: an earlier attempt of the same uuid, when that one arrived.
 
         Raises:
             SnapshotExistsError: another writer owns this id; nothing changed. Check conflicts against it,
                 then try the next id with the same files.
             CommitUnknownError: the read-back failed as well. Delete nothing: the snapshot may stand. Repeat
-                with the same commit identifier.
+                with the same commit identifier. Context: `snapshot` and `uuid` of the attempt.
 
         Format: snapshot version 3. Time: one create, plus one read if the reply is lost.
         """
         path = self.paths.snapshot(snapshot.id)
         data = snapshot.to_json()
-        for attempt in range(3):
+        failure: MerganserError | None = None
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.env.sleep_ms(10 * 4 ** (attempt - 1))
             try:
                 self.env.storage.create(path, data)
-                return
-            except AlreadyExistsError:
-                # Perhaps our own create, whose reply was lost on the way and which was sent again below us.
-                if self._is_ours(snapshot):
-                    return
+                return snapshot
+            except (AlreadyExistsError, StorageError) as error:
+                # Taken may mean taken by us: our own create, sent again below after its reply was lost.
+                failure = error
+            found = self._read_back(snapshot.id)
+            if found is not None and found.uuid == snapshot.uuid:
+                return found
+            if found is not None:
                 raise SnapshotExistsError(
-                    f"snapshot {snapshot.id} of '{self.table_name}' was created by another writer. Nothing of this commit is visible.",
+                    f"snapshot {snapshot.id} of '{self.table_name}' was created by another writer. "
+                    "Nothing of this commit is visible.",
                     table=self.table_name,
                     snapshot=snapshot.id,
-                ) from None
-            except StorageError as error:
-                try:
-                    if self._is_ours(snapshot):
-                        return
-                except (StorageError, FormatError):
-                    pass  # still unknown: the create below settles it, or the last attempt reports
-                if attempt == 2:
-                    raise CommitUnknownError(
-                        f"cannot tell whether snapshot {snapshot.id} of '{self.table_name}' was committed: {error} "
-                        f"Its files were kept. Repeat the write with commit user '{snapshot.commit_user}' and identifier "
-                        f"{snapshot.commit_identifier}; it will not be applied twice.",
-                        table=self.table_name,
-                        snapshot=snapshot.id,
-                    ) from error
-                self.env.sleep_ms(10 * 4**attempt)
+                )
+        raise CommitUnknownError(
+            f"cannot tell whether snapshot {snapshot.id} of '{self.table_name}' was committed: {failure} "
+            f"Its files were kept. Repeat the write with commit user '{snapshot.commit_user}' and identifier "
+            f"{snapshot.commit_identifier}; it will not be applied twice.",
+            table=self.table_name,
+            snapshot=snapshot.id,
+            uuid=snapshot.uuid,
+        ) from failure
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Point the hint at a snapshot. Best effort: readers do not rely on it."""
-        try:
+        """Point the hint at a snapshot. Best effort: readers do not rely on it, and the commit stands."""
+        with contextlib.suppress(MerganserError):
             self.env.storage.replace(self.paths.latest_hint, str(snapshot_id).encode())
-        except StorageError:
-            return
 
-    def _is_ours(self, snapshot: Snapshot) -> bool:
-        found = self.get(snapshot.id)
-        return found is not None and found.uuid == snapshot.uuid
+    def _read_back(self, snapshot_id: int) -> Snapshot | None:
+        """Return the snapshot, or None when it is absent or nobody can tell."""
+        try:
+            return self.get(snapshot_id)
+        except (StorageError, FormatError):
+            return None
 
     def _hint(self, path: str) -> int | None:
         try:

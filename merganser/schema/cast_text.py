@@ -11,8 +11,8 @@ TIMESTAMP; a day that its month lacks is the last of the month in a TIMESTAMP an
 not parse makes the read fail; only decimals of too many digits are null. Fails here, though the reference reads it:
 hexadecimal floats, digits other than 0 to 9, letters among the fraction digits of a TIME, a TIME outside the day.
 
-Everything runs on whole columns but for two things, done once per distinct value of those concerned: the text of
-floats below 0.001 or from ten million on, and decimals written with an exponent.
+Everything runs on whole columns but for two things, done once per distinct value of those concerned: decimals written
+with an exponent, and the text of floats next to the smallest that there are.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from merganser.schema.cast_values import (
     CastError,
     Numbers,
     array_of,
+    doubles_of,
     fit_decimal,
     items_of,
     numbers_of,
@@ -41,8 +42,8 @@ from merganser.schema.cast_values import (
     scaled,
 )
 
-TRUE_WORDS: Final = ("t", "true", "y", "yes", "1")
-FALSE_WORDS: Final = ("f", "false", "n", "no", "0")
+_TRUE: Final = ("t", "true", "y", "yes", "1")
+_FALSE: Final = ("f", "false", "n", "no", "0")
 
 _BLANK: Final = r"[\x00-\x20]*"
 _INTEGER: Final = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]*)$"
@@ -78,13 +79,15 @@ def to_text(values: pa.Array, source: t.DataType) -> pa.Array:
     Raises:
         CastError: bytes that are not UTF-8.
     """
+    if not len(values):
+        return pa.array([], pa.string())
     match source:
         case t.Float() | t.Double():
             return _float_text(values)
         case t.Decimal(scale=scale):
             return _decimal_text(values, scale)
         case t.Date():
-            return array_text(np.datetime_as_string(numbers_of(values).astype("M8[D]")), values)
+            return _iso_text(values)
         case t.Time(precision=precision):
             return _time_text(values, precision)
         case t.Timestamp(precision=precision) | t.LocalZonedTimestamp(precision=precision):
@@ -104,34 +107,44 @@ def fit_text(values: pa.Array, target: t.Char | t.VarChar) -> pa.Array:
     return pc.utf8_rpad(cut, width=target.length, padding=" ") if isinstance(target, t.Char) else cut
 
 
-def array_text(texts: Numbers, like: pa.Array) -> pa.Array:
-    """Return NumPy texts as an array, null where `like` is."""
-    return pa.array(texts, pa.string(), mask=np.asarray(like.is_null()))
-
-
 def _float_text(values: pa.Array) -> pa.Array:
-    text = values.cast(pa.string())  # the fewest digits; only the shape differs
-    size = np.abs(numbers_of(values).astype(np.float64))
+    text = values.cast(pa.string())  # the fewest digits already; only the shape differs
+    size = np.abs(doubles_of(values))
     plain = ((size >= 1e-3) & (size < 1e7)) | (size == 0)
-    text = pc.if_else(pc.match_substring(text, "."), text, pc.binary_join_element_wise(text, ".0", ""))
+    whole = pc.invert(pc.match_substring(text, "."))
+    out = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     if plain.all():
+        return out
+    others = pa.array(~plain)
+    return pc.replace_with_mask(out, others, _scientific(values.filter(others)))
+
+
+def _scientific(values: pa.Array) -> pa.Array:
+    """Return the text of floats that are written with an exponent, or are infinite or NaN; none is null."""
+    short = values.cast(pa.string())  # `12345678.9`, `0.00012`, `1.5e+20`, `nan`, `-inf`
+    parts = pc.extract_regex(
+        short, r"^(?P<sign>-?)(?P<whole>[0-9]+)\.?(?P<fraction>[0-9]*)(?:e(?P<power>[+-]?[0-9]+))?$"
+    )
+    sign, whole, fraction, power = (pc.struct_field(parts, i).fill_null("") for i in range(4))
+    digits = pc.binary_join_element_wise(whole, fraction, "")
+    significant = pc.utf8_ltrim(digits, characters="0")
+    zeros = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
+    given = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+").cast(pa.int32())
+    exponent = pc.subtract(pc.add(given, pc.subtract(pc.utf8_length(whole), 1)), zeros)
+    rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(significant, start=1), characters="0")
+    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    first = pc.utf8_slice_codeunits(significant, start=0, stop=1)
+    text = pc.binary_join_element_wise(sign, first, ".", rest, "E", exponent.cast(pa.string()), "")
+    for arrow, java in (("nan", "NaN"), ("-nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        text = pc.if_else(pc.equal(short, arrow), java, text)
+    # Java writes two digits at least, and of those the nearest: 4.9E-324, not 5.0E-324. It shows in the smallest.
+    tiny = np.abs(doubles_of(values)) < (1e-43 if values.type == pa.float32() else 1e-321)
+    tiny &= np.asarray(pc.equal(rest, "0"))
+    if not tiny.any():
         return text
-    others = values.filter(pa.array(~plain)).dictionary_encode()
-    pairs = zip(others.dictionary.to_pylist(), others.dictionary.cast(pa.string()).to_pylist(), strict=True)
-    texts = pa.array([_scientific(value, short) for value, short in pairs], pa.string())
-    return pc.replace_with_mask(text, pa.array(~plain), texts.take(others.indices))
-
-
-def _scientific(value: float, short: str) -> str:
-    """Return the text of a float that is written with an exponent, given its fewest digits."""
-    if not np.isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    sign, digits, exponent = Decimal(short).normalize().as_tuple()
-    if len(digits) == 1:  # two digits at least, and of those the nearest: 4.9E-324, not 5.0E-324
-        mantissa, _, power = f"{value:.1e}".partition("e")
-        return f"{mantissa}E{int(power)}"
-    mantissa = f"{digits[0]}." + "".join(map(str, digits[1:]))
-    return f"{'-' if sign else ''}{mantissa}E{int(exponent) + len(digits) - 1}"
+    few = values.filter(pa.array(tiny)).dictionary_encode()
+    nearest = [f"{value:.1e}".replace("e", "E") for value in few.dictionary.to_pylist()]
+    return pc.replace_with_mask(text, pa.array(tiny), pa.array(nearest, pa.string()).take(few.indices))
 
 
 def _decimal_text(values: pa.Array, scale: int) -> pa.Array:
@@ -155,12 +168,23 @@ def _time_text(values: pa.Array, precision: int) -> pa.Array:
 
 
 def _timestamp_text(values: pa.Array, precision: int) -> pa.Array:
-    iso = np.datetime_as_string(numbers_of(values).view(f"M8[{values.type.unit}]"), unit=values.type.unit)
-    text = pc.replace_substring(array_text(iso, values), pattern="T", replacement=" ")
+    text = _iso_text(values if values.type.tz is None else values.cast(pa.timestamp(values.type.unit)))
     if precision in (3, 6, 9):
         return text
     text = pc.replace_substring_regex(text, rf"(\.\d{{{precision}}}\d*?)0+$", r"\1")
     return pc.replace_substring_regex(text, r"\.$", "")
+
+
+def _iso_text(values: pa.Array) -> pa.Array:
+    """Return dates or wall clocks as `yyyy-MM-dd` or `yyyy-MM-dd HH:mm:ss` with all digits of their unit."""
+    unit = "D" if pa.types.is_date32(values.type) else values.type.unit
+    instants = numbers_of(values).astype(f"M8[{unit}]")
+    first, end = np.datetime64("0000-01-01"), np.datetime64("10000-01-01")
+    if unit == "ns" or (instants.min() >= first and instants.max() < end):
+        return values.cast(pa.string())
+    # Arrow has no text for other years.
+    iso = pa.array(np.datetime_as_string(instants), pa.string(), mask=np.asarray(values.is_null()))
+    return pc.replace_substring(iso, pattern="T", replacement=" ")
 
 
 def _utf8(values: pa.Array) -> pa.Array:
@@ -266,8 +290,8 @@ def _number(text: pa.Array, absent: int = 0) -> Numbers:
 
 def _boolean(values: pa.Array) -> pa.Array:
     words = pc.utf8_lower(values)
-    yes = pc.is_in(words, value_set=pa.array(TRUE_WORDS))
-    refuse(values, pc.invert(pc.or_(yes, pc.is_in(words, value_set=pa.array(FALSE_WORDS)))))
+    yes = pc.is_in(words, value_set=pa.array(_TRUE))
+    refuse(values, pc.invert(pc.or_(yes, pc.is_in(words, value_set=pa.array(_FALSE)))))
     return pc.if_else(values.is_valid(), yes, pa.scalar(None, pa.bool_()))
 
 

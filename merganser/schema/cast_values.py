@@ -88,6 +88,12 @@ def numbers_of(values: pa.Array) -> Numbers:
     return np.asarray(filled)
 
 
+def doubles_of(values: pa.Array) -> Numbers:
+    """Return floats as doubles; 0 where null."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return numbers_of(values).astype(np.float64)
+
+
 def array_of(numbers: Numbers, like: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return stored numbers as an array of `kind`, null where `like` is."""
     mask = np.asarray(like.is_null()) if like.null_count else None
@@ -111,8 +117,8 @@ def number_to_number(values: pa.Array, source: t.DataType, target: t.DataType) -
     else:
         numbers = numbers_of(values)
         if isinstance(source, t.Float | t.Double) and not to_float:
-            numbers = _saturated(numbers, 64 if isinstance(target, t.BigInt) else 32)
-    with np.errstate(over="ignore"):  # a DOUBLE too large for FLOAT is infinite
+            numbers = _saturated(doubles_of(values), 64 if isinstance(target, t.BigInt) else 32)
+    with np.errstate(over="ignore", invalid="ignore"):  # a DOUBLE too large for FLOAT is infinite
         return array_of(numbers.astype(_WIDTHS[type(target)]), values, arrow_type(target))
 
 
@@ -136,7 +142,7 @@ def fit_decimal(values: pa.Array, target: t.Decimal) -> pa.Array:
 
 def _float_to_decimal(values: pa.Array, target: t.Decimal) -> pa.Array:
     """Return floats as decimals by way of their shortest text as DOUBLE, whose digits are what is rounded."""
-    numbers = numbers_of(values).astype(np.float64)
+    numbers = doubles_of(values)
     refuse(values, ~np.isfinite(numbers))
     large = np.abs(numbers) >= 10.0 ** (target.precision - target.scale + 1)
     small = np.abs(numbers) < 10.0 ** -(target.scale + 1)
@@ -165,8 +171,7 @@ def _decimal_to_double(values: pa.Array, source: t.Decimal) -> Numbers:
 
 
 def _saturated(numbers: Numbers, bits: int) -> Numbers:
-    """Return floats without their fraction, at most as large as integers of `bits`; 0 for NaN."""
-    numbers = numbers.astype(np.float64)
+    """Return doubles without their fraction, at most as large as integers of `bits`; 0 for NaN."""
     limit = 2.0 ** (bits - 1)
     inside = np.abs(numbers) < limit
     whole = np.where(inside, numbers, 0.0).astype(np.int64)

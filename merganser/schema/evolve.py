@@ -180,10 +180,11 @@ def _converted(values: pa.Array, old: t.DataType, new: t.DataType, *, column: st
     try:
         return cast_array(values, old, new)
     except CastError as error:
+        more = f" (and {error.count - 1} others)" if error.count > 1 else ""
         raise UnsupportedError(
-            f"cannot read column '{column}' of '{name}': the value '{error.value}' (and {error.count - 1} more like it) was "
-            f"written as {old} and is no {new}, as the column is now. Other columns can be read; select them by name. "
-            f"To read this one, change its type back to {old}, or read a snapshot from before the change.",
+            f"cannot read column '{column}' of '{name}': the value '{error.value}'{more} was written as {old} and is "
+            f"no {new}, as the column is now. Other columns can be read; select them by name. To read this one, change "
+            f"its type back to {old}, or read a snapshot from before the change.",
             column=column,
             value=error.value,
             path=name,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.predicate import Predicate
@@ -252,22 +252,22 @@ def _column_range(name: str, kind: t.DataType, files: _Files) -> _Range:
         nulls = np.full(len(files.row_counts), NULL_COUNT_UNKNOWN)
     return _Range(
         kind,
-        _bounds(files.mins.get(name), kind),
-        _bounds(files.maxs.get(name), kind),
+        _bounds(files.mins.get(name), kind, len(files.row_counts)),
+        _bounds(files.maxs.get(name), kind, len(files.row_counts)),
         can_be_null=nulls != 0,
         can_be_value=(nulls < 0) | (nulls < files.row_counts),
     )
 
 
-def _bounds(values: pa.Array | None, kind: t.DataType) -> pa.Array | None:
-    """Return bounds in the Arrow type of a column; None if they are not of that type. A NaN is no bound."""
-    if values is None or family(kind) is None:
+def _bounds(values: pa.Array | None, kind: t.DataType, count: int) -> pa.Array | None:
+    """Return bounds in the Arrow type of a column, null where they are not of that type. A NaN is no bound."""
+    if family(kind) is None:
         return None
     wanted = arrow_type(kind)
     try:
-        values = values if values.type == wanted else values.cast(wanted)
+        values = pa.nulls(count, wanted) if values is None else values.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
+        return pa.nulls(count, wanted)
     if isinstance(kind, t.Float | t.Double):
         return pc.if_else(pc.is_nan(values), pa.scalar(None, wanted), values)
     return values
@@ -299,15 +299,25 @@ def _rises(node: Cast | Call, source: t.DataType) -> bool:
 
 
 def _image(node: Cast | Call, item: Expression, values: Values | None) -> Values | None:
-    """Return a function of bounds; None where it has no value for one of them."""
+    """Return a function of bounds, null where it has no value for one of them."""
     if values is None:
         return None
     try:
         if isinstance(node, Cast):
             return cast_values(values, item.type, node.type)
         return call(node.name, values, item.type, node.type, [])
-    except (InvalidInputError, UnsupportedError, pa.ArrowInvalid):
-        return None
+    except (InvalidInputError, pa.ArrowInvalid):
+        if len(values) == 1:
+            return pa.nulls(1, arrow_type(node.type))
+        # Somewhere a bound overflows. That is rare, and halving finds it without giving up on the others.
+        middle = len(values) // 2
+        halves = [_image(node, item, part) for part in (values.slice(0, middle), values.slice(middle))]
+        return pa.chunked_array([chunk for half in halves for chunk in _chunks(half)], arrow_type(node.type))
+
+
+def _chunks(values: Values | None) -> list[pa.Array]:
+    assert values is not None
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
 
 
 def _possible(op: str, left: _Range, left_bound: Values | None, right: _Range, right_bound: Values | None) -> Flags:
@@ -425,10 +435,7 @@ def _member_outcome(node: In, world: _World) -> _Outcome:
     of = _range(node.item, world)
     listed = [o for o in node.options if o.value is not None]
     with_null = len(listed) < len(node.options)
-    if of.low is None and of.high is None:
-        true, false = of.can_be_value, of.can_be_value
-    else:
-        true, false = _within(of, listed)
+    true, false = _within(of, listed)
     if with_null:
         # What is not found is unknown, never false.
         return _Outcome(true, world.all(False), of.can_be_null | false)
@@ -450,15 +457,17 @@ def _within(of: _Range, options: list[Literal]) -> tuple[Flags, Flags]:
             _possible(">=", of, of.high, single, None),
         )
         true = true | (at_most & at_least)
-    if known and of.low is not None and of.high is not None:
+    if known and (of.low is None or of.high is None):
+        true = np.ones_like(true)
+    elif known:
+        assert of.low is not None, of
+        assert of.high is not None, of
         values = pa.array(known, arrow_type(of.kind)).unique()
         values = values.take(pc.sort_indices(values))
-        true = true | (_rank(values, of.high, inclusive=True) > _rank(values, of.low, inclusive=False))
+        inside = _rank(values, of.high, inclusive=True) > _rank(values, of.low, inclusive=False)
+        true = true | inside | np.asarray(of.low.is_null()) | np.asarray(of.high.is_null())
         same = np.asarray(pc.fill_null(compare("=", of.low, of.kind, of.high, of.kind), False))
         fixed = same & np.asarray(pc.is_in(of.low, value_set=values))
-        true = true | np.asarray(of.low.is_null()) | np.asarray(of.high.is_null())
-    elif known:
-        true = np.ones_like(true)
     return of.can_be_value & true, of.can_be_value & ~fixed
 
 

@@ -1,0 +1,126 @@
+"""Every example of README and docs runs, in order, in a directory of its own.
+
+The blocks of a page share their names, as a reader would type them one after the other. A line such as
+`orders.read().count()   # 3` is also a claim: when the comment is a Python literal, the value must equal it. Pages
+with blocks marked `python spark` run whole in a process of their own, with a session of their own. In `sh` blocks the
+lines that start with `merganser` run after the Python blocks before them, except the demo.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(r"^```(python spark|python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"\s#\s(.+)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    line: int
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [Block(found[1], text.count("\n", 0, found.start()) + 2, found[2]) for found in _FENCE.finditer(text)]
+
+
+def _pages(*, spark: bool) -> Iterator[Any]:
+    for page in PAGES:
+        blocks = blocks_of(page)
+        if (
+            any(block.kind.startswith("python") for block in blocks)
+            and any(block.kind == "python spark" for block in blocks) == spark
+        ):
+            yield pytest.param(page, id=str(page.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("page", list(_pages(spark=False)))
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", list(_pages(spark=True)))
+def test_the_examples_of_a_page_with_spark_run(page: Path, tmp_path: Path) -> None:
+    code = f"from pathlib import Path; from tests.docs.test_examples import run_page; run_page(Path({str(page)!r}))"
+    paths = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def run_page(page: Path) -> None:
+    """Run all blocks of a page in the working directory."""
+    names: dict[str, Any] = {"__name__": "__example__"}
+    for block in blocks_of(page):
+        if block.kind == "sh":
+            for command in _commands(block):
+                done = subprocess.run(
+                    [sys.executable, "-c", "from merganser.cli.main import main; main()", *shlex.split(command)[1:]],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                assert done.returncode == 0, f"{page.name}:{block.line}: {command}\n{done.stderr}"
+        else:
+            _run_python(page, block, names)
+
+
+def _run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
+    """Run a block with the page's own line numbers, and check its claims."""
+    tree = ast.parse(block.text)
+    ast.increment_lineno(tree, block.line - 1)
+    lines = page.read_text().splitlines()
+    for statement in tree.body:
+        if not isinstance(statement, ast.Expr):
+            exec(compile(ast.Module([statement], []), str(page), "exec"), names)
+            continue
+        value = eval(compile(ast.Expression(statement.value), str(page), "eval"), names)
+        claimed = _literal(lines[(statement.end_lineno or 1) - 1])
+        if claimed is not None:
+            assert value == claimed[0], f"{page.name}:{statement.lineno}: {ast.unparse(statement)}"
+
+
+def _literal(line: str) -> tuple[Any] | None:
+    """Return the value that the comment at the end of a line claims, if it is one."""
+    found = _COMMENT.search(line)
+    if not found:
+        return None
+    try:
+        return (ast.literal_eval(found[1].strip()),)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def _commands(block: Block) -> list[str]:
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.startswith("merganser ") and not line.startswith("merganser demo")]
+
+
+def test_a_wrong_claim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n1 + 1    # 3\n```\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=r"page.md:2: 1 \+ 1"):
+        run_page(page)
+
+
+def test_the_pages_have_examples() -> None:
+    assert {page.name for page in PAGES if blocks_of(page)} >= {"README.md", "start.md"}

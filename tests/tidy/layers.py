@@ -1,0 +1,88 @@
+"""The order of the layers, as data. A module imports from layers above its own line here, never from one below.
+
+Names are prefixes of module names below `merganser`; the longest that fits a module is its layer. Layers of one tuple
+do not know each other. `docs/architecture.md` draws them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LAYERS: Final[tuple[tuple[str, ...], ...]] = (
+    ("errors",),
+    ("options.option",),
+    ("options.write", "options.read", "options.upkeep"),
+    ("options.registry",),
+    # values: what a row is; no bytes, no input or output
+    ("schema.types", "schema.row_kind"),
+    ("options",),
+    ("schema",),
+    # effects, and bytes <-> values; neither knows the other
+    ("storage", "codec"),
+    # the files that describe a table
+    ("meta",),
+    # three kernels that do not know each other
+    ("commit", "merge", "files"),
+    # one bucket
+    ("lsm",),
+    # rows out; rows in from what people have
+    ("scan", "ingest"),
+    # one write: buckets, then a commit
+    ("lsm.session",),
+    # the handle
+    ("handle",),
+    ("catalogs",),
+    ("handle.doors",),
+    # engines, people, tests
+    ("spark",),
+    ("cli",),
+    ("testing",),
+)
+
+IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
+    "cli": "the bodies of commands, so that --help loads neither Arrow nor Polars",
+    "spark": "an optional dependency, at its rim",
+    "handle.table": "readers of CSV and JSON files, wanted by few",
+    "scan.rows": "conversions to pandas and Polars",
+    "storage.paths": "numpy, for the shortest digits of a float partition value",
+}
+"""Modules (or packages) whose functions may import, each with the reason."""
+
+PYSPARK: Final[dict[str, str]] = {
+    "spark": "the face to Spark",
+    "cli.demo_session": "the demo starts a session of its own",
+}
+"""Modules (or packages) that may import pyspark."""
+
+ROOTS: Final[tuple[str, ...]] = ("merganser", "merganser.spark", "merganser.cli.main")
+"""What users import. A module that none of these reaches is dead; `testing` is for tests and counts as reached."""
+
+EFFECTS: Final[frozenset[str]] = frozenset(
+    {
+        "time.time",
+        "time.time_ns",
+        "time.sleep",
+        "datetime.now",
+        "datetime.utcnow",
+        "datetime.today",
+        "date.today",
+        "uuid.uuid1",
+        "uuid.uuid4",
+        "uuid4",
+        "sleep",
+        "open",
+        "random.random",
+        "random.choice",
+        "random.randint",
+        "random.shuffle",
+        "os.urandom",
+        "secrets.token_hex",
+    }
+)
+"""Calls that only `storage/` makes: everything else gets clocks, ids, randomness and bytes from `Env`."""
+
+EFFECTS_ALLOWED: Final[dict[str, str]] = {
+    "storage": "the door itself",
+    "testing": "no part of the product",
+}
+"""Modules (or packages) that may call them."""

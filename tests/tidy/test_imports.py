@@ -1,0 +1,57 @@
+"""What importing costs: nothing heavy is loaded before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import merganser
+
+from .modules import module_names
+
+HEAVY = ("pyarrow", "polars", "numpy", "pandas", "pyspark", "sqlglot", "fastavro", "obstore", "rich")
+
+
+def _loaded_by(code: str) -> list[str]:
+    """Return which heavy modules a fresh interpreter has loaded after some code."""
+    after = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint('|'.join(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", after], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.strip().splitlines()[-1].split("|"))
+    return [name for name in HEAVY if name in loaded]
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert _loaded_by("import merganser") == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["read", "--help"], ["version"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    assert _loaded_by(f"from merganser.cli.main import main; main({arguments!r})") == []
+
+
+def test_help_is_there_in_a_moment() -> None:
+    """The bound is 0.3 s on a quiet machine; the best of several runs, with room for a busy one."""
+    code = "from merganser.cli.main import main; main(['--help'])"
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
+
+
+def test_using_tables_does_not_load_spark() -> None:
+    assert "pyspark" not in _loaded_by("import merganser as mg; mg.catalog, mg.table, mg.Table, mg.Snapshot, mg.Split")
+
+
+def test_all_public_names_are_there() -> None:
+    assert [name for name in merganser.__all__ if not hasattr(merganser, name)] == []
+
+
+def test_no_module_has_the_name_of_a_public_function() -> None:
+    """Python would put the module in the function's place as soon as something imports it."""
+    functions = {name for name in merganser.__all__ if name.islower() and name != "errors"} - {"__version__"}
+    assert sorted(f"merganser.{name}" for name in functions if f"merganser.{name}" in module_names()) == []
