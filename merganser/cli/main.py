@@ -90,7 +90,7 @@ def _debug_first(given: list[str]) -> list[str]:
 
 def _run(given: list[str]) -> int:
     try:
-        code = app(given, standalone_mode=True)
+        code = app(given, prog_name="merganser", standalone_mode=True)
     except SystemExit as exit_:
         code = exit_.code
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -94,14 +94,23 @@ def load(
     """
     for pattern in files:
         matching_files(pattern)  # a misspelt one is found before the first is read
-    notes, taken = render.stderr(), 0
-    with render.progress(notes, "writing") as status, table.writer(columns=columns, overwrite=overwrite) as writer:
+    taken = 0
+
+    def counted(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        for batch in reader:
+            taken += batch.num_rows
+            status.update(f"{render.counted(taken, 'row')} taken")
+            yield batch
+
+    with (
+        render.progress(render.stderr(), "writing") as status,
+        table.writer(columns=columns, overwrite=overwrite) as writer,
+    ):
         for pattern in files:
             for reader in batches_of_files(pattern, table.schema.fields):
-                for batch in reader:
-                    writer.write(batch, kinds)
-                    taken += batch.num_rows
-                    status.update(f"{render.counted(taken, 'row')} taken")
+                # A reader, not its batches: batches that come as a stream are buffered and flushed together.
+                writer.write(pa.RecordBatchReader.from_batches(reader.schema, counted(reader)), kinds)
         snapshot = writer.commit()
     if snapshot is None:
         print("nothing was committed: the files hold no rows")

@@ -92,6 +92,19 @@ class Publisher:
         """Its metadata."""
         return MetaReader(self.table.paths, self.env, self.table.name)
 
+    def latest(self) -> TableState:
+        """Return the newest state, which a change will follow.
+
+        Raises:
+            ConflictError: the table was dropped since it was opened, and perhaps made anew.
+            FormatError: metadata is damaged or missing.
+        """
+        try:
+            return self.reader.latest()
+        except FormatError:
+            self._check_schema()  # files of a table that is being dropped are missing, too
+            raise
+
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept.
 
@@ -146,7 +159,7 @@ class Publisher:
         started = self.env.now_ms()
         for attempt in range(attempts):
             try:
-                state = self.reader.latest()
+                state = self.latest()
                 done, snapshot = self._applied(change, state.snapshot)
                 prepared = None if done else self._prepare(change, state, written)
             except MerganserError:

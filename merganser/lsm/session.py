@@ -25,7 +25,6 @@ from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_write
@@ -306,7 +305,7 @@ class WriteSession:
         conformed = self.target.conformed(rows)
         kinds = self.target.checked_kinds(kinds)
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
-            live = MetaReader(self.table.paths, self.env, self.table.name).latest().live
+            live = Publisher(self.table, self.env).latest().live
             starts = starting_sequences(self.table, live, overwrites=self.target.overwrites)
             if self._writer is None:
                 self._writer = TableWriter(self.table, self.env, starts)

@@ -10,6 +10,7 @@ library takes -0.0 and 0.0 for equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,10 @@ import pyarrow.compute as pc
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Image = tuple[tuple[Any, ...], ...]
+"""One key, column by column, in a form that Python orders as the format does."""
+
+NULL_IMAGE: Final = (0,)
 
 
 def sorted_positions(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None) -> tuple[Positions, Mask]:
@@ -104,12 +109,12 @@ def _series(column: pa.ChunkedArray) -> pl.Series:
     return pl.Series(pl.from_arrow(pa.table({"k": column}))["k"])  # type: ignore[index]
 
 
-def count_at_most(columns: Sequence[pa.ChunkedArray], bound: tuple[object, ...], images: "KeyImages") -> int:
+def count_at_most(columns: Sequence[pa.ChunkedArray], bound: Image, images: KeyImages) -> int:
     """Return how many leading rows of sorted key columns are at or below `bound` (an image of one key)."""
-    if len(columns) == 1:
+    if images.is_integer and bound[0] != NULL_IMAGE:
         image = integer_image(columns[0])
-        if image is not None and images.is_integer:
-            return int(np.searchsorted(image, bound[0], side="right"))
+        if image is not None:
+            return int(np.searchsorted(image, bound[0][1], side="right"))
     low, high = 0, len(columns[0])
     while low < high:
         middle = (low + high) // 2
@@ -128,19 +133,15 @@ class KeyImages:
             pa.types.is_signed_integer(kinds[0]) or pa.types.is_temporal(kinds[0]) or pa.types.is_floating(kinds[0])
         )
 
-    def at(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[object, ...]:
+    def at(self, columns: Sequence[pa.ChunkedArray], row: int) -> Image:
         """Return the image of the key at a row."""
-        if self.is_integer:
-            image = integer_image(columns[0].slice(row, 1))
-            if image is not None:
-                return (image[0],)
         return tuple(_image(column[row]) for column in columns)
 
 
-def _image(scalar: pa.Scalar) -> object:
+def _image(scalar: pa.Scalar) -> tuple[Any, ...]:
     """Return (0,) for null, else (1, value): nulls sort first."""
     if not scalar.is_valid:
-        return (0,)
+        return NULL_IMAGE
     kind = scalar.type
     if pa.types.is_floating(kind):
         return (1, _float_image(np.array([scalar.as_py()], np.float64 if kind == pa.float64() else np.float32))[0])

@@ -10,7 +10,9 @@ of runs and rows::
     run 0   ...|==========|            this one's last key is the smallest: the bound
 
 Runs are given oldest first and ties keep that order, which is the order of sequence numbers as long as the
-runs' ranges of sequence numbers are disjoint; otherwise the caller asks for a sort by sequence number too.
+runs' ranges of sequence numbers are disjoint; otherwise the caller asks for a sort by sequence number too. Equal
+numbers, which writers that ran side by side may give: an addition counts for newer than a retraction, then the
+later run for newer than the earlier one.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from merganser.errors import FormatError
 from merganser.merge.keys import KeyImages, count_at_most, sorted_positions
 
 WINDOW_ROWS = 400_000
 """Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
+
+_DOUBLED_MAX = 1 << 62
+"""Sequence numbers below this can be doubled. Larger ones no writer gives."""
 
 
 class Run(Protocol):
@@ -56,7 +62,12 @@ class Window:
 
 
 def windows(
-    runs: Sequence[Run], *, key: Sequence[str], sequence: str | None = None, window_rows: int = WINDOW_ROWS
+    runs: Sequence[Run],
+    *,
+    key: Sequence[str],
+    sequence: str | None = None,
+    kind: str | None = None,
+    window_rows: int = WINDOW_ROWS,
 ) -> Iterator[Window]:
     """Yield windows in key order; together they hold every row of every run once.
 
@@ -64,7 +75,11 @@ def windows(
         runs: oldest first.
         key: names of the key columns, in key order.
         sequence: column that orders versions of a key; None: by run.
+        kind: column of row kinds, which orders versions of equal sequence number; None: by run.
         window_rows: rows that a window should have, about.
+
+    Raises:
+        FormatError: a run is not sorted by its key.
     """
     total = sum(run.rows for run in runs)
     wanted = [max(1, run.rows * window_rows // max(1, total)) for run in runs]
@@ -94,12 +109,25 @@ def windows(
                 if at:
                     parts.append(tables[i].slice(0, at))
                 buffers[i] = tables[i].slice(at) if at < tables[i].num_rows else None
+        if not parts:  # the run that set the bound has no row up to it
+            raise FormatError(
+                f"cannot merge sorted runs: one of {len(runs)} is not sorted by its key ({', '.join(key)}). "
+                "Another engine wrote it so, or its file is damaged."
+            )
         rows = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
         if len(parts) == 1:
             yield Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
             continue
-        tie = None if sequence is None else rows.column(sequence).to_numpy()
+        tie = None if sequence is None else _versions(rows, sequence, kind)
         yield Window(rows, *sorted_positions([rows.column(name) for name in key], tie))
+
+
+def _versions(rows: pa.Table, sequence: str, kind: str | None) -> npt.NDArray[np.int64]:
+    """Return int64[n] that orders the versions of a key: by sequence number, then retractions before additions."""
+    numbers: npt.NDArray[np.int64] = rows.column(sequence).to_numpy()
+    if kind is None or not -_DOUBLED_MAX < int(numbers.min()) <= int(numbers.max()) < _DOUBLED_MAX:
+        return numbers
+    return numbers * 2 + (1 - (rows.column(kind).to_numpy() & 1))
 
 
 def _filled(run: Run, buffer: pa.Table | None, rows: int) -> tuple[pa.Table | None, bool]:

@@ -35,7 +35,14 @@ class SchemaStore:
     def latest(self) -> TableSchema | None:
         """Return the newest schema, or None when there is none (not a table)."""
         ids = self.ids()
-        return self.load(ids[-1], fresh=True) if ids else None
+        while ids:
+            try:
+                return self.load(ids[-1], fresh=True)
+            except FormatError:
+                before, ids = ids, self.ids()
+                if before == ids:
+                    raise  # it is there and damaged; else the table was dropped, or made anew, while we looked
+        return None
 
     def latest_id(self, known: int) -> int:
         """Return the newest schema id, given one that exists: one look in the common case."""

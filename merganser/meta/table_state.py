@@ -16,6 +16,7 @@ from merganser.meta.data_file import ManifestEntry
 from merganser.meta.live_files import EMPTY, LiveFiles
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.env import Env
@@ -128,6 +129,10 @@ class MetaReader:
         try:
             data = self.env.storage.read(path)
         except NotFoundError as error:
+            if not SchemaStore(self.paths, self.env).ids():
+                raise NotFoundError(
+                    f"there is no table '{self.table_name}' any more: it was dropped or renamed.", table=self.table_name
+                ) from error
             raise FormatError(
                 f"cannot read '{self.table_name}': its metadata names '{path}', which is missing. "
                 "Restore the file, or roll back to a snapshot that does not need it.",

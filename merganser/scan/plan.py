@@ -157,7 +157,7 @@ def _keyed_splits(table: TableDef, directory: str, bucket: int, files: BucketFil
         return []
     parts = []
     for members in sections(*dense_ranks(low, high)):
-        group = [entries[i] for i in members.tolist()]
+        group = [entries[i] for i in sorted(members.tolist())]  # as they were committed: it settles equal numbers
         raw = len(group) == 1 and group[0].file.delete_row_count == 0
         if raw and where is not None and not _by_stats(table, group, where):
             continue

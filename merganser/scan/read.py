@@ -90,6 +90,8 @@ class _Section:
         for name in key:
             fields.setdefault(name, self._table.schema.field(name))
         by_sequence = not _disjoint(runs)
+        if by_sequence:
+            runs = self._in_commit_order(runs)
         narrow = key_filter(self._job.where, key)
         readers = [
             _RunReader([self._reader(file, list(fields.values()), kind=True, sequence=by_sequence, groups_filter=narrow) for file in run]) for run in runs
@@ -98,7 +100,11 @@ class _Section:
         size = sum(file.size for run in runs for file in run)
         try:
             for window in windows(
-                readers, key=key, sequence=SEQUENCE_NUMBER.name if by_sequence else None, window_rows=max(1, min(WINDOW_ROWS, self._budget(total, size)))
+                readers,
+                key=key,
+                sequence=SEQUENCE_NUMBER.name if by_sequence else None,
+                kind=VALUE_KIND.name if by_sequence else None,
+                window_rows=max(1, min(WINDOW_ROWS, self._budget(total, size))),
             ):
                 positions = visible(newest(window.positions, window.is_last), window.rows.column(VALUE_KIND.name))
                 yield self._chosen(window.rows, positions)
@@ -139,6 +145,14 @@ class _Section:
         high = deserialize_columns([file.max_key for file in self._files], kinds)
         ranks = dense_ranks(low, high)
         return runs_of(self._files, *ranks)
+
+    def _in_commit_order(self, runs: list[list[DataFile]]) -> list[list[DataFile]]:
+        """Return runs whose sequence numbers meet so that of equal numbers the later commit counts.
+
+        Writers that ran side by side may have given the same numbers. What was compacted is the oldest.
+        """
+        place = {file.name: i for i, file in enumerate(self._files)}
+        return sorted(runs, key=lambda run: (-run[0].level, max(place[file.name] for file in run)))
 
     def _budget(self, rows: int, size: int) -> int:
         """Return how many rows decode to WINDOW_BYTES, at a guess: files hold about a quarter of their rows' bytes."""

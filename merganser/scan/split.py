@@ -18,7 +18,8 @@ class Split:
     Attributes:
         directory: the bucket's directory.
         bucket: the bucket number.
-        sections: groups of files; key ranges of two groups never meet. Append tables: one file per group.
+        sections: groups of files; key ranges of two groups never meet. The files of a group are in the order in
+            which they were committed. Append tables: one file per group.
         raw: no section needs a merge, and no file holds retractions: rows are read as they stand.
     """
 

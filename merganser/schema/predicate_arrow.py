@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -86,7 +86,7 @@ def predicate_from_arrow(expression: pc.Expression, fields: Sequence[t.Field]) -
             columns.
     """
     try:
-        rebuild, (pickled,) = expression.__reduce__()[:2]
+        (pickled,) = expression.__reduce__()[1]
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise InvalidInputError(
             f"cannot filter by the Arrow expression {expression}: it does not pickle ({error}). Name columns, as in "
@@ -97,39 +97,32 @@ def predicate_from_arrow(expression: pc.Expression, fields: Sequence[t.Field]) -
     except (pa.ArrowInvalid, struct.error, IndexError, KeyError, ValueError):
         # Another layout than the one above: the expression is still applied, only not understood.
         everything = [(f.name, f.name) for f in fields if _representable(f)]
-        return Predicate(_opaque(expression, tuple(everything), fields))
-    return Predicate(_Translator(fields, entries, batch, rebuild).condition(root))
+        return Predicate(_opaque(ArrowCall(pickled.to_pybytes(), tuple(everything)), fields))
+    return Predicate(_Translator(fields, entries, batch).condition(root))
 
 
 def _representable(field: t.Field) -> bool:
     return not isinstance(field.type, t.Blob | t.Geo | t.Vector)
 
 
-def _opaque(expression: pc.Expression, names: tuple[tuple[str, str], ...], fields: Sequence[t.Field]) -> Expression:
-    """Return an Arrow condition as a node, tried on no rows so that its types are checked now."""
+def _opaque(node: ArrowCall, fields: Sequence[t.Field]) -> ArrowCall:
+    """Return an Arrow condition, tried on no rows so that its types are checked now."""
     by_name = {f.name: f for f in fields}
-    schema = pa.schema([arrow_field(by_name[outer]).with_name(inner) for inner, outer in names])
+    schema = pa.schema([arrow_field(by_name[outer]).with_name(inner) for inner, outer in node.names])
     try:
-        schema.empty_table().filter(expression)
+        schema.empty_table().filter(node.expression)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, TypeError) as error:
-        raise InvalidInputError(f"cannot filter by the Arrow expression {expression}: {error}") from None
-    return ArrowCall(expression, names)
+        raise InvalidInputError(f"cannot filter by the Arrow expression {node.expression}: {error}") from None
+    return node
 
 
 class _Translator:
     """Nodes of one pickled expression into ours."""
 
-    def __init__(
-        self,
-        fields: Sequence[t.Field],
-        entries: list[tuple[str, str]],
-        batch: pa.RecordBatch,
-        rebuild: Callable[[pa.Buffer], pc.Expression],
-    ) -> None:
+    def __init__(self, fields: Sequence[t.Field], entries: list[tuple[str, str]], batch: pa.RecordBatch) -> None:
         self.fields = fields
         self.entries = entries
         self.batch = batch
-        self.rebuild = rebuild
 
     def condition(self, node: _Node) -> Expression:
         """Return a condition, or the part of it that only Arrow can evaluate as an ArrowCall."""
@@ -144,16 +137,18 @@ class _Translator:
         except (_UntranslatableError, InvalidInputError):
             names = dict.fromkeys(path[0] for path in _paths(node))
             pairs = tuple((name, resolve([name], self.fields).path[0]) for name in names)
-            return _opaque(self._cut(node), pairs, self.fields)
+            return _opaque(ArrowCall(self._cut(node), pairs), self.fields)
 
-    def _cut(self, node: _Node) -> pc.Expression:
-        """Return one node as an Arrow expression of its own."""
+    def _cut(self, node: _Node) -> bytes:
+        """Return one node as the pickle of an Arrow expression of its own."""
         metadata = pa.KeyValueMetadata(self.entries[node.start : node.stop])
-        schema = pa.schema([self.batch.schema.field(i) for i in range(self.batch.num_columns)], metadata)
+        # Without a literal Arrow writes no row, and then does not read its own pickle. One column more makes a row.
+        columns = [*self.batch.columns, pa.nulls(1)]
+        schema = pa.schema([(str(i), column.type) for i, column in enumerate(columns)], metadata)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays(self.batch.columns, schema=schema))
-        return self.rebuild(sink.getvalue())
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        return bytes(sink.getvalue())
 
     def _operand(self, node: _Node) -> Expression:
         if node.kind == "literal":

@@ -19,6 +19,7 @@ from decimal import Decimal
 from typing import Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.schema import types as t
@@ -220,21 +221,22 @@ class Call(_Node):
     type: t.DataType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class ArrowCall(_Condition):
     """A condition that only Arrow can evaluate: applied exactly, never used to skip files.
 
-    `names` pairs each column name inside the Arrow expression with the name it has in the table.
+    It is kept as Arrow pickles it, which compares and travels; `names` pairs each column name inside the Arrow
+    expression with the name it has in the table.
     """
 
-    expression: pc.Expression
+    pickled: bytes
     names: tuple[tuple[str, str], ...]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ArrowCall) and self.names == other.names and self.expression.equals(other.expression)
-
-    def __hash__(self) -> int:
-        return hash((str(self.expression), self.names))
+    @property
+    def expression(self) -> pc.Expression:
+        """The Arrow expression."""
+        rebuild = pc.scalar(True).__reduce__()[0]
+        return rebuild(pa.py_buffer(self.pickled))
 
 
 Expression: TypeAlias = (

@@ -1,0 +1,136 @@
+"""Databases and tables: made, listed, renamed, described, removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import merganser as mg
+
+from .conftest import Run
+
+
+def test_a_table_is_made_as_told(run: Run, tmp_path: Path) -> None:
+    assert run("create-database", "shop").code == 0
+    made = run(
+        "create-table", "shop.t", "-c", "id BIGINT", "-c", "amount DECIMAL(10, 2)", "--column", "`my dt` STRING",
+        "-k", "id,my dt", "--partition-by", "my dt", "-o", "bucket=3", "--comment", "what for",
+    )  # fmt: skip
+    assert made.out.strip() == str(tmp_path / "warehouse/shop.db/t")
+    table = mg.table(made.out.strip())
+    assert list(table.schema.names) == ["id", "amount", "my dt"]
+    assert (table.primary_key, table.partition_by) == (("id", "my dt"), ("my dt",))
+    assert (dict(table.options), table.schema.comment) == ({"bucket": "3"}, "what for")
+
+
+def test_databases_and_tables_are_listed_in_order(run: Run) -> None:
+    for name in ("b", "a"):
+        run("create-database", name)
+        run("create-table", f"{name}.t", "-c", "x INT")
+    assert run("databases").out == "a\nb\n"
+    assert run("tables", "a").out == "t\n"
+
+
+def test_an_empty_warehouse_has_no_databases(run: Run) -> None:
+    assert run("databases") == (0, "", "")
+
+
+def test_a_table_gets_another_name(run: Run, orders: mg.Table) -> None:
+    assert run("rename", "shop.orders", "shop.sales").code == 0
+    assert run("tables", "shop").out == "sales\n"
+
+
+def test_tables_and_databases_are_removed(run: Run, orders: mg.Table) -> None:
+    assert run("drop-database", "shop").code == 1
+    assert run("drop-table", "shop.orders").code == 0
+    assert run("drop-table", "shop.orders", "--if-exists").code == 0
+    assert run("drop-database", "shop").code == 0
+    assert run("databases").out == ""
+
+
+def test_a_database_goes_with_its_tables_when_told_so(run: Run, orders: mg.Table) -> None:
+    assert run("drop-database", "shop", "--cascade").code == 0
+
+
+def test_describe_shows_what_a_table_is(run: Run, orders: mg.Table) -> None:
+    out = run("describe", "shop.orders").out
+    assert "comment     Orders of the shop\n" in out
+    assert "key         id, dt\n" in out
+    assert "buckets     1 per partition, by id\n" in out
+    assert "snapshot    2, APPEND at " in out
+    assert "rows        5 stored, before merging\n" in out
+    assert "in 4 files, 2 buckets of 2 partitions\n" in out
+    assert "dt      STRING NOT NULL  key, partition\n" in out
+    assert out.endswith("option  value\nbucket  1\n")
+
+
+def test_describe_knows_a_table_that_was_never_written(run: Run) -> None:
+    run("create-database", "d")
+    run("create-table", "d.t", "-c", "x INT")
+    out = run("describe", "d.t").out
+    assert "key         none: rows are appended\n" in out
+    assert "snapshot    none: nothing was written yet\n" in out
+
+
+def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
+    run("create-database", "d")
+    made = run(
+        "create-table",
+        "d.t",
+        "-c",
+        "x INT NOT NULL",
+        "-c",
+        "y INT",
+        "-k",
+        "x",
+        "-o",
+        "bucket=1",
+        "-o",
+        "sequence.field=y",
+    )
+    if made.code:  # refused when it is made, which says it as well
+        assert "sequence.field" in made.err
+        return
+    assert "does not write it: 'sequence.field'" in run("describe", "d.t").out
+
+
+def test_describe_hides_secrets(run: Run) -> None:
+    run("create-database", "d")
+    run("create-table", "d.t", "-c", "x INT", "-o", "fs.s3.secret-key=hush", "-o", "owner=ada")
+    out = run("describe", "d.t").out
+    assert "hush" not in out
+    assert "ada" in out
+
+
+def test_a_table_is_found_by_its_path(run: Run, orders: mg.Table) -> None:
+    assert run("describe", "warehouse/shop.db/orders").out == run("describe", orders.path).out
+    assert (
+        run("read", "warehouse/shop.db/orders$snapshots", "-f", "csv", "-c", "snapshot_id").out
+        == '"snapshot_id"\n1\n2\n'
+    )
+
+
+def test_the_warehouse_comes_from_the_environment(run: Run, orders: mg.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("MERGANSER_WAREHOUSE", str(Path(orders.path).parents[1]))
+    assert run("tables", "shop").out == "orders\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create-table", "d.t", "-c", "x"],
+        ["create-table", "d.t"],
+        ["create-table", "d.t", "-c", "x INT", "-o", "bucket"],
+        ["tables"],
+        ["nonsense"],
+        ["read", "d.t", "--limit", "-1"],
+        ["read", "d.t", "--format", "xml"],
+        ["write", "d.t", "f.csv", "--partition", "dt=a"],
+    ],
+)
+def test_bad_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Usage: " in ran.err

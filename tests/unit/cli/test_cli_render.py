@@ -1,0 +1,64 @@
+"""Numbers, sizes and charts."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from merganser.cli import render
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (0, "0 bytes"),
+        (1023, "1,023 bytes"),
+        (1536, "1.5 KB"),
+        (1 << 20, "1.0 MB"),
+        ((1 << 20) - 1, "1.0 MB"),
+        (3 << 40, "3.0 TB"),
+    ],
+)
+def test_sizes_are_for_people(given: int, shown: str) -> None:
+    assert render.size(given) == shown
+
+
+def test_numbers_have_separators_and_nouns_a_plural() -> None:
+    assert render.count(1234567) == "1,234,567"
+    assert (render.counted(1, "file"), render.counted(2000, "file")) == ("1 file", "2,000 files")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (1234567, "1234567"),
+        (Decimal("1.50"), "1.50"),
+        (Decimal("1E+3"), "1000"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04:05+00:00"),
+        (b"\x01", "x'01'"),
+        (["a", None, Decimal("1.5")], '["a", null, "1.5"]'),
+        ({"k": date(2026, 1, 2)}, '{"k": "2026-01-02"}'),
+        ([(1, "a")], '[[1, "a"]]'),
+        ("tab\there", r"tab\there"),
+    ],
+)
+def test_data_is_shown_as_it_is(value: object, shown: str) -> None:
+    assert render.cell(value) == shown
+
+
+def test_bars_are_exact_to_an_eighth() -> None:
+    assert render.bar(1, most=1, width=4) == "████"
+    assert render.bar(0.5, most=1, width=4) == "██"
+    assert render.bar(1, most=32, width=4) == "▏"
+    assert render.bar(-1, most=1, width=4) == ""
+
+
+def test_sparklines_go_from_the_lowest_to_the_highest() -> None:
+    assert render.sparkline([0, 7, 3]) == "▁█▄"
+    assert render.sparkline([5, 5]) == "▅▅"
+    assert render.sparkline([]) == ""
