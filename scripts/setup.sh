@@ -5,7 +5,7 @@
 # through apt when this runs as root or sudo needs no password, otherwise it says what to install. A second run is
 # quick: the environment is made again only when pyproject.toml or the Python version changed.
 #
-#   PYTHON=python3.12 scripts/setup.sh     which Python; default: the newest of 3.13, 3.12, 3.11, or python3
+#   PYTHON=python3.12 scripts/setup.sh     which Python; default: python3, else python3.13, 3.12 or 3.11
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,13 +21,18 @@ as_root() {
 
 apt_updated=no
 apt_install() {
+    local log
     command -v apt-get >/dev/null || return 1
     if [ $apt_updated = no ]; then
         as_root apt-get update -qq >/dev/null 2>&1 || return 1
         apt_updated=yes
+        as_root mkdir -p /usr/share/man/man1 # small images lack it, and Java's packages link into it
     fi
     say "installing $1 through apt"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1
+    if ! log=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" 2>&1); then
+        say "that failed: $(tail -n 1 <<<"$log")"
+        return 1
+    fi
 }
 
 # -- Python -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import textwrap
 import time
 import zipfile
 from collections.abc import Iterator
@@ -298,16 +299,17 @@ class _Demo:
         warehouse = self.directory / "warehouse"
         shown = os.path.relpath(warehouse)
         self._say(os.path.relpath(table.path))
-        self._say("Apache Paimon's format: snapshots and manifests over Parquet files. merganser reads it with and")
         self._say(
-            "without Spark, and so do Spark, Flink, Trino, StarRocks, Doris and Hive with their Paimon connectors,"
+            "Apache Paimon's format: snapshots and manifests over Parquet files. merganser reads it with and without "
+            "Spark; so do Spark, Flink, Trino, StarRocks, Doris and Hive with their Paimon connectors, and the Python clients "
+            "pypaimon and pypaimon-rust."
         )
-        self._say("and the Python clients pypaimon and pypaimon-rust.")
         render.line(self.console, "")
-        self._say(f"merganser describe -w {shown} {NAME}")
-        self._say(f"merganser files -w {shown} {NAME}")
-        self._say(f'merganser read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
-        self._say(f"Flink SQL: CREATE CATALOG demo WITH ('type' = 'paimon', 'warehouse' = '{warehouse.absolute()}')")
+        render.line(self.console, f"   merganser describe -w {shown} {NAME}")
+        render.line(self.console, f"   merganser files -w {shown} {NAME}")
+        render.line(self.console, f'   merganser read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
+        create = f"CREATE CATALOG demo WITH ('type' = 'paimon', 'warehouse' = '{warehouse.absolute()}')"
+        render.line(self.console, f"   Flink SQL: {create}")
 
     # printing and checking
 
@@ -317,7 +319,10 @@ class _Demo:
         render.line(self.console, render.bold(f"{self.step:>2} {text}"))
 
     def _say(self, text: str) -> None:
-        render.line(self.console, f"   {text}")
+        """Print text of this step; a terminal gets it in lines that fit."""
+        width = self.console.width if self.console.is_terminal else 10_000
+        for part in textwrap.wrap(text, width, initial_indent="   ", subsequent_indent="   "):
+            render.line(self.console, part)
 
     def _busy(self, text: str) -> Any:
         return render.progress(self.console, text)

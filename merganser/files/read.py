@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
-from merganser.errors import FormatError, NotFoundError
+from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.meta.data_file import DataFile
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
@@ -127,8 +127,25 @@ def _open(storage: Storage, target: FileToRead) -> FileReader:
             "readable. Restore it, or roll back to a snapshot that does not need it.",
             path=target.path,
         ) from error
+    reader = None
     try:
-        return open_reader(file, format_of(target.file.name), target.path, target.file.size)
-    except BaseException:
+        if (size := file.size()) != target.file.size:
+            raise _differs(target, f"has {size:,} bytes", f"{target.file.size:,}")
+        reader = open_reader(file, format_of(target.file.name), target.path, target.file.size)
+        if reader.row_count != target.file.row_count:
+            raise _differs(target, f"has {reader.row_count:,} rows", f"{target.file.row_count:,}")
+        return reader
+    except InvalidInputError as error:  # a name without an extension
         file.close()
+        raise FormatError(f"cannot read the data file '{target.path}': {error}", path=target.path) from error
+    except BaseException:
+        (reader or file).close()
         raise
+
+
+def _differs(target: FileToRead, found: str, said: str) -> FormatError:
+    return FormatError(
+        f"cannot read the data file '{target.path}': it {found}, and its manifest says {said}. Other files of the table stay "
+        "readable. Restore it, or roll back to a snapshot that does not need it.",
+        path=target.path,
+    )

@@ -28,7 +28,7 @@ import pyarrow as pa
 from merganser.errors import FormatError
 from merganser.merge.keys import KeyImages, count_at_most, sorted_positions
 
-WINDOW_ROWS = 400_000
+WINDOW_ROWS = 200_000
 """Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
 
 _DOUBLED_MAX = 1 << 62

@@ -80,3 +80,8 @@ class ManifestEntry:
         """What makes it the same file: level is part of it, so a move to another level is delete and add."""
         file = self.file
         return (self.partition, self.bucket, file.level, file.name, file.extra_files, file.embedded_index, file.external_path)
+
+
+def plain_name(name: str) -> bool:
+    """Return whether text from a file may name another file of the table: it leads to no other directory."""
+    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")

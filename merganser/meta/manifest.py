@@ -19,7 +19,8 @@ from merganser.codec.avro import read_records, write_records
 from merganser.codec.avro_fast import read_columns
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
-from merganser.meta.data_file import DataFile, ManifestEntry
+from merganser.meta.data_file import DataFile, ManifestEntry, plain_name
+from merganser.meta.seal import check_seal, sealed
 
 VERSION: Final = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,28 +101,52 @@ _SCHEMA: Final = fastavro.parse_schema(
 
 
 def write_manifest(entries: Iterable[ManifestEntry], *, compression: str) -> bytes:
-    """Return the bytes of a manifest."""
-    return write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression)
+    """Return the bytes of a manifest, sealed."""
+    return sealed(write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression))
 
 
 def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
     """Return the entries of a manifest, in file order.
 
     Raises:
-        FormatError: damaged bytes, a version that is not known, or a required field that is missing.
+        FormatError: damaged bytes, a version that is not known, a required field that is missing, or a value that
+            no writer writes.
     """
+    check_seal(data, path)
     try:
         columns = read_columns(data)
         if columns is not None:
-            return _from_columns(columns)
-        records = read_records(data, path)
-        return tuple(_from_record(record) for record in records)
+            entries = _from_columns(columns)
+        else:
+            entries = tuple(_from_record(record) for record in read_records(data, path))
     except FormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.", path=path
         ) from error
+    for i, entry in enumerate(entries):
+        if why := _impossible(entry):
+            raise FormatError(
+                f"cannot read the manifest '{path}': {why} in entry {i + 1} of {len(entries)}. Restore the file.", path=path
+            )
+    return entries
+
+
+def _impossible(entry: ManifestEntry) -> str | None:
+    """Return which value of an entry cannot be, or None: a last net for bytes that no checksum covers."""
+    file, total = entry.file, entry.total_buckets
+    if not plain_name(file.name) or not all(map(plain_name, file.extra_files)):
+        return f"the file name '{file.name}' leads elsewhere"
+    if file.size < 0 or file.row_count < 0 or not 0 <= (file.delete_row_count or 0) <= file.row_count:
+        return f"'{file.name}' has {file.size} bytes, {file.row_count} rows and {file.delete_row_count} retractions"
+    if file.min_sequence > file.max_sequence:
+        return f"'{file.name}' has sequence numbers from {file.min_sequence} to {file.max_sequence}"
+    if file.level < 0 or file.schema_id < 0:
+        return f"'{file.name}' has level {file.level} and schema {file.schema_id}"
+    if entry.bucket < -2 or total < -2 or 0 < total <= entry.bucket:
+        return f"'{file.name}' is in bucket {entry.bucket} of {total}"
+    return None
 
 
 def _to_record(entry: ManifestEntry) -> dict[str, Any]:

@@ -14,7 +14,9 @@ import fastavro
 from merganser.codec.avro import read_records, write_records
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
+from merganser.meta.data_file import plain_name
 from merganser.meta.manifest import optional, required, stats_from_record, stats_schema, stats_to_record
+from merganser.meta.seal import check_seal, sealed
 
 VERSION: Final = 2
 
@@ -70,16 +72,17 @@ class ManifestFile:
 
 
 def write_manifest_list(manifests: Iterable[ManifestFile], *, compression: str) -> bytes:
-    """Return the bytes of a manifest list; an empty list is a valid file."""
-    return write_records(_SCHEMA, (_to_record(m) for m in manifests), compression=compression)
+    """Return the bytes of a manifest list, sealed; an empty list is a valid file."""
+    return sealed(write_records(_SCHEMA, (_to_record(m) for m in manifests), compression=compression))
 
 
 def read_manifest_list(data: bytes, path: str) -> tuple[ManifestFile, ...]:
     """Return the manifests of a list, in order.
 
     Raises:
-        FormatError: damaged bytes, or a version that is not known.
+        FormatError: damaged bytes, a version that is not known, or a value that no writer writes.
     """
+    check_seal(data, path)
     records: Sequence[dict[str, Any]] = read_records(data, path)
     try:
         return tuple(_from_record(r) for r in records)
@@ -108,6 +111,9 @@ def _to_record(m: ManifestFile) -> dict[str, Any]:
 def _from_record(r: dict[str, Any]) -> ManifestFile:
     if r["_VERSION"] != VERSION:
         raise ValueError(f"_VERSION {r['_VERSION']}, only {VERSION} is known")
+    sizes = [r["_FILE_SIZE"], r["_NUM_ADDED_FILES"], r["_NUM_DELETED_FILES"], r["_SCHEMA_ID"]]
+    if not plain_name(r["_FILE_NAME"]) or min(sizes) < 0:
+        raise ValueError(f"_FILE_NAME '{r['_FILE_NAME']}' of {sizes[0]} bytes, {sizes[1]} + {sizes[2]} entries and schema {sizes[3]}")
     return ManifestFile(
         r["_FILE_NAME"],
         r["_FILE_SIZE"],

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from merganser.errors import FormatError
+from merganser.meta.data_file import plain_name
 
 VERSION: Final = 3
 BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807
@@ -124,6 +125,12 @@ _TEXT: Final = frozenset(
     "uuid base_manifest_list delta_manifest_list changelog_manifest_list index_manifest commit_user "
     "writer_version commit_kind statistics operation".split()
 )
+_FILES: Final = frozenset("base_manifest_list delta_manifest_list changelog_manifest_list index_manifest statistics".split())
+_COUNTS: Final = frozenset(
+    "id schema_id base_manifest_list_size delta_manifest_list_size changelog_manifest_list_size next_row_id".split()
+)
+_LONG_MAX: Final = (1 << 63) - 1
+_TIME_MAX: Final = 253_402_300_799_999
 _OBSOLETE: Final = frozenset({"logOffsets"})
 
 
@@ -151,9 +158,24 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
         expected: type = str if name in _TEXT else dict if name == "properties" else int
         if not isinstance(item, expected) or isinstance(item, bool):
             raise _damaged(path, f"'{key}' is {item!r:.80}, not {'text' if expected is str else 'an object' if expected is dict else 'a number'}")
+        if why := _impossible(name, item):
+            raise _damaged(path, f"'{key}' is {item!r:.80}, {why}")
         known[name] = item
     unknown = {key: item for key, item in value.items() if key not in _KEYS.values() and key not in _OBSOLETE}
     return Snapshot(**known, unknown=unknown)
+
+
+def _impossible(name: str, item: Any) -> str | None:
+    """Return why a value cannot be, or None."""
+    if name in _FILES and not plain_name(item):
+        return "which is not a file name"
+    if name in _COUNTS and not 0 <= item <= _LONG_MAX:
+        return "which is no number of its kind"
+    if isinstance(item, int) and not -_LONG_MAX - 1 <= item <= _LONG_MAX:
+        return "which does not fit 64 bits"
+    if name == "time_millis" and not 0 <= item <= _TIME_MAX:
+        return "which is no time between 1970 and 9999"
+    return None
 
 
 def _damaged(path: str, why: str) -> FormatError:

@@ -71,7 +71,7 @@ class MetaReader:
             if carried is not None:
                 self.keep(carried)
                 return carried
-        entries = self._entries_of(self._list(snapshot.base_manifest_list)) + self.delta(snapshot)
+        entries = self._entries_of(self._base(snapshot)) + self.delta(snapshot)
         state = TableState(snapshot, EMPTY.apply(entries, source=f"snapshot {snapshot.id} of '{self.table_name}'"))
         if not isinstance(known, TableState) or known.snapshot is None or known.snapshot.id <= snapshot.id:
             self.keep(state)
@@ -83,17 +83,29 @@ class MetaReader:
 
     def delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the entries of a snapshot's own commit."""
-        return self._entries_of(self._list(snapshot.delta_manifest_list))
+        return self._entries_of(self._delta(snapshot))
 
     def manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
         """Return all manifests of a snapshot: those of the base list, then those of the delta list."""
         if snapshot is None:
             return []
-        return [*self._list(snapshot.base_manifest_list), *self._list(snapshot.delta_manifest_list)]
+        return [*self._base(snapshot), *self._delta(snapshot)]
 
     def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-        """Return the entries of a manifest."""
-        return self._cached(manifest.name, read_manifest)
+        """Return the entries of a manifest.
+
+        Raises:
+            FormatError: it is missing, damaged, or not the one that its list describes.
+        """
+        entries = self._cached(manifest.name, read_manifest, manifest.size)
+        if len(entries) != manifest.added + manifest.deleted:
+            path = self.paths.manifest(manifest.name)
+            raise FormatError(
+                f"cannot read '{self.table_name}': '{path}' has {len(entries)} entries, and its list says "
+                f"{manifest.added + manifest.deleted}. Restore the file, or roll back to a snapshot that does not need it.",
+                path=path,
+            )
+        return entries
 
     def remember(self, name: str, value: object, weight: int) -> None:
         """Keep what was just written, so that it is not read back."""
@@ -118,10 +130,14 @@ class MetaReader:
     def _entries_of(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
         return [entry for manifest in manifests for entry in self.entries(manifest)]
 
-    def _list(self, name: str) -> tuple[ManifestFile, ...]:
-        return self._cached(name, read_manifest_list)
+    def _base(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        return self._cached(snapshot.base_manifest_list, read_manifest_list, snapshot.base_manifest_list_size)
 
-    def _cached(self, name: str, decode: Callable[[bytes, str], tuple[T, ...]]) -> tuple[T, ...]:
+    def _delta(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        return self._cached(snapshot.delta_manifest_list, read_manifest_list, snapshot.delta_manifest_list_size)
+
+    def _cached(self, name: str, decode: Callable[[bytes, str], tuple[T, ...]], size: int | None) -> tuple[T, ...]:
+        """Return what a file in `manifest/` holds. `size` is what those that name it say of its bytes, if they do."""
         path = self.paths.manifest(name)
         known = self.env.cache.get(path)
         if known is not None:
@@ -138,6 +154,12 @@ class MetaReader:
                 "Restore the file, or roll back to a snapshot that does not need it.",
                 path=path,
             ) from error
+        if size is not None and len(data) != size:
+            raise FormatError(
+                f"cannot read '{self.table_name}': '{path}' has {len(data)} bytes, and metadata says {size}. "
+                "Restore the file, or roll back to a snapshot that does not need it.",
+                path=path,
+            )
         value = decode(data, path)
         self.env.cache.put(path, value, 8 * len(data))
         return value

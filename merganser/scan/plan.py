@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, stored_to_arrow
 from merganser.codec.hashing import buckets
+from merganser.codec.stats import EMPTY_ROW
+from merganser.errors import FormatError
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
@@ -31,6 +33,7 @@ from merganser.schema import types as t
 from merganser.schema.predicate import Predicate, conjunction, conjuncts, points
 from merganser.schema.prune import may_match_many
 from merganser.storage.env import Env
+from merganser.storage.paths import join
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,23 @@ class Plan:
 
 
 def plan(table: TableDef, env: Env, state: TableState, *, columns: Sequence[t.Field], where: Predicate | None) -> Plan:
-    """Return the splits of a snapshot that may hold rows of the filter."""
+    """Return the splits of a snapshot that may hold rows of the filter.
+
+    Raises:
+        FormatError: an entry of a manifest, or a schema that files refer to, is damaged or missing.
+    """
+    try:
+        return _planned(table, env, state, columns, where)
+    except FormatError as error:
+        if "path" in error.context:
+            raise
+        path = join(table.paths.root, "manifest")
+        raise FormatError(
+            f"cannot plan a read of '{table.name}': an entry of its manifests in '{path}' is damaged: {error}", path=path
+        ) from error
+
+
+def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.Field], where: Predicate | None) -> Plan:
     counts = {"files in the snapshot": len(state.live)}
     chosen = _by_partition(table, state.live, where)
     counts["after partitions"] = sum(len(files.entries) for _, files in chosen)
@@ -137,6 +156,14 @@ def _by_bucket(table: TableDef, chosen: list[tuple[BucketId, BucketFiles]], wher
 
 
 def _append_splits(table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int) -> list[Split]:
+    keyed = [entry.file.name for entry in files.entries if entry.file.min_key[:4] != EMPTY_ROW[:4]]
+    if keyed:  # were they read as they stand, old versions of rows would come back
+        path = table.paths.schema(table.schema.id)
+        raise FormatError(
+            f"cannot read bucket {bucket} of '{table.name}': {len(keyed)} of its {len(files.entries)} files are sorted by a key "
+            f"(first: '{keyed[0]}'), and the schema '{path}' has none. Restore the schema file.",
+            path=path,
+        )
     entries = _by_stats(table, list(files.entries), where)
     if table.bucket > 0:
         entries.sort(key=lambda entry: entry.file.min_sequence)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -55,6 +56,9 @@ class Scan(Rows):
         """
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
+        newest = 0 if state.snapshot is None else state.snapshot.schema_id
+        if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
+            SchemaStore(self.table.paths, self.env).load(newest)
         found = plan(self.table, self.env, state, columns=self.columns, where=self.where)
         check_can_read(self.table.schema, name=self.table.name, merge=any(not split.raw for split in found.splits))
         return found

@@ -107,11 +107,11 @@ def _to_integer(values: Values, source: t.DataType, target: t.DataType) -> Value
 def _to_decimal(values: Values, source: t.DataType, target: t.Decimal) -> Values:
     if isinstance(source, t.Float | t.Double):
         numbers = as_double(values, source)
+        # NaN and the infinities become null, the one thing SQL does not call an error here.
+        numbers = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
         bound = 10.0 ** (target.precision - target.scale)
-        fail(values, pc.invert(pc.less(pc.abs(numbers), bound)), target)
-        # The shortest text of a double, rounded half up, is what SQL takes for its value.
-        wide = pa.decimal256(min(target.precision + 20, 76), target.scale)
-        return fit_decimal(round_double(numbers, target.scale).cast(wide), target)
+        fail(values, pc.greater_equal(pc.abs(numbers), bound), target)
+        return fit_decimal(_shortest(numbers, target.scale), target)
     exact = decimal_of(source)
     return fit_decimal(values.cast(arrow_type(exact)).cast(pa.decimal256(exact.precision, exact.scale)), target)
 
@@ -147,20 +147,37 @@ def round_double(values: Values, digits: int) -> Values:
     What counts is the shortest decimal text of the double, as in SQL: 0.285 rounds to 0.29 although the double
     lies below it.
     """
+    if digits > 22:
+        # 10**23 is not a double, and only values below 1e-6 have digits there.
+        return values
     numbers = np.asarray(pc.fill_null(values, 0.0))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        scale = 10.0 ** abs(digits)
-        tenths = np.rint(numbers * scale * 10 if digits >= 0 else numbers / scale * 10)
-        back = tenths / 10 / scale if digits < 0 else tenths / (scale * 10)
-        tie = (back == numbers if digits >= 0 else tenths / 10 * scale == numbers) & (np.abs(tenths) % 10 == 5)
-        shifted = numbers * scale if digits >= 0 else numbers / scale
-        near = np.rint(shifted)
-        away = np.where(tie, (np.abs(tenths) + 5) / 10 * np.sign(tenths), near)
-        rounded = away / scale if digits >= 0 else away * scale
-    # Doubles this large have no digits there, and overflow on the way.
-    keep = ~np.isfinite(rounded) | (np.abs(shifted) >= 2.0**52)
-    rounded = np.where(keep, numbers, rounded)
+    scale = 10.0 ** abs(digits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(numbers)
+        below = np.floor(size * scale if digits >= 0 else size / scale)
+        # The double next to the decimal half-way: on it or above goes up, and no double lies between the two.
+        half = (below + 0.5) / scale if digits >= 0 else (below + 0.5) * scale
+        steps = below + (size >= half)
+        rounded = np.copysign(steps / scale if digits >= 0 else steps * scale, numbers)
+        # Doubles this large have no digits there, and overflow on the way.
+        rounded = np.where(~np.isfinite(rounded) | (below >= 2.0**52), numbers, rounded)
+        # Where doubles lie so wide that one stands for several decimals of this length, their text decides.
+        wide = np.flatnonzero((below >= 2.0**45) & (size < 1e38)) if digits > 0 else np.empty(0, np.int64)
+    if len(wide):
+        exact = pc.round(_shortest(pa.array(numbers[wide]), digits), ndigits=digits, round_mode="half_towards_infinity")
+        rounded[wide] = np.asarray(exact.cast(pa.string()).cast(pa.float64()))
     return pa.array(rounded, mask=np.asarray(values.is_null()))
+
+
+def _shortest(values: Values, scale: int) -> Values:
+    """Return finite doubles below 1e38 as decimals with the digits of their shortest text, which is their value."""
+    tiny = pc.less(pc.abs(values), 1e-20)
+    zero = pa.scalar(0.0, pa.float64())
+    exact = pc.if_else(tiny, zero, values).cast(pa.string()).cast(pa.decimal256(76, 37))
+    if scale < 20:
+        return exact
+    # Their texts have more digits than fit; of the few that are asked for, the double itself knows enough.
+    return pc.if_else(tiny, pc.if_else(tiny, values, zero).cast(pa.decimal256(76, 37)), exact)
 
 
 def _to_instant(values: Values, source: t.DataType, target: t.DataType) -> Values:

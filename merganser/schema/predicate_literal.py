@@ -1,7 +1,7 @@
 """Literals: text read as a value of a type, and literals moved from one type to another without loss.
 
 Text follows Spark: DATE `2024-01-31`, `2024-1-31`, `2024-01` or `2024`, with any time of day after it ignored;
-TIMESTAMP the same with `hh:mm[:ss[.fraction]]` and, for instants, an offset (`Z`, `UTC`, `+01:00`); without an
+TIMESTAMP the same with `hh[:mm[:ss[.fraction]]]` and, for instants, an offset (`Z`, `UTC`, `+01:00`); without an
 offset the zone is UTC. Years are 0001 to 9999. Up to 9 fraction digits count.
 """
 
@@ -30,7 +30,7 @@ INTEGER_BITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 8, t.SmallInt: 16
 DATE_PATTERN: Final = r"^\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*$"
 TIMESTAMP_PATTERN: Final = (
     r"^\s*(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
-    r"(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?)?"
+    r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9})\d*)?)?)?)?"
     r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?\s*$"
 )
 TIME_PATTERN: Final = r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?\s*$"

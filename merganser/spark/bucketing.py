@@ -20,79 +20,108 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
+from functools import cache, reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
 from merganser.codec.binary_nested import COMPACT_DECIMAL_PRECISION_MAX, COMPACT_TIMESTAMP_PRECISION_MAX, INLINE_MAX
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import types as t
+from merganser.spark.session import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
 
 _KEY_COLUMNS_MAX: Final = 56
 """More have a header of two words."""
 _WORD: Final = 8
 _INTEGERS: Final = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
-_TASK: Final = "__merganser_task"
+TASK: Final = "__merganser_task"
+"""Column with the number of the task that a row goes to."""
+_ADAPTIVE: Final = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
+_PARTITIONS_MAX: Final = 1_000
+"""Salts are searched for at most so many; where a shuffle has more partitions, spreading is only less even."""
 _ZERO_WORD: Final = "0" * 16
 
 
 def quoted(name: str) -> Column:
     """Return the column of a frame with exactly this name."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return f.col("`" + name.replace("`", "``") + "`")
 
 
-def one_writer_each(frame: DataFrame, table: TableDef, *, parallelism: int) -> DataFrame:
+def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
     """Return the frame shuffled so that all rows of a bucket (where no expression tells it: of a key) share a task.
+
+    Buckets of one partition of the table are spread evenly. How many tasks that makes is Spark's to say, unless
+    `sink.parallelism` does: it joins neighbouring partitions of a shuffle that turn out small, so a thousand rows
+    take one task. Joining is harmless here; it never splits such a shuffle (it may those of a REBALANCE hint).
 
     Args:
         frame: has the partition and bucket key columns of the table.
-        parallelism: most tasks wanted. Buckets of one partition go to the tasks in turn.
-
-    Returns:
-        The same rows and columns in at most `parallelism` tasks; AQE leaves their number alone.
+        table: what is written.
     """
+    spark = frame.sparkSession
+    adaptive = table.options.get(w.SINK_PARALLELISM) is None and all(spark.conf.get(key) == "true" for key in _ADAPTIVE)
+    most = (
+        _partitions(spark)
+        if adaptive
+        else table.options.get(w.SINK_PARALLELISM) or min(_partitions(spark), TASKS_PER_CORE * cores(spark))
+    )
     partition = [quoted(name) for name in table.schema.partition_keys]
-    count = parallelism if partition else min(parallelism, max(1, table.bucket))
     bucket = bucket_column(table, frame.schema)
+    count = most if partition or bucket is None else min(most, max(1, table.bucket))
     if bucket is None:
-        count = parallelism
-        key = [quoted(name) for name in table.schema.bucket_key]
-        task = F.pmod(F.hash(*partition, *key), F.lit(count))
+        task = f.pmod(f.hash(*partition, *[quoted(name) for name in table.schema.bucket_key]), f.lit(count))
     elif partition:
-        task = F.pmod(F.hash(*partition).cast("bigint") + bucket, F.lit(count)).cast("int")
+        task = f.pmod(f.hash(*partition).cast("bigint") + bucket, f.lit(count)).cast("int")
     else:
-        task = F.pmod(bucket, F.lit(count))
+        task = f.pmod(bucket, f.lit(count))
     if count == 1:
         return frame.repartition(1)
-    marked = frame.withColumn(_TASK, task)
-    if hasattr(marked, "repartitionById") and version_of(frame.sparkSession.version) >= (4, 1):
-        return marked.repartitionById(count, quoted(_TASK)).drop(_TASK)
-    by_task = F.array(*[F.lit(salt) for salt in salts(count)])
-    return marked.repartition(count, F.element_at(by_task, quoted(_TASK) + 1)).drop(_TASK)
+    marked = frame.withColumn(TASK, task)
+    if adaptive:
+        return marked.repartition(_salted(most)).drop(TASK)
+    return to_tasks(marked, count).drop(TASK)
+
+
+def to_tasks(frame: DataFrame, count: int) -> DataFrame:
+    """Return the frame in `count` tasks: each row in the one that its column `TASK` numbers, from 0."""
+    if hasattr(frame, "repartitionById") and version_of(frame.sparkSession.version) >= (4, 1):
+        return frame.repartitionById(count, quoted(TASK))
+    return frame.repartition(count, _salted(count))
+
+
+def _partitions(spark: SparkSession) -> int:
+    """Return how many partitions a shuffle begins with."""
+    initial = spark.conf.get("spark.sql.adaptive.coalescePartitions.initialPartitionNum", None)
+    return min(_PARTITIONS_MAX, int(initial or spark.conf.get("spark.sql.shuffle.partitions") or 1))
+
+
+def _salted(count: int) -> Column:
+    """Return a column that Spark's hash sends to the partition that the task column names, of `count`."""
+    return f.element_at(f.array(*[f.lit(salt) for salt in salts(count)]), quoted(TASK) + 1)
 
 
 def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
     """Return the bucket of a row as a column of INT, or None where no expression gives it exactly.
 
     Args:
+        table: says what the bucket key is.
         schema: of the frame that the rows come from; its types may be narrower than the table's.
     """
     if table.bucket <= 1:
-        return F.lit(0)
+        return f.lit(0)
     key = table.schema.bucket_key
     kinds = [table.schema.field(name).type for name in key]
     found = {field.name: field.dataType for field in schema.fields}
     match table.options.get(w.BUCKET_FUNCTION):
         case "default":
             row = binary_row([(quoted(name), found[name], kind) for name, kind in zip(key, kinds, strict=True)])
-            return None if row is None else F.abs(F.hash(row) % F.lit(table.bucket))
+            return None if row is None else f.abs(f.hash(row) % f.lit(table.bucket))
         case "mod" if isinstance(found[key[0]], _INTEGERS):
-            return F.pmod(F.coalesce(quoted(key[0]).cast("bigint"), F.lit(0)), F.lit(table.bucket)).cast("int")
+            return f.pmod(f.coalesce(quoted(key[0]).cast("bigint"), f.lit(0)), f.lit(table.bucket)).cast("int")
     return None
 
 
@@ -108,18 +137,26 @@ def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Colu
     known = [lane for lane in lanes if lane is not None]
     if len(known) < len(lanes):
         return None
-    bits = [F.when(column.isNull(), F.lit(1 << 8 + i)).otherwise(F.lit(0)) for i, (column, _, kind) in enumerate(columns) if kind.nullable]
-    end: Column = F.lit(_WORD + _WORD * len(known))
+    bits = [
+        f.when(column.isNull(), f.lit(1 << 8 + i)).otherwise(f.lit(0))
+        for i, (column, _, kind) in enumerate(columns)
+        if kind.nullable
+    ]
+    end: Column = f.lit(_WORD + _WORD * len(known))
     slots, areas = [], []
     for lane in known:
         slots.append(lane.slot(end))
         if lane.area is not None:
             areas.append(lane.area)
-            end = end + F.octet_length(lane.area)
+            end = end + f.octet_length(lane.area)
     if not bits and not areas and len(slots) == 1 and slots[0].digits is not None:
-        return F.unhex(F.lpad(slots[0].digits, 32, "0"))  # the header is zeros too
-    header = _Bytes(digits=F.lit(_ZERO_WORD)) if not bits else _word(reduce(lambda a, b: a.bitwiseOR(b), bits).cast("bigint"))
-    return F.concat(*_joined([header, *slots]), *areas)
+        return f.unhex(f.lpad(slots[0].digits, 32, "0"))  # the header is zeros too
+    header = (
+        _Bytes(digits=f.lit(_ZERO_WORD))
+        if not bits
+        else _word(reduce(lambda a, b: a.bitwiseOR(b), bits).cast("bigint"))
+    )
+    return f.concat(*_joined([header, *slots]), *areas)
 
 
 @dataclass(frozen=True)
@@ -143,86 +180,92 @@ class _Lane:
         if self.fixed is not None:
             return self.fixed
         assert self.size is not None
-        outside = _word(F.shiftleft(offset.cast("bigint"), 32).bitwiseOR(self.size))
+        outside = _word(f.shiftleft(offset.cast("bigint"), 32).bitwiseOR(self.size))
         if self.inline is None:
             return outside
         assert outside.digits is not None
-        return _Bytes(binary=F.when(self.size <= INLINE_MAX, self.inline).otherwise(F.unhex(outside.digits)))
+        return _Bytes(binary=f.when(self.size <= INLINE_MAX, self.inline).otherwise(f.unhex(outside.digits)))
 
 
 def _lane(column: Column, found: s.DataType, kind: t.DataType) -> _Lane | None:
     match kind:
         case t.TinyInt() | t.SmallInt() | t.Int() | t.Time() if isinstance(found, _INTEGERS):
             width = {t.TinyInt: 8, t.SmallInt: 16}.get(type(kind), 32)
-            return _fixed(column.cast("bigint").bitwiseAND(F.lit((1 << width) - 1)))
+            return _fixed(column.cast("bigint").bitwiseAND(f.lit((1 << width) - 1)))
         case t.BigInt() if isinstance(found, _INTEGERS):
             return _fixed(column.cast("bigint"))
         case t.Boolean() if isinstance(found, s.BooleanType):
             return _fixed(column.cast("int").cast("bigint"))
         case t.Date() if isinstance(found, s.DateType):
-            return _fixed(F.unix_date(column).cast("bigint").bitwiseAND(F.lit((1 << 32) - 1)))
+            return _fixed(f.unix_date(column).cast("bigint").bitwiseAND(f.lit((1 << 32) - 1)))
         case t.Char() | t.VarChar() if isinstance(found, s.StringType):
             return _bytes_lane(column.cast("binary"))
         case t.Binary() | t.VarBinary() if isinstance(found, s.BinaryType):
             return _bytes_lane(column)
-        case t.Decimal(precision=precision, scale=scale) if isinstance(found, s.DecimalType) and precision <= COMPACT_DECIMAL_PRECISION_MAX:
-            exact = column if (found.precision, found.scale) == (precision, scale) else column.try_cast(s.DecimalType(precision, scale))
-            power = F.lit(Decimal(10) ** scale).cast(s.DecimalType(scale + 1, 0))
+        case t.Decimal(precision=precision, scale=scale) if (
+            isinstance(found, s.DecimalType) and precision <= COMPACT_DECIMAL_PRECISION_MAX
+        ):
+            exact = (
+                column
+                if (found.precision, found.scale) == (precision, scale)
+                else column.try_cast(s.DecimalType(precision, scale))
+            )
+            power = f.lit(Decimal(10) ** scale).cast(s.DecimalType(scale + 1, 0))
             return _fixed((exact * power).cast("bigint"))
         case t.LocalZonedTimestamp() if isinstance(found, s.TimestampType):
-            return _timestamp_lane(F.unix_micros(column), kind)
+            return _timestamp_lane(f.unix_micros(column), kind)
         case t.Timestamp() if isinstance(found, s.TimestampNTZType):
             return _timestamp_lane(_wall_clock_micros(column), kind)
     return None
 
 
 def _fixed(word: Column) -> _Lane:
-    return _Lane(fixed=_word(F.coalesce(word, F.lit(0).cast("bigint"))))
+    return _Lane(fixed=_word(f.coalesce(word, f.lit(0).cast("bigint"))))
 
 
 def _bytes_lane(value: Column) -> _Lane:
-    known = F.coalesce(value, F.lit(b""))
-    size = F.octet_length(known)
-    mark = F.unhex(F.hex(F.lit(0x80) + size))
-    inline = F.when(value.isNull(), F.lit(bytes(_WORD))).otherwise(F.concat(_padded(known, F.lit(INLINE_MAX)), mark))
-    whole_words = (F.floor((size + F.lit(_WORD - 1)) / F.lit(_WORD)) * F.lit(_WORD)).cast("int")
-    area = F.when(size > INLINE_MAX, _padded(known, whole_words)).otherwise(F.lit(b""))
+    known = f.coalesce(value, f.lit(b""))
+    size = f.octet_length(known)
+    mark = f.unhex(f.hex(f.lit(0x80) + size))
+    inline = f.when(value.isNull(), f.lit(bytes(_WORD))).otherwise(f.concat(_padded(known, f.lit(INLINE_MAX)), mark))
+    whole_words = (f.floor((size + f.lit(_WORD - 1)) / f.lit(_WORD)) * f.lit(_WORD)).cast("int")
+    area = f.when(size > INLINE_MAX, _padded(known, whole_words)).otherwise(f.lit(b""))
     return _Lane(size=size.cast("bigint"), inline=inline, area=area)
 
 
 def _timestamp_lane(micros: Column, kind: t.Timestamp | t.LocalZonedTimestamp) -> _Lane:
-    known = F.coalesce(micros, F.lit(0).cast("bigint"))
-    below = F.pmod(known, F.lit(1000).cast("bigint"))
-    millis = F.call_function("div", known - below, F.lit(1000).cast("bigint"))
+    known = f.coalesce(micros, f.lit(0).cast("bigint"))
+    below = f.pmod(known, f.lit(1000).cast("bigint"))
+    millis = f.call_function("div", known - below, f.lit(1000).cast("bigint"))
     if kind.precision <= COMPACT_TIMESTAMP_PRECISION_MAX:
         return _fixed(millis)
     digits = _word(millis).digits
     assert digits is not None
-    return _Lane(size=below * F.lit(1000), area=F.unhex(digits))
+    return _Lane(size=below * f.lit(1000), area=f.unhex(digits))
 
 
 def _wall_clock_micros(column: Column) -> Column:
     """Return the microseconds since 1970-01-01 00:00 of a TIMESTAMP_NTZ, whatever the zone of the session."""
-    since = column - F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
-    days, hours, minutes, seconds = (F.extract(F.lit(part), since) for part in ("DAY", "HOUR", "MINUTE", "SECOND"))
+    since = column - f.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+    days, hours, minutes, seconds = (f.extract(f.lit(part), since) for part in ("DAY", "HOUR", "MINUTE", "SECOND"))
     whole_minutes = (days.cast("bigint") * 24 + hours) * 60 + minutes
-    return whole_minutes * F.lit(60_000_000).cast("bigint") + (seconds * 1_000_000).cast("bigint")
+    return whole_minutes * f.lit(60_000_000).cast("bigint") + (seconds * 1_000_000).cast("bigint")
 
 
 def _padded(value: Column, size: Column) -> Column:
     """Return a binary value with zeros behind it, or cut, to a number of bytes."""
-    return F.call_function("rpad", value, size, F.lit(b"\0"))
+    return f.call_function("rpad", value, size, f.lit(b"\0"))
 
 
 def _word(value: Column) -> _Bytes:
     """Return the eight bytes of a BIGINT, little end first."""
     parts = []
     for byte in range(_WORD):
-        moved = F.shiftrightunsigned(value, 8 * byte) if byte else value
-        kept = moved.bitwiseAND(F.lit(0xFF).cast("bigint"))
-        parts.append(F.shiftleft(kept, 56 - 8 * byte) if byte < 7 else kept)
+        moved = f.shiftrightunsigned(value, 8 * byte) if byte else value
+        kept = moved.bitwiseAND(f.lit(0xFF).cast("bigint"))
+        parts.append(f.shiftleft(kept, 56 - 8 * byte) if byte < 7 else kept)
     swapped = reduce(lambda a, b: a.bitwiseOR(b), parts)
-    return _Bytes(digits=F.lpad(F.hex(swapped), 16, "0"))
+    return _Bytes(digits=f.lpad(f.hex(swapped), 16, "0"))
 
 
 def _joined(words: Sequence[_Bytes]) -> list[Column]:
@@ -232,7 +275,7 @@ def _joined(words: Sequence[_Bytes]) -> list[Column]:
 
     def flush() -> None:
         if digits:
-            out.append(F.unhex(F.concat(*digits)))
+            out.append(f.unhex(f.concat(*digits)))
             digits.clear()
 
     for word in words:
@@ -246,14 +289,15 @@ def _joined(words: Sequence[_Bytes]) -> list[Column]:
     return out
 
 
-def salts(count: int) -> list[int]:
+@cache
+def salts(count: int) -> tuple[int, ...]:
     """Return for each of `count` partitions an int that Spark's hash partitioning sends there."""
     found: dict[int, int] = {}
     value = 0
     while len(found) < count:
         found.setdefault(_spark_hash(value) % count, value)
         value += 1
-    return [found[partition] for partition in range(count)]
+    return tuple(found[partition] for partition in range(count))
 
 
 def _spark_hash(value: int) -> int:

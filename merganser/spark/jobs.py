@@ -13,8 +13,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import merganser
@@ -26,7 +28,9 @@ from merganser.lsm.writer import TableWriter
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 
-OUTCOME_SCHEMA = "message binary"
+Prepared: TypeAlias = "tuple[pa.Table, pa.Array | None, npt.NDArray[np.int64] | None]"
+"""Rows in exactly the table's types, their kinds (None: inserts) and arrival (None: in order)."""
+OUTCOME_SCHEMA: Final = "message binary"
 """What `mapInArrow` is told that jobs yield."""
 
 
@@ -74,14 +78,23 @@ class WriteJob:
         """Write rows and return the outcome; what a refused or failed attempt wrote is removed.
 
         Args:
+            tables: rows as they were given, with kinds and arrival among the columns.
             skipped: sequence numbers that other tasks take in every bucket before this one.
+        """
+        return self.run_prepared((self._prepared(table) for table in tables if table.num_rows), skipped=skipped)
+
+    def run_prepared(self, rows: Iterable[Prepared], *, skipped: int = 0) -> Outcome:
+        """Write rows that have been checked; otherwise as `run`.
+
+        Args:
+            rows: tables, each with row kinds and arrival, or None.
+            skipped: as for `run`.
         """
         first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
         writer = TableWriter(self.target.table, Env(self.storage), first, parallel=False)
         try:
-            for table in tables:
-                if table.num_rows:
-                    self._write(writer, table)
+            for table, kinds, arrival in rows:
+                writer.write(table, kinds, arrival=arrival)
             return Outcome(tuple(writer.finish()))
         except StorageError:
             writer.abort()
@@ -93,11 +106,10 @@ class WriteJob:
             writer.abort()
             raise
 
-    def _write(self, writer: TableWriter, table: pa.Table) -> None:
+    def _prepared(self, table: pa.Table) -> Prepared:
         arrival = None
         if self.arrival is not None:
             arrival = table.column(self.arrival).to_numpy().astype(np.int64, copy=False)
             table = table.drop_columns([self.arrival])
         rows, kinds = split_kinds(table, self.kinds, table=self.target.table.name)
-        conformed = self.target.conformed(rows)
-        writer.write(conformed, self.target.checked_kinds(kinds), arrival=arrival)
+        return self.target.conformed(rows), self.target.checked_kinds(kinds), arrival

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from merganser.handle.table import Table
-from merganser.spark.session import cores, opened
-from merganser.spark.splits import TASKS_PER_CORE, ReadSplits, packed
+from merganser.spark.session import TASKS_PER_CORE, cores, opened
+from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, spark_schema
 
 
@@ -32,10 +32,13 @@ def read(
     """Return the rows of a table, merged, as a DataFrame.
 
     Args:
+        spark: the session whose tasks read.
         orders: a table, or its path.
         columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
         where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
-        snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest now.
+        snapshot: the snapshot to read; None: the newest now.
+        tag: read the snapshot of a tag instead.
+        timestamp: read the snapshot that was newest then instead.
         limit: most rows to return; which ones is not defined.
 
     Raises:

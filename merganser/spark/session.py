@@ -1,4 +1,4 @@
-"""What the driver needs of a Spark session, through public calls that Connect has as well; and our errors, unwrapped."""
+"""What the driver needs of a Spark session, by public calls that Connect has as well; and our errors, unwrapped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as f
 
 import merganser
 from merganser import errors
@@ -23,7 +23,8 @@ from merganser.spark.jobs import OUTCOME_SCHEMA, Outcome
 from merganser.spark.types import version_of
 
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+TASKS_PER_CORE: Final = 4
+"""Most tasks per core that a job of ours is cut into."""
 _PROBE_ROWS: Final = 1 << 16
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
@@ -56,16 +57,11 @@ def cores(spark: SparkSession) -> int:
     if known is None:
         if is_connect(spark):
             # A range is cut into as many partitions as the cluster has cores.
-            known = 1 + spark.range(0, _PROBE_ROWS).agg(F.max(F.spark_partition_id())).collect()[0][0]
+            known = 1 + spark.range(0, _PROBE_ROWS).agg(f.max(f.spark_partition_id())).collect()[0][0]
         else:
             known = spark.sparkContext.defaultParallelism
         _cores[spark] = known
     return known
-
-
-def shuffle_partitions(spark: SparkSession) -> int:
-    """Return the number of partitions that the session wants after a shuffle."""
-    return int(spark.conf.get(_SHUFFLE_PARTITIONS) or 1)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -86,8 +82,8 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
     for outcome in outcomes:
         if outcome.version != merganser.__version__:
             raise UnsupportedError(
-                f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing was committed. "
-                "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True).",
+                f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing "
+                "was committed. Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True).",
                 version=outcome.version,
             )
     return outcomes
@@ -149,6 +145,7 @@ def unwrapped(text: str) -> MerganserError | None:
         return _OURS[name](message)
     if re.search(r"ModuleNotFoundError: No module named 'merganser", text):
         return UnsupportedError(
-            "tasks cannot import merganser. Install it on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
+            "tasks cannot import merganser. Install it on every node, or ship it with "
+            "spark.addArtifacts(..., pyfile=True)."
         )
     return None

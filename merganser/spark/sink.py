@@ -13,28 +13,34 @@ Crash or failure at any point before the commit: files are there that no snapsho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as f
 
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
-from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier, publish_messages, remove_files, starting_sequences
+from merganser.lsm.session import (
+    WriteSession,
+    WriteTarget,
+    checked_identifier,
+    publish_messages,
+    remove_files,
+    starting_sequences,
+)
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.options import write as w
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import Outcome, WriteJob
-from merganser.spark.session import cores, messages_of, opened, our_errors, run_jobs, shuffle_partitions
+from merganser.spark.session import messages_of, opened, our_errors, run_jobs
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 
 ARRIVAL = "__merganser_arrival"
-_TASKS_PER_CORE_MAX = 4
 
 
 def write(
@@ -56,7 +62,8 @@ def write(
         columns: only these columns are supplied, the others take their default, else null; None: all are.
         overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions that
             occur in `df`; None: add to what is there.
-        commit_user, identifier: who commits and which of their commits it is; see `Table.write`.
+        commit_user: who commits; None: a fresh random name.
+        identifier: which of their commits it is, rising; one that was applied already writes nothing.
         collect: few rows: fetch them as Arrow and write them in this process, without Python tasks.
 
     Returns:
@@ -71,7 +78,7 @@ def write(
     """
     table = opened(orders)
     session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
-    check_frame(session.target, df, kinds)
+    check_names_and_types(session.target, arrow_schema_of(df.schema), kinds)
     if identifier is not None:
         done, snapshot = session.applied(checked_identifier(identifier, commit_user))
         if done:
@@ -84,7 +91,9 @@ def write(
     starts = starting_sequences(table.definition, live, overwrites=session.target.overwrites)
     frame, arrival = _arranged(df, table.definition)
     job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
-    return publish_outcomes(session.target, table.env, run_jobs(frame, job), commit_user=session.user, identifier=identifier)
+    return publish_outcomes(
+        session.target, table.env, run_jobs(frame, job), commit_user=session.user, identifier=identifier
+    )
 
 
 def publish_outcomes(
@@ -99,32 +108,34 @@ def publish_outcomes(
     if not messages and target.spec is None:
         return None
     return publish_messages(
-        target, env, messages, commit_user=commit_user, identifier=BATCH_IDENTIFIER if identifier is None else identifier
+        target,
+        env,
+        messages,
+        commit_user=commit_user,
+        identifier=BATCH_IDENTIFIER if identifier is None else identifier,
     )
 
 
-def check_frame(target: WriteTarget, df: DataFrame, kinds: Any) -> None:
-    """Refuse names and types that do not fit, as rows of them would be.
+def check_names_and_types(target: WriteTarget, schema: pa.Schema, kinds: Any) -> None:
+    """Refuse names and types of columns that do not fit, as rows of them would be.
 
     Raises:
         InvalidInputError: names the column.
     """
     if kinds is not None and not isinstance(kinds, str):
-        raise InvalidInputError(f"{target.action}: kinds is a {type(kinds).__name__}. Of a DataFrame it is the name of a column.")
-    empty, _ = split_kinds(arrow_schema_of(df.schema).empty_table(), kinds, table=target.table.name)
+        raise InvalidInputError(
+            f"{target.action}: kinds is a {type(kinds).__name__}. On Spark it is the name of a column."
+        )
+    empty, texts = split_kinds(schema.empty_table(), kinds, table=target.table.name)
     target.conformed(empty)
+    target.checked_kinds(texts)
 
 
 def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:
     """Return the rows where they are to be written, and the column of their order where they may come out of it."""
     if not table.schema.bucket_key and not table.keyed:
         return df, None
-    spark = df.sparkSession
-    wanted = table.options.get(w.SINK_PARALLELISM)
-    if wanted is None:
-        wanted = min(_TASKS_PER_CORE_MAX * cores(spark), max(cores(spark), shuffle_partitions(spark)))
-    numbered = df.withColumn(ARRIVAL, F.monotonically_increasing_id())
-    frame = one_writer_each(numbered, table, parallelism=wanted)
+    frame = one_writer_each(df.withColumn(ARRIVAL, f.monotonically_increasing_id()), table)
     if table.keyed:
         return frame, ARRIVAL
     return frame.sortWithinPartitions(quoted(ARRIVAL)).drop(ARRIVAL), None  # a queue keeps the order of its rows

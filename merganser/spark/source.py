@@ -8,25 +8,38 @@ partition of the DataFrame are larger. `ms.write`, which shuffles first, is the 
 Options of a read: `path`, `columns` ("a,b"), `where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`,
 `parallelism` (tasks at a time). Options of a write: `path`, `kinds` (a column), `commit-user` and `identifier`,
 `partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'") for mode "overwrite", which without
-them replaces the table. Other options are those of the table and of its store.
+them replaces the table. Other options are those of the table and of its store. Nothing is logged: options may hold
+secrets.
 
-Nothing is logged: options may hold secrets.
+Which snapshot is read is decided when Spark plans. Spark 4.1 and later plan a DataFrame, or a temporary view, once
+and keep the plan: they see the snapshot of their first query until they are made anew. Spark 4.0 plans for every
+query. `ms.read`, and the option `snapshot`, fix it at once.
+
+Filters are not taken from Spark (`pushFilters`): in 4.1 to 4.3 a plan made for the filter of one query is used for
+other queries of the same DataFrame or view, even inside one union or self join, and rows that this filter had
+pruned would be missing there. The option `where`, and `ms.read(where=...)`, prune.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyspark
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
+from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import InvalidInputError, MerganserError
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
@@ -34,24 +47,32 @@ from merganser.lsm.session import WriteSession, checked_identifier, remove_files
 from merganser.meta.table_state import MetaReader
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
-from merganser.schema.arrow import arrow_type
-from merganser.schema.predicate import Predicate, conjunction, conjuncts, points
+from merganser.schema.predicate import conjuncts, points
 from merganser.schema.predicate_text import to_predicate
-from merganser.codec.binary_row import stored_to_arrow
-from merganser.spark.filters import filter_text
 from merganser.spark.jobs import Outcome, WriteJob
-from merganser.spark.session import messages_of
-from merganser.spark.sink import check_frame_schema, publish_outcomes
-from merganser.spark.splits import TASKS_PER_CORE, Pack, packed, rows_of
-from merganser.spark.types import arrow_schema_of, spark_schema, version_of
+from merganser.spark.session import TASKS_PER_CORE, messages_of
+from merganser.spark.sink import check_names_and_types, publish_outcomes
+from merganser.spark.splits import Pack, packed, rows_of
+from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
 
 NAME: Final = "merganser"
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_READ_OPTIONS: Final = ("path", "columns", "where", "snapshot", "tag", "timestamp", "parallelism")
-_WRITE_OPTIONS: Final = ("kinds", "commit-user", "identifier", "partitionoverwritemode", "replacewhere")
-_EMPTY: Final = "0"
-"""As `snapshot`: the table had none when the DataFrame was made."""
+_OWN_OPTIONS: Final = frozenset(
+    [
+        "path",
+        "columns",
+        "where",
+        "snapshot",
+        "tag",
+        "timestamp",
+        "parallelism",
+        "kinds",
+        "commit-user",
+        "identifier",
+        "partitionoverwritemode",
+        "replacewhere",
+    ]
+)
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
@@ -59,13 +80,11 @@ _CORES_MIN: Final = 16
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source "merganser" known to a session, and let Spark push filters into it (from 4.1 on)."""
+    """Make the data source "merganser" known to a session."""
     spark.dataSource.register(MerganserSource)
-    if version_of(spark.version) >= (4, 1):
-        spark.conf.set(_PUSHDOWN, "true")
 
 
-class MerganserSource(DataSource):
+class MerganserSource(DataSource):  # type: ignore[misc]
     """A table at a path; see the module."""
 
     @classmethod
@@ -74,11 +93,8 @@ class MerganserSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns that are read, and pin the snapshot that is read."""
+        """Return the columns that are read."""
         scan = _scan(self.options)
-        if not any(self.options.get(key) for key in ("snapshot", "tag", "timestamp")):
-            latest = _table(self.options).latest_snapshot()
-            self.options["snapshot"] = _EMPTY if latest is None else str(latest.id)
         return spark_schema(scan.table, scan.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -88,3 +104,175 @@ class MerganserSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema, which is checked against the table here."""
         return _Writer(dict(self.options), schema, overwrite)
+
+
+@dataclass
+class _PackPartition(InputPartition):  # type: ignore[misc]
+    """What one task reads."""
+
+    job: ReadJob
+    pack: Pack
+    storage: Storage
+    schema: pa.Schema
+
+
+class _Reader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:  # type: ignore[override]
+        scan = _scan(self._options, tuple(self._schema.names))
+        _check_declared(scan, self._schema)
+        plan = scan.plan()
+        schema = arrow_schema_of(self._schema)
+        wanted = _number(self._options, "parallelism")
+        packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * (wanted or max(_CORES_MIN, os.cpu_count() or 1)))
+        return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # An empty plan makes one task without a partition of ours.
+        if isinstance(partition, _PackPartition):
+            yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
+
+
+@dataclass
+class _Written(WriterCommitMessage):  # type: ignore[misc]
+    outcome: Outcome
+
+
+class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes one DataFrame: checked when made, written in tasks, committed in one place."""
+
+    def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
+        table = _table(options)
+        self._env = table.env
+        self._kinds = options.get("kinds")
+        self._identifier = _number(options, "identifier")
+        user = options.get("commit-user")
+        session = WriteSession(
+            table.definition, table.env, commit_user=user, overwrite=_overwrite(table, options, overwrite)
+        )
+        check_names_and_types(session.target, arrow_schema_of(schema), self._kinds)
+        self._target, self._user = session.target, session.user
+        self._applied = False
+        if self._identifier is not None:
+            self._applied, _ = session.applied(checked_identifier(self._identifier, user))
+        state = MetaReader(table.definition.paths, table.env, table.name).latest()
+        self._before = 0 if state.snapshot is None else state.snapshot.id
+        starts = starting_sequences(table.definition, state.live, overwrites=session.target.overwrites)
+        self._job = WriteJob(session.target, table.env.storage, starts, self._kinds)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+        if self._applied:
+            for _ in iterator:  # a task that leaves rows behind costs its worker
+                pass
+            return _Written(Outcome())
+        context = TaskContext.get()
+        before = (context.partitionId() if context is not None else 0) * _SEQUENCES_PER_TASK
+        return _Written(self._job.run((pa.Table.from_batches([batch]) for batch in iterator), skipped=before))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if not self._applied:
+            outcomes = _outcomes(messages)
+            publish_outcomes(self._target, self._env, outcomes, commit_user=self._user, identifier=self._identifier)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what tasks wrote, if it is certain that no snapshot names it."""
+        if self._applied or self._committed():
+            return
+        remove_files(self._target.table, self._env, messages_of(_outcomes(messages)))
+
+    def _committed(self) -> bool:
+        """Return whether a snapshot of this writer may exist: Spark aborts too when a commit failed half way."""
+        try:
+            store = MetaReader(self._target.table.paths, self._env, self._target.table.name).snapshots
+            latest = store.latest_id()
+            if latest is None:
+                return False
+            for snapshot in store.walk_back(latest):
+                if snapshot.id <= self._before:
+                    break
+                if snapshot.commit_user == self._user:
+                    return True
+        except MerganserError:
+            return True
+        return False
+
+
+def _outcomes(messages: list[WriterCommitMessage | None]) -> list[Outcome]:
+    return [message.outcome for message in messages if isinstance(message, _Written)]
+
+
+def _table(options: Mapping[str, str]) -> Table:
+    path = options.get("path")
+    if not path:
+        raise InvalidInputError(
+            "the data source 'merganser' needs the path of a table: load(path), save(path), or the option 'path'. "
+            "A table that Spark's own catalog keeps forgets its options; use CREATE TEMPORARY VIEW v USING merganser "
+            "OPTIONS (path '...')."
+        )
+    return table_at(path, {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS})
+
+
+def _scan(options: Mapping[str, str], columns: tuple[str, ...] | None = None) -> Scan:
+    if columns is None and options.get("columns"):
+        columns = tuple(name.strip().strip("`") for name in options["columns"].split(","))
+    return _table(options).read(
+        columns=columns,
+        where=options.get("where") or None,
+        snapshot=_number(options, "snapshot"),
+        tag=options.get("tag"),
+        timestamp=options.get("timestamp"),
+    )
+
+
+def _number(options: Mapping[str, str], key: str) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInputError(f"option '{key}' is '{text}'. It is a whole number.", option=key) from None
+
+
+def _check_declared(scan: Scan, schema: StructType) -> None:
+    """Refuse a schema given by the user, or kept since the table changed, that is not that of the columns."""
+    for found, declared in zip(spark_schema(scan.table, scan.columns), schema, strict=True):
+        if arrow_schema_of(StructType([found])).field(0).type != arrow_schema_of(StructType([declared])).field(0).type:
+            raise InvalidInputError(
+                f"cannot read '{scan.table.name}': column '{found.name}' is declared as "
+                f"{declared.dataType.simpleString()} and is {found.dataType.simpleString()}. Leave the schema out, or load "
+                "the table anew if it has changed since.",
+                column=found.name,
+            )
+
+
+def _overwrite(table: Table, options: Mapping[str, str], overwrite: bool) -> Overwrite:
+    """Return what a write replaces, in the terms of `Table.write`."""
+    mode, where = options.get("partitionoverwritemode", "static").lower(), options.get("replacewhere")
+    if mode not in ("static", "dynamic"):
+        raise InvalidInputError(
+            f"option 'partitionOverwriteMode' is '{mode}'. It is 'static' or 'dynamic'.",
+            option="partitionOverwriteMode",
+        )
+    if not overwrite:
+        if where:
+            raise InvalidInputError("option 'replaceWhere' goes with mode 'overwrite'.", option="replaceWhere")
+        return None
+    if not where:
+        return "dynamic" if mode == "dynamic" else {}
+    predicate = to_predicate(where, table.schema.fields)
+    spec: dict[str, Any] = {}
+    for part in conjuncts(predicate) if predicate is not None else []:
+        values = points(part, tuple(part.columns))
+        if len(part.columns) != 1 or values is None or len(values) != 1 or part.columns & spec.keys():
+            raise InvalidInputError(
+                f"option 'replaceWhere' is \"{where}\". It names partitions by equality, such as "
+                "\"dt = '2026-01-01' AND region = 'eu'\".",
+                option="replaceWhere",
+            )
+        (name,) = part.columns
+        spec[name] = stored_to_arrow([values[0][0]], table.schema.field(name).type)[0].as_py()
+    return spec

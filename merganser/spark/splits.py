@@ -18,7 +18,6 @@ from merganser.scan.split import ReadJob, Split
 from merganser.spark.types import spark_batches
 from merganser.storage.protocol import Storage
 
-TASKS_PER_CORE: Final = 4
 _PACK_BYTES_MIN: Final = 8 << 20
 _FILE_BYTES: Final = 1 << 20
 """What opening a file costs, in bytes that could be read meanwhile, about."""
@@ -40,10 +39,15 @@ def packed(splits: Sequence[Split], *, tasks_max: int) -> tuple[Pack, ...]:
     return tuple(tuple(packs[pack]) for pack in heaviest if packs[pack])
 
 
-def rows_of(job: ReadJob, pack: Pack, storage: Storage, schema: pa.Schema, *, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    job: ReadJob, pack: Pack, storage: Storage, schema: pa.Schema, *, limit: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a pack in the form that Spark declared.
 
     Args:
+        job: how splits are read.
+        pack: the splits.
+        storage: where their files lie.
         schema: from `types.arrow_schema_of`.
         limit: most rows to yield.
     """

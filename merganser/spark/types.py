@@ -109,7 +109,8 @@ def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return pa.chunked_array([_cast(chunk, field.type) for chunk in column.chunks], field.type)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
-            f"cannot hand column '{field.name}' to Spark as {field.type}: {error}. Leave the column out, or read it without Spark.",
+            f"cannot hand column '{field.name}' to Spark as {field.type}: {error}. Leave the column out, or "
+            "read it without Spark.",
             column=field.name,
         ) from error
 

@@ -113,7 +113,7 @@ class Env:
             wait(futures)
             raise
 
-    def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 4) -> Iterator[R]:
+    def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.
 
         At most `waiting_max` results wait to be taken, so memory is bounded. Leaving early stops the workers.

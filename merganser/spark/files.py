@@ -1,0 +1,317 @@
+"""`ms.load`: rows that lie in files -> one commit, read and written by Python tasks; none of them crosses the JVM.
+
+Footers tell the driver how many rows lie before each row group, in the order of the files' paths. Every task takes
+neighbouring row groups and writes a file of its own to each bucket, with sequence numbers that begin behind the
+rows before it:
+
+    bucket b    [first free + 0 .. ) task 0    [first free + rows before task 1 .. ) task 1    ...
+
+so the numbers of tasks never meet, and of one key the last row in file and row order wins. Of files without such
+a footer (CSV, JSON) a task takes whole ones, and their bytes bound their rows.
+
+Every task adds a file to a bucket. Where that would be too many for a merge, rows are shuffled instead, with these
+same numbers, and a bucket gets one writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from merganser.codec.data_format import format_of
+from merganser.errors import FormatError, MerganserError, StorageError
+from merganser.handle.table import Overwrite, Table
+from merganser.ingest.files import matching_files, read_file
+from merganser.ingest.rows import split_kinds
+from merganser.lsm.buckets import groups
+from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier, starting_sequences
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+from merganser.schema import types as t
+from merganser.spark.bucketing import TASK, to_tasks
+from merganser.spark.jobs import Outcome, Prepared, WriteJob
+from merganser.spark.session import cores, opened, run_jobs
+from merganser.spark.sink import check_names_and_types, publish_outcomes
+from merganser.storage.env import Env
+
+FILES_PER_BUCKET_MAX: Final = 64
+"""Most files that one load may add to a bucket; a merge opens all of them."""
+_DECODED: Final = 1.5
+"""Bytes in memory for one byte of encoded pages, about."""
+_ROOM_PER_BYTE: Final = 1
+"""Rows that a byte of text can be at most: a line has an end."""
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Neighbouring rows of one file.
+
+    Attributes:
+        groups: first row group and the one behind the last; None: the whole file.
+        before: how many rows may lie before them, in all files.
+        size_bytes: of their pages, before compression.
+    """
+
+    path: str
+    groups: tuple[int, int] | None
+    before: int
+    size_bytes: int
+
+
+def load(
+    spark: SparkSession,
+    files: str,
+    orders: Table | str,
+    kinds: str | None = None,
+    columns: Sequence[str] | None = None,
+    overwrite: Overwrite = None,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+) -> Snapshot | None:
+    """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
+
+    Args:
+        spark: the session whose tasks do the work.
+        files: a pattern such as "in/*.parquet", which the driver and the tasks can all read; the extension says the
+            format (parquet, csv, json, arrow).
+        orders: a table, or its path.
+        kinds: column of the files that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all inserts.
+        columns: only these columns are supplied; see `Table.write`.
+        overwrite: what is replaced; see `Table.write`.
+        commit_user: who commits.
+        identifier: which of their commits it is.
+
+    Returns:
+        The snapshot, or None when there was nothing to commit.
+
+    Raises:
+        NotFoundError: no file matches.
+        InvalidInputError: the rows do not fit the table; nothing was written. Names and types of Parquet files are
+            checked before Spark runs anything.
+        FormatError: a file is damaged; nothing was written.
+        ConflictError, CommitUnknownError: see `Table.write`.
+    """
+    table = opened(orders)
+    session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
+    if identifier is not None:
+        done, snapshot = session.applied(checked_identifier(identifier, commit_user))
+        if done:
+            return snapshot
+    target = session.target
+    portions = _portions([os.path.abspath(path) for path in matching_files(files)], target, kinds, table.env)
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    starts = starting_sequences(table.definition, live, overwrites=target.overwrites)
+    job = WriteJob(target, table.env.storage, starts, kinds)
+    outcomes = _run(spark, job, portions) if portions else []
+    return publish_outcomes(target, table.env, outcomes, commit_user=session.user, identifier=identifier)
+
+
+def _run(spark: SparkSession, job: WriteJob, portions: Sequence[Portion]) -> list[Outcome]:
+    table = job.target.table
+    decoded = _DECODED * sum(portion.size_bytes for portion in portions)
+    wanted = max(cores(spark), math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
+    tasks = _shares(portions, wanted)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    if table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX:
+        return run_jobs(numbers, LoadJob(job, tasks))
+    count = len(tasks) if table.schema.partition_keys else min(table.bucket, len(tasks))
+    scattered = numbers.mapInArrow(ScatterJob(job, tasks, count), SCATTERED_SCHEMA)
+    return run_jobs(to_tasks(scattered, count), GatherJob(job))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """Writes the rows of files: the rows it is given are the numbers of the shares to write."""
+
+    job: WriteJob
+    tasks: tuple[tuple[Portion, ...], ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one outcome for each share, as `mapInArrow` wants them."""
+        for number in _numbers(batches):
+            share = self.tasks[number]
+            tables = (rows for portion in share for rows in _rows(portion, self.job.target.table.schema.fields))
+            yield self.job.run(tables, skipped=share[0].before).to_batch()
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterJob:
+    """Reads the rows of files and yields them, as Arrow streams, to the tasks that write their buckets.
+
+    A row of what it yields is many rows of the table: crossing to the JVM costs by the cell.
+    """
+
+    job: WriteJob
+    tasks: tuple[tuple[Portion, ...], ...]
+    count: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the number of a task and rows for it, or a refusal."""
+        for number in _numbers(batches):
+            for portion in self.tasks[number]:
+                try:
+                    yield from self._scattered(portion)
+                except StorageError:
+                    raise
+                except MerganserError as refusal:
+                    yield _scattered_batch([0], [b""], [pickle.dumps(refusal)])
+
+    def _scattered(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+        target = self.job.target
+        before = portion.before
+        for table in _rows(portion, target.table.schema.fields):
+            rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
+            conformed = target.conformed(rows)
+            kinds = target.checked_kinds(texts)
+            arrival = pa.array(np.arange(before, before + conformed.num_rows))
+            before += conformed.num_rows
+            whole = conformed.append_column(_ARRIVAL, arrival)
+            if kinds is not None:
+                whole = whole.append_column(_KIND, kinds)
+            places: dict[int, list[np.ndarray]] = {}
+            for group in groups(target.table, conformed):
+                places.setdefault((zlib.crc32(group.partition) + group.bucket) % self.count, []).append(group.rows)
+            payloads = [_to_stream(whole.take(pa.array(np.sort(np.concatenate(at))))) for at in places.values()]
+            yield _scattered_batch(list(places), payloads, [None] * len(places))
+
+
+@dataclass(frozen=True, slots=True)
+class GatherJob:
+    """Writes the rows that `ScatterJob` sent to a task."""
+
+    job: WriteJob
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows and yield the outcome."""
+        yield self.job.run_prepared(self._received(batches)).to_batch()
+
+    def _received(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Prepared]:
+        for batch in batches:
+            for payload, refusal in zip(batch.column("rows"), batch.column("refusal"), strict=True):
+                if refusal.is_valid:
+                    raise pickle.loads(refusal.as_py())
+                table = pa.ipc.open_stream(payload.as_buffer()).read_all()
+                kinds = table.column(_KIND).combine_chunks() if _KIND in table.column_names else None
+                rows = table.drop_columns([name for name in (_ARRIVAL, _KIND) if name in table.column_names])
+                yield rows, kinds, table.column(_ARRIVAL).to_numpy()
+
+
+SCATTERED_SCHEMA: Final = f"{TASK} int, rows binary, refusal binary"
+_ARRIVAL: Final = "__merganser_arrival"
+_KIND: Final = "__merganser_kind"
+
+
+def _scattered_batch(tasks: list[int], rows: list[bytes], refusals: list[bytes | None]) -> pa.RecordBatch:
+    columns = [pa.array(tasks, pa.int32()), pa.array(rows, pa.binary()), pa.array(refusals, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=[TASK, "rows", "refusal"])
+
+
+def _to_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _portions(paths: Sequence[str], target: WriteTarget, kinds: str | None, env: Env) -> list[Portion]:
+    """Return the rows of files in portions as small as they can be read, in order.
+
+    Raises:
+        InvalidInputError: names or types of a Parquet file do not fit the table.
+        FormatError: a footer is damaged.
+    """
+
+    def parts(path: str) -> list[tuple[tuple[int, int] | None, int, int]]:
+        if format_of(path) != "parquet":
+            size = os.path.getsize(path)
+            return [(None, size * _ROOM_PER_BYTE, size)]
+        with _opened(path) as file:
+            check_names_and_types(target, _schema_of(file), kinds)
+            held = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            return [((i, i + 1), group.num_rows, group.total_byte_size) for i, group in enumerate(held)]
+
+    out: list[Portion] = []
+    before = 0
+    for path, found in zip(paths, env.map(parts, paths), strict=True):
+        for at, rows, size in found:
+            out.append(Portion(path, at, before, size))
+            before += rows
+    return out
+
+
+def _shares(portions: Sequence[Portion], wanted: int) -> tuple[tuple[Portion, ...], ...]:
+    """Return neighbouring portions as at most `wanted` shares of about the same size, at least one."""
+    total = sum(portion.size_bytes for portion in portions) or 1
+    shares: dict[int, list[Portion]] = {}
+    passed = 0
+    for portion in portions:
+        share = shares.setdefault(min(wanted - 1, (passed + portion.size_bytes // 2) * wanted // total), [])
+        passed += portion.size_bytes
+        last = share[-1] if share else None
+        if last is not None and last.path == portion.path and last.groups is not None and portion.groups is not None:
+            share[-1] = replace(
+                last, groups=(last.groups[0], portion.groups[1]), size_bytes=last.size_bytes + portion.size_bytes
+            )
+        else:
+            share.append(portion)
+    return tuple(tuple(share) for share in shares.values())
+
+
+def _rows(portion: Portion, fields: Sequence[t.Field]) -> Iterator[pa.Table]:
+    """Yield the rows of a portion, a row group or batch at a time."""
+    if portion.groups is None:
+        for batch in read_file(portion.path, fields):
+            yield pa.Table.from_batches([batch])
+        return
+    with _opened(portion.path) as file:
+        schema = _schema_of(file)
+        for group in range(*portion.groups):
+            table = file.read_row_group(group, use_threads=False).replace_schema_metadata(None)
+            yield table if table.schema.equals(schema) else table.cast(schema)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, MerganserError):
+            raise
+        raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
+
+
+def _schema_of(file: pq.ParquetFile) -> pa.Schema:
+    """Return the schema of the rows of a file.
+
+    Spark stores instants as INT96, which has no mark for them; what it says of the columns beside them tells.
+    """
+    schema: pa.Schema = file.schema_arrow
+    text = (file.metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = schema.remove_metadata()
+    if text is None:
+        return schema
+    instants = {field["name"] for field in json.loads(text)["fields"] if field["type"] == "timestamp"}
+    for i, field in enumerate(schema):
+        if field.name in instants and pa.types.is_timestamp(field.type) and field.type.tz is None:
+            schema = schema.set(i, field.with_type(pa.timestamp(field.type.unit, "UTC")))
+    return schema

@@ -1,0 +1,52 @@
+"""One local Spark session for all tests of a process; its tasks may fail twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import merganser as mg
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+import merganser.spark as ms
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment() -> dict[str, str]:
+    """What Spark's processes need to find this Python, this checkout and each other."""
+    return {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ.update(environment())
+    builder = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+    for key, value in {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.memory": "2g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        "spark.log.level": "OFF",
+        "spark.sql.session.timeZone": "America/New_York",
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    ms.register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    found = mg.catalog(str(tmp_path / "warehouse"))
+    found.create_database("shop")
+    return found

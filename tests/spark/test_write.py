@@ -1,0 +1,236 @@
+"""`ms.write`: one commit per call, the rows of the DataFrame in its order, refused before anything is written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import InvalidInputError, NotFoundError
+
+pytestmark = pytest.mark.spark
+
+
+def rows(table: mg.Table, by: str = "id", **arguments: Any) -> list[dict[str, Any]]:
+    return sorted(table.read(**arguments).to_pylist(), key=lambda row: row[by])
+
+
+@pytest.fixture
+def orders(catalog: mg.Catalog) -> mg.Table:
+    schema = {"id": "BIGINT", "state": "STRING", "amount": "DECIMAL(10, 2)"}
+    return catalog.create_table("shop.orders", schema=schema, primary_key=["id"], options={"bucket": "3"})
+
+
+def frame(
+    spark: SparkSession, values: list[tuple[Any, ...]], schema: str = "id long, state string, amount decimal(10,2)"
+):
+    return spark.createDataFrame(values, schema)
+
+
+def test_a_frame_is_one_commit_and_an_upsert_replaces(spark: SparkSession, orders: mg.Table) -> None:
+    first = ms.write(spark.range(100).selectExpr("id", "'new' as state", "cast(id as decimal(10,2)) as amount"), orders)
+    second = ms.write(frame(spark, [(7, "paid", None), (200, "new", None)]), orders.path)
+    assert first is not None and second is not None
+    assert (first.id, second.id, second.commit_kind) == (1, 2, "APPEND")
+    found = rows(orders)
+    assert len(found) == 101
+    assert found[7] == {"id": 7, "state": "paid", "amount": None}
+    assert orders.files().column("level").to_pylist() == [0] * orders.files().num_rows
+
+
+def test_every_bucket_has_one_writer(spark: SparkSession, orders: mg.Table) -> None:
+    ms.write(spark.range(0, 1000, 1, 5).selectExpr("id", "'x' as state", "1.0 as amount"), orders)
+    assert sorted(orders.files().column("bucket").to_pylist()) == [0, 1, 2]
+
+
+def test_kinds_delete_and_are_not_stored(spark: SparkSession, orders: mg.Table) -> None:
+    ms.write(frame(spark, [(1, "a", None), (2, "b", None), (3, "c", None)]), orders)
+    changes = frame(spark, [("-D", 1, "a"), ("+U", 2, "z"), ("+I", 4, "d")], "op string, id long, state string")
+    ms.write(changes, orders, kinds="op", columns=["id", "state"])
+    assert [(r["id"], r["state"]) for r in rows(orders)] == [(2, "z"), (3, "c"), (4, "d")]
+
+
+def test_the_last_row_of_a_key_in_the_frame_wins(spark: SparkSession, catalog: mg.Catalog) -> None:
+    schema = {"id": "BIGINT", "n": "BIGINT"}
+    whole = catalog.create_table("shop.whole", schema=schema, primary_key=["id"], options={"bucket": "2"})
+    flushed = catalog.create_table(
+        "shop.flushed", schema=schema, primary_key=["id"], options={"bucket": "2", "write-buffer-size": "16 kb"}
+    )
+    doubles = spark.range(0, 20_000, 1, 7).selectExpr("id % 1000 as id", "id as n")
+    expected = [{"id": i, "n": 19_000 + i} for i in range(1000)]
+    ms.write(doubles, whole)
+    assert rows(whole) == expected
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        ms.write(doubles, flushed)
+        assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "500"
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert rows(flushed) == expected
+    ms.write(spark.range(1000).selectExpr("id", "-id as n"), flushed)
+    assert rows(flushed) == [{"id": i, "n": -i} for i in range(1000)]
+
+
+def test_keys_without_a_native_bucket_go_to_the_bucket_of_the_format(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.floats", schema={"id": "DOUBLE", "n": "BIGINT"}, primary_key=["id"], options={"bucket": "4"}
+    )
+    data = spark.range(0, 400, 1, 3).selectExpr("cast(id % 100 as double) as id", "id as n")
+    ms.write(data, table)
+    assert rows(table) == [{"id": float(i), "n": 300 + i} for i in range(100)]
+    assert table.read(where="id = 42").to_pylist() == [{"id": 42.0, "n": 342}]
+
+
+def test_partitions_and_their_overwrites(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.parts", schema={"dt": "STRING", "id": "INT", "n": "INT"}, primary_key=["dt", "id"], partition_by=["dt"],
+        options={"bucket": "2"},
+    )  # fmt: skip
+    data = spark.range(60).selectExpr("concat('d', id % 3) as dt", "cast(id as int) as id", "0 as n")
+    ms.write(data, table)
+    static = spark.createDataFrame([("d1", 1, 1)], "dt string, id int, n int")
+    assert ms.write(static, table, overwrite={"dt": "d1"}).commit_kind == "OVERWRITE"
+    assert [(r["dt"], r["n"]) for r in rows(table, where="dt = 'd1'")] == [("d1", 1)]
+    ms.write(spark.createDataFrame([("d2", 5, 2)], "dt string, id int, n int"), table, overwrite="dynamic")
+    assert {r["dt"]: r["n"] for r in table.read(where="dt <> 'd0'").to_pylist()} == {"d1": 1, "d2": 2}
+    assert table.read().count() == 22
+    with pytest.raises(InvalidInputError, match="outside the partition"):
+        ms.write(static, table, overwrite={"dt": "d0"})
+    ms.write(static.limit(0), table, overwrite={})
+    assert table.read().count() == 0
+
+
+def test_append_tables_take_rows_without_a_shuffle_and_queues_keep_their_order(
+    spark: SparkSession, catalog: mg.Catalog
+) -> None:
+    log = catalog.create_table("shop.log", schema={"id": "BIGINT", "text": "STRING"})
+    ms.write(spark.range(0, 100, 1, 3).selectExpr("id", "cast(id as string) as text"), log)
+    ms.write(spark.range(100, 200, 1, 1).selectExpr("id", "cast(id as string) as text"), log)
+    assert [r["id"] for r in rows(log)] == list(range(200))
+    assert log.files().num_rows == 4
+    queue = catalog.create_table(
+        "shop.queue", schema={"id": "BIGINT", "n": "BIGINT"}, options={"bucket": "2", "bucket-key": "id"}
+    )
+    for start in (0, 100):
+        ms.write(spark.range(start, start + 100, 1, 4).selectExpr("id % 2 as id", "id as n"), queue)
+    for key in (0, 1):
+        ordered = [r["n"] for r in queue.read(where=f"id = {key}").to_pylist()]
+        assert ordered == list(range(key, 200, 2))
+    with pytest.raises(InvalidInputError, match="takes inserts only"):
+        ms.write(spark.createDataFrame([(1, 1, "-D")], "id long, n long, op string"), queue, kinds="op")
+
+
+def test_few_rows_are_collected_and_written_here(spark: SparkSession, orders: mg.Table) -> None:
+    ms.write(frame(spark, [(1, "a", None), (1, "b", None)]), orders, collect=True)
+    assert rows(orders) == [{"id": 1, "state": "b", "amount": None}]
+
+
+def test_an_identifier_is_applied_once(spark: SparkSession, orders: mg.Table) -> None:
+    data = frame(spark, [(1, "a", None)])
+    first = ms.write(data, orders, commit_user="job", identifier=3)
+    again = ms.write(frame(spark, [(2, "b", None)]), orders, commit_user="job", identifier=3)
+    assert first == again
+    assert len(orders.snapshots()) == 1
+    with pytest.raises(InvalidInputError, match="without commit_user"):
+        ms.write(data, orders, identifier=4)
+
+
+def test_an_empty_frame_makes_no_snapshot(spark: SparkSession, orders: mg.Table) -> None:
+    assert ms.write(frame(spark, []), orders) is None
+    assert orders.snapshots() == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "schema", "arguments", "message"),
+    [
+        ([(None, "a", None)], "id long, state string, amount decimal(10,2)", {}, "key column 'id' is null"),
+        ([(1, "a")], "id long, state string", {}, "1 of 3 columns are missing"),
+        ([(1, "a", None, 1)], "id long, state string, amount decimal(10,2), x int", {}, "'x' of the data is not a column"),
+        ([("1", "a", None)], "id string, state string, amount decimal(10,2)", {}, "column 'id' is string"),
+        ([(1.5, "a", None)], "id double, state string, amount decimal(10,2)", {}, "1.5 does not fit BIGINT"),
+        ([(1, "a", "1")], "id long, state string, op string", {"kinds": "op", "columns": ["id", "state"]}, "the kind is '1'"),
+        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"kinds": "op"}, "which the data lacks"),
+        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"overwrite": {"x": 1}}, "not a partition column"),
+        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"overwrite": "all"}, "overwrite is 'all'"),
+        ([(1, "a", None)], "id long, state string, amount interval day", {}, "is duration.us. in the data"),
+    ],
+)  # fmt: skip
+def test_bad_rows_and_calls_are_refused_with_our_class_and_nothing_changes(
+    spark: SparkSession, orders: mg.Table, values: list[Any], schema: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        ms.write(spark.createDataFrame(values, schema), orders, **arguments)
+    assert orders.snapshots() == ()
+    assert list(Path(orders.path).glob("bucket-*/*")) == []
+    assert rows(orders) == []
+
+
+def test_a_path_without_a_table_says_how_to_make_one(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="create_table"):
+        ms.write(spark.range(1), str(tmp_path / "nothing"))
+
+
+def test_a_failed_attempt_leaves_nothing_visible(spark: SparkSession, catalog: mg.Catalog) -> None:
+    log = catalog.create_table("shop.log", schema={"id": "BIGINT"}, options={"write-buffer-size": "1 kb"})
+
+    def poisoned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        for batch in batches:
+            for start in range(0, batch.num_rows, 500):
+                yield batch.slice(start, 500)
+        if TaskContext.get().attemptNumber() == 0 and TaskContext.get().partitionId() == 0:
+            os._exit(1)
+
+    snapshot = ms.write(spark.range(0, 4000, 1, 2).mapInArrow(poisoned, "id long"), log)
+    assert snapshot is not None
+    assert snapshot.id == 1
+    assert [r["id"] for r in rows(log)] == list(range(4000))
+    assert len(log.snapshots()) == 1
+
+
+def test_two_threads_write_one_table(spark: SparkSession, orders: mg.Table) -> None:
+    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    errors: list[BaseException] = []
+
+    def work(start: int) -> None:
+        try:
+            ms.write(spark.range(start, start + 50).selectExpr("id", "'s' as state", "1.0 as amount"), orders)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i * 50,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(orders.snapshots()) == 2
+    assert [r["id"] for r in rows(orders)] == list(range(100))
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == before
+
+
+def test_an_explicit_number_of_tasks_and_no_adaptive_execution(spark: SparkSession, orders: mg.Table) -> None:
+    ms.write(
+        spark.range(90).selectExpr("id", "'x' as state", "1.0 as amount"),
+        orders.with_options({"sink.parallelism": "2"}),
+    )
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        ms.write(
+            spark.range(10).select(f.col("id"), f.lit("y").alias("state"), f.lit(None).cast("int").alias("amount")),
+            orders,
+        )
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert [r["state"] for r in rows(orders)] == ["y"] * 10 + ["x"] * 80
+    assert orders.files().num_rows == 6
