@@ -25,7 +25,7 @@ lint: setup ## rules and layout of the code
 types: setup ## strict types
 	$(BIN)/mypy
 
-unit: setup ## tests that need neither Java nor another client, in parallel
+unit: setup ## tests that need neither Java nor another client
 	$(BIN)/python -m pytest -m "not spark and not peers and not slow"
 
 format: setup ## lay the code out as lint wants it
@@ -35,7 +35,7 @@ format: setup ## lay the code out as lint wants it
 docs: setup ## write the pages of docs/reference anew
 	$(BIN)/python -m tests.docs.generate
 
-bench-%: setup ## one benchmark of benchmarks/, such as bench-write
+bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included

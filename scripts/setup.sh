@@ -3,7 +3,7 @@
 #
 # Works from a fresh clone on a bare Debian machine with Python 3.11 or newer: missing Debian packages are installed
 # through apt when this runs as root or sudo needs no password, otherwise it says what to install. A second run is
-# quick: the environment is made again only when pyproject.toml or the Python version changed.
+# quick: the environment is made again only when pyproject.toml, PYTHON or the place of the clone changed.
 #
 #   PYTHON=python3.12 scripts/setup.sh     which Python; default: python3, else python3.13, 3.12 or 3.11
 set -euo pipefail
@@ -54,11 +54,11 @@ find_python() {
     fail "merganser needs Python 3.11 or newer, and there is none on the PATH. On Debian 12: apt-get install python3 python3-venv"
 }
 
-python=$(find_python)
 stamp_file=.venv/.merganser-setup
-stamp=$(cat pyproject.toml <("$python" -VV) <(pwd) | sha256sum | cut -d' ' -f1)
+stamp=$(cat pyproject.toml <(pwd) <(echo "${PYTHON:-}") | sha256sum | cut -d' ' -f1)
 
 if [ "$(cat "$stamp_file" 2>/dev/null || true)" != "$stamp" ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    python=$(find_python)
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         apt_install "python$version-venv" || apt_install python3-venv ||

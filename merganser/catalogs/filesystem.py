@@ -68,6 +68,14 @@ class Catalog:
         tables = self.list_tables(name)
         if tables and not cascade:
             raise InvalidInputError(f"cannot drop database '{name}': it has {len(tables)} tables (first: '{tables[0]}'). Drop them first, or pass cascade=True.", database=name)
+        if not cascade:
+            inside = sorted(e.name for e in self.env.storage.list(self._database(name)) if e.name != _MARKER)
+            if inside:
+                raise InvalidInputError(
+                    f"cannot drop database '{name}': its directory holds {len(inside)} things that are no tables (first: "
+                    f"'{inside[0]}'). Remove them first, or pass cascade=True to remove everything.",
+                    database=name,
+                )
         for table in tables:
             self.drop_table(f"{name}.{table}")
         self.env.storage.delete_tree(self._database(name))
@@ -105,6 +113,8 @@ class Catalog:
             InvalidInputError: the definition is not a table of the format; names the column or option.
         """
         parsed = self._plain_name(name)
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidInputError(f"cannot create '{parsed}': options are a {type(options).__name__}. Give a dict such as {{'bucket': '4'}}.")
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
+from typing import Final
 
 from merganser.errors import InvalidInputError
 
-_FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f]")
+_SLASHES: Final = re.compile(r"[/\\]")
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of characters that nobody sees: controls, formats (which may turn text around), halves of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def check_name(name: str, *, what: str) -> str:
     """Return the name, when it may become a directory.
 
     Raises:
-        InvalidInputError: it is blank, hidden, holds a slash or a control character, or is too long.
+        InvalidInputError: it is blank, hidden, holds a slash or a character that cannot be seen, or is too long.
     """
     why = None
     if not isinstance(name, str) or not name.strip():
@@ -62,8 +66,10 @@ def check_name(name: str, *, what: str) -> str:
         why = "it begins or ends with a blank"
     elif name.startswith("."):
         why = "it begins with a dot"
-    elif _FORBIDDEN.search(name):
-        why = "it holds a slash, a backslash or a control character"
+    elif _SLASHES.search(name):
+        why = "it holds a slash or a backslash"
+    elif hidden := next((c for c in name if unicodedata.category(c) in _INVISIBLE), None):
+        why = f"it holds the character U+{ord(hidden):04X}, which cannot be seen"
     elif "$" in name or ("." in name and what != "branch"):
         why = "it holds a '.' or '$'"
     elif len(name.encode()) > 200:

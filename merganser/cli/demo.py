@@ -265,7 +265,7 @@ class _Demo:
             self._say(f"snapshot {step.snapshot.id}: {_files_text(step)}, such as")
             for entry in step.added[:2]:
                 file = entry.file
-                self._say(f"  level {file.level}  {file.name}  {render.size(file.size):>8}  {file.row_count:>6,} rows")
+                self._say(f"  level {file.level}  {file.name}  {render.size(file.size):>8}")
 
     def _time_travel(self, spark: SparkSession, table: Table, truth: pd.DataFrame) -> None:
         import merganser.spark as ms
@@ -301,8 +301,8 @@ class _Demo:
         self._say(os.path.relpath(table.path))
         self._say(
             "Apache Paimon's format: snapshots and manifests over Parquet files. merganser reads it with and without "
-            "Spark; so do Spark, Flink, Trino, StarRocks, Doris and Hive with their Paimon connectors, and the Python clients "
-            "pypaimon and pypaimon-rust."
+            "Spark; so do Spark, Flink, Trino, StarRocks, Doris and Hive with their Paimon connectors, and the Python "
+            "clients pypaimon and pypaimon-rust."
         )
         render.line(self.console, "")
         render.line(self.console, f"   merganser describe -w {shown} {NAME}")

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -75,6 +76,7 @@ def session(log: Path, *, cores: int | None) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     builder = (
         SparkSession.builder.master(f"local[{cores or '*'}]")
         .appName("merganser demo")

@@ -40,7 +40,7 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
         NotFoundError: there is no table at the path; says how to make one.
     """
     given = dict(options or {})
-    store = {key: str(given.pop(key)) for key in list(given) if key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")}
+    store = {key: str(given.pop(key)) for key in list(given) if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")}
     storage, root = storage_for(str(path), store)
     return open_table(root, _env(storage, clock), name=root, options=given)
 

@@ -19,7 +19,9 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.option import Options
-from merganser.options.registry import normalize_options
+from merganser.options import write as w
+from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
+from merganser.options.validate import check_scan_options
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.rows import StoredRows
 from merganser.scan.system_tables import check_system_name, system_table
@@ -84,7 +86,20 @@ class Table:
                 how stored data lies and so can only be set on the table itself.
         """
         texts = normalize_options(options, columns=self.schema.names)
-        return replace(self, definition=replace(self.definition, options=self.options.merged(texts)))
+        merged = self.options.merged(texts)
+        for key in texts:
+            option = find_option(key)
+            if option is None or (option.key not in IMMUTABLE_KEYS and option not in _LAYOUT):
+                continue
+            if merged.get(option) != self.schema.options.get(option):
+                raise InvalidInputError(
+                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and the table has "
+                    f"'{self.schema.options.get(option)}'. Only the table itself can change it.",
+                    option=key,
+                    table=self.name,
+                )
+        check_scan_options(merged, what=f"cannot read '{self.name}'")
+        return replace(self, definition=replace(self.definition, options=merged))
 
     # reading
 
@@ -118,8 +133,7 @@ class Table:
             found = resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp)
             if found is not None and found.schema_id != definition.schema.id:
                 definition = replace(definition, schema=SchemaStore(definition.paths, self.env).load(found.schema_id))
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise InvalidInputError(f"cannot read '{self.name}': limit must be a number of rows, 0 or more, not {limit!r}.")
+        _check_limit(limit, self.name)
         predicate: Predicate | None = to_predicate(where, definition.schema.fields)
         return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
 
@@ -129,8 +143,11 @@ class Table:
         Raises:
             NotFoundError: there is no system table of this name.
         """
-        plain = name.removeprefix("$")
+        plain = str(name).removeprefix("$")
         check_system_name(self.definition, plain)
+        _check_limit(limit, self.name)
+        if isinstance(columns, str):
+            raise InvalidInputError(f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}'].")
 
         def rows() -> pa.Table:
             found = system_table(self.definition, self.env, plain)
@@ -138,6 +155,10 @@ class Table:
                 fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
                 predicate = to_predicate(where, fields)
                 found = found if predicate is None else predicate.apply(found)
+            for column in columns or ():
+                if column not in found.column_names:
+                    hint = did_you_mean(str(column), found.column_names)
+                    raise InvalidInputError(f"'{self.name}${plain}' has no column '{column}'. {hint}", column=column)
             if columns is not None:
                 found = found.select(list(columns))
             return found if limit is None else found.slice(0, limit)
@@ -252,8 +273,9 @@ class Table:
 
     def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
         """Remove all rows of partitions as one commit; a spec may name some partition columns only."""
-        session = WriteSession(self.definition, self.env)
-        return session.drop(list(partitions))
+        if not isinstance(partitions, str | Mapping):
+            partitions = list(partitions)
+        return WriteSession(self.definition, self.env).drop(partitions)  # type: ignore[arg-type]
 
     @property
     def _snapshots(self) -> SnapshotStore:
@@ -299,6 +321,15 @@ def _scan_options(options: Options) -> tuple[int | None, str | None, str | None]
     if millis is not None:
         when = datetime.fromtimestamp(int(millis) / 1000).astimezone().isoformat()
     return (int(snapshot) if snapshot is not None else None), tag, when
+
+
+_LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME)
+"""Options that may change on a table, but not for one reader or writer of it: its files lie by them."""
+
+
+def _check_limit(limit: int | None, table: str) -> None:
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise InvalidInputError(f"cannot read '{table}': limit must be a number of rows, 0 or more, not {limit!r}.")
 
 
 def open_table(path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main") -> Table:

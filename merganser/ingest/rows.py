@@ -58,7 +58,15 @@ def _from_dicts(rows: list[Mapping[str, Any]]) -> pa.Table:
     for name in names:
         try:
             columns[name] = pa.array([row.get(name) for row in rows])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        except OverflowError as error:
+            beyond = [i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63]
+            at = f" in row {beyond[0] + 1} of {len(rows)}: {rows[beyond[0]][name]}" if beyond else ""
+            raise InvalidInputError(
+                f"cannot take column '{name}' of the rows: a number does not fit 64 bits{at}. Give decimals for larger ones.",
+                column=name,
+                row=beyond[0] if beyond else None,
+            ) from error
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InvalidInputError(f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give values of one type.", column=name) from error
     return pa.table(columns)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ class WriteTarget:
     """
 
     def __init__(self, table: TableDef, *, columns: Sequence[str] | None = None, overwrite: Mapping[str, Any] | str | None = None) -> None:
-        check_can_write(table.schema, name=table.name)
+        check_can_write(replace(table.schema, options=table.options), name=table.name)
         self.table = table
         self.action = f"cannot write to '{table.name}'"
         self.columns = self._checked_columns(columns)
@@ -121,16 +121,18 @@ class WriteTarget:
         """
         names = self.table.schema.partition_keys
         out = {}
+        if not isinstance(spec, Mapping):
+            raise InvalidInputError(f"{self.action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}.")
         for name, value in spec.items():
             if name not in names:
                 raise InvalidInputError(
-                    f"{self.action}: '{name}' is not a partition column. {did_you_mean(name, list(names)) if names else 'The table has none; overwrite={} replaces it.'}", column=name
+                    f"{self.action}: '{name}' is not a partition column. {did_you_mean(str(name), list(names)) if names else 'The table has none; overwrite={} replaces it.'}", column=name
                 )
             kind = self.table.schema.field(name).type
             try:
                 scalar = pa.scalar(value) if value is not None else pa.scalar(None)
                 scalar = scalar.cast(arrow_type(kind))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as error:
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InvalidInputError(f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name) from error
             out[name] = arrow_to_stored(scalar, kind)
         return out
@@ -139,9 +141,13 @@ class WriteTarget:
         if columns is None:
             return None
         names = self.table.schema.names
-        for name in columns:
+        if isinstance(columns, str):
+            raise InvalidInputError(f"{self.action}: columns must be a list of names, not the text '{columns}'. Write columns=['{columns}'].")
+        for i, name in enumerate(columns):
             if name not in names:
-                raise InvalidInputError(f"{self.action}: it has no column '{name}'. {did_you_mean(name, names)}", column=name)
+                raise InvalidInputError(f"{self.action}: it has no column '{name}'. {did_you_mean(str(name), names)}", column=name)
+            if name in columns[:i]:
+                raise InvalidInputError(f"{self.action}: column '{name}' is named twice. Name it once.", column=name)
         for name in self.table.schema.primary_keys:
             if name not in columns:
                 raise InvalidInputError(f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). Supply the whole key.", column=name)
@@ -282,6 +288,8 @@ class WriteSession:
         self.table = table
         self.env = env
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
+        if commit_user is not None and (not isinstance(commit_user, str) or not commit_user.strip()):
+            raise InvalidInputError(f"{self.target.action}: commit_user is {commit_user!r}. It is text that says who commits, or None.")
         self.user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
         self._writer: TableWriter | None = None
         self._taking = False
@@ -348,6 +356,10 @@ class WriteSession:
 
     def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove partitions as one commit."""
+        if isinstance(specs, str | Mapping) or not isinstance(specs, Sequence):
+            raise InvalidInputError(
+                f"cannot drop partitions of '{self.table.name}': {specs!r:.60} is not a list of partitions. Write [{{'dt': '2026-01-01'}}]."
+            )
         stored = [self.target.stored_spec(spec) for spec in specs]
         choices = [ow.of_spec(self.table, spec) for spec in stored if spec]
         if len(choices) < len(stored):

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.errors import FormatError
-from merganser.merge.keys import KeyImages, count_at_most, sorted_positions
+from merganser.merge.keys import Image, KeyImages, count_at_most, sorted_positions
 
 WINDOW_ROWS = 200_000
 """Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
@@ -86,6 +86,7 @@ def windows(
     buffers: list[pa.Table | None] = [None] * len(runs)
     finished = [False] * len(runs)
     images: KeyImages | None = None
+    reached: Image | None = None  # the bound of the window before
     while True:
         for i, run in enumerate(runs):
             if not finished[i]:
@@ -100,8 +101,9 @@ def windows(
         columns = {i: [table.column(name) for name in key] for i, table in tables.items()}
         last = {i: images.at(columns[i], tables[i].num_rows - 1) for i in present if not finished[i]}
         parts = []
+        bound: Image | None = None
         if len(present) == 1:
-            parts, buffers[present[0]] = [tables[present[0]]], None
+            parts, buffers[present[0]], bound = [tables[present[0]]], None, last.get(present[0])
         else:
             bound = min(last.values()) if last else None
             for i in present:
@@ -110,16 +112,27 @@ def windows(
                     parts.append(tables[i].slice(0, at))
                 buffers[i] = tables[i].slice(at) if at < tables[i].num_rows else None
         if not parts:  # the run that set the bound has no row up to it
-            raise FormatError(
-                f"cannot merge sorted runs: one of {len(runs)} is not sorted by its key ({', '.join(key)}). "
-                "Another engine wrote it so, or its file is damaged."
-            )
+            raise _unsorted(runs, key)
         rows = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+        keys = [rows.column(name) for name in key]
         if len(parts) == 1:
-            yield Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
-            continue
-        tie = None if sequence is None else _versions(rows, sequence, kind)
-        yield Window(rows, *sorted_positions([rows.column(name) for name in key], tie))
+            window = Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
+        else:
+            window = Window(rows, *sorted_positions(keys, None if sequence is None else _versions(rows, sequence, kind)))
+        # Versions of a key could come in two windows, and both be taken for the newest, if a run were not sorted.
+        if reached is not None and images.at(keys, int(window.positions[0])) <= reached:
+            raise _unsorted(runs, key)
+        if bound is not None and images.at(keys, int(window.positions[-1])) > bound:
+            raise _unsorted(runs, key)
+        reached = bound
+        yield window
+
+
+def _unsorted(runs: Sequence[Run], key: Sequence[str]) -> FormatError:
+    return FormatError(
+        f"cannot merge sorted runs: one of {len(runs)} is not sorted by its key ({', '.join(key)}). "
+        "Another engine wrote it so, or its file is damaged."
+    )
 
 
 def _versions(rows: pa.Table, sequence: str, kind: str | None) -> npt.NDArray[np.int64]:

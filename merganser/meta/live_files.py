@@ -50,18 +50,22 @@ class LiveFiles:
         found = self.buckets.get(bucket)
         return 0 if found is None else found.max_sequence + 1
 
-    def apply(self, entries: Iterable[ManifestEntry], *, source: str) -> LiveFiles:
+    def apply(self, entries: Iterable[ManifestEntry], *, source: str, path: str | None = None) -> LiveFiles:
         """Return the state after more entries.
 
+        Args:
+            source: the snapshot, for messages.
+            path: its file.
+
         Raises:
-            FormatError: an entry adds what is live, or removes what is not; `source` names the snapshot.
+            FormatError: an entry adds what is live, or removes what is not; names the source.
         """
         changes: dict[BucketId, list[ManifestEntry]] = {}
         for entry in entries:
             changes.setdefault((entry.partition, entry.bucket), []).append(entry)
         buckets = dict(self.buckets)
         for key, changed in changes.items():
-            live = _replay(buckets[key].entries if key in buckets else (), changed, source)
+            live = _replay(buckets[key].entries if key in buckets else (), changed, source, path)
             if live is None:
                 buckets.pop(key, None)
             else:
@@ -72,7 +76,7 @@ class LiveFiles:
 EMPTY = LiveFiles({})
 
 
-def _replay(before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], source: str) -> BucketFiles | None:
+def _replay(before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], source: str, path: str | None) -> BucketFiles | None:
     """Return the bucket after its changes, or None when nothing is left.
 
     A DELETE may come before its ADD within a run of merged manifests, so unmatched ones wait for it.
@@ -91,13 +95,19 @@ def _replay(before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], sou
             if identity in waiting:
                 waiting.discard(identity)
             elif identity in live:
-                raise FormatError(f"cannot read {source}: its manifests add the file '{entry.file.name}' twice. Roll back to an earlier snapshot.", file=entry.file.name)
+                raise _contradiction(source, path, f"add the file '{entry.file.name}' twice", entry.file.name)
             else:
                 live[identity] = entry
         elif live.pop(identity, None) is None:
             waiting.add(identity)
     if waiting:
         name = next(iter(waiting))[3]
-        raise FormatError(f"cannot read {source}: its manifests remove the file '{name}', which they never added. Roll back to an earlier snapshot.", file=name)
+        raise _contradiction(source, path, f"remove the file '{name}', which they never added", name)
     entries = tuple(live.values())
     return BucketFiles(entries, max(e.file.max_sequence for e in entries)) if entries else None
+
+
+def _contradiction(source: str, path: str | None, what: str, name: str) -> FormatError:
+    place = "" if path is None else f" ('{path}')"
+    context = {"file": name} if path is None else {"file": name, "path": path}
+    return FormatError(f"cannot read {source}{place}: its manifests {what}. Roll back to an earlier snapshot.", **context)

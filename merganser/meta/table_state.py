@@ -72,7 +72,7 @@ class MetaReader:
                 self.keep(carried)
                 return carried
         entries = self._entries_of(self._base(snapshot)) + self.delta(snapshot)
-        state = TableState(snapshot, EMPTY.apply(entries, source=f"snapshot {snapshot.id} of '{self.table_name}'"))
+        state = TableState(snapshot, self._applied(EMPTY, snapshot, entries))
         if not isinstance(known, TableState) or known.snapshot is None or known.snapshot.id <= snapshot.id:
             self.keep(state)
         return state
@@ -124,8 +124,12 @@ class MetaReader:
             step = snapshot if snapshot_id == snapshot.id else self.snapshots.get(snapshot_id)
             if step is None:
                 return None
-            live = live.apply(self.delta(step), source=f"snapshot {step.id} of '{self.table_name}'")
+            live = self._applied(live, step, self.delta(step))
         return TableState(snapshot, live)
+
+    def _applied(self, live: LiveFiles, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> LiveFiles:
+        source = f"snapshot {snapshot.id} of '{self.table_name}'"
+        return live.apply(entries, source=source, path=self.paths.snapshot(snapshot.id))
 
     def _entries_of(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
         return [entry for manifest in manifests for entry in self.entries(manifest)]

@@ -159,7 +159,7 @@ def chosen_columns(table: TableDef, names: Sequence[str] | None) -> tuple[t.Fiel
     by_name = {field.name: field for field in table.schema.fields}
     for i, name in enumerate(names):
         if name not in by_name:
-            hint = did_you_mean(name, list(by_name))
+            hint = did_you_mean(str(name), list(by_name))
             raise InvalidInputError(f"cannot read '{table.name}': it has no column '{name}'.{' ' + hint if hint else ''}", column=name)
         if name in list(names)[:i]:
             raise InvalidInputError(f"cannot read '{table.name}': column '{name}' is named twice.", column=name)

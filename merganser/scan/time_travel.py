@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
+from merganser.meta.data_file import plain_name
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def resolve(
@@ -23,8 +28,12 @@ def resolve(
     if len(given) > 1:
         raise InvalidInputError(f"cannot read '{store.table_name}': {' and '.join(given)} are both given. Give one of them.")
     if snapshot is not None:
+        if not isinstance(snapshot, int) or isinstance(snapshot, bool):
+            raise InvalidInputError(f"cannot read '{store.table_name}': snapshot is {snapshot!r}. It is a number such as 3.")
         return store.load(snapshot)
     if tag is not None:
+        if not isinstance(tag, str) or not plain_name(tag.strip()):
+            raise InvalidInputError(f"cannot read '{store.table_name}': {tag!r} cannot be the name of a tag.", tag=tag)
         return _tagged(store, tag)
     if timestamp is not None:
         return _at(store, timestamp)
@@ -51,7 +60,7 @@ def epoch_ms(timestamp: datetime | str) -> int:
         raise InvalidInputError(f"a time must be a datetime or ISO text, not {type(timestamp).__name__}.")
     if timestamp.tzinfo is None:
         timestamp = timestamp.replace(tzinfo=UTC)
-    return int(timestamp.timestamp() * 1000)
+    return (timestamp - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:

@@ -148,7 +148,7 @@ def negate(values: Values, kind: t.DataType) -> Values:
 
 
 def call(name: str, values: Values, source: t.DataType, kind: t.DataType, options: Sequence[int]) -> Values:
-    """Return a function of `predicate_build.FUNCTIONS` over values.
+    """Return a function of `predicate_functions.FUNCTIONS` over values.
 
     Args:
         name: the function.

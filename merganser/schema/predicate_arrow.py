@@ -135,8 +135,7 @@ class _Translator:
             found = self._call(node) if node.kind == "call" else self._operand(node)
             return build.condition(found, "filter")
         except (_UntranslatableError, InvalidInputError):
-            names = dict.fromkeys(path[0] for path in _paths(node))
-            pairs = tuple((name, resolve([name], self.fields).path[0]) for name in names)
+            pairs = tuple(dict.fromkeys((path[0], resolve(path, self.fields).path[0]) for path in _paths(node)))
             return _opaque(ArrowCall(self._cut(node), pairs), self.fields)
 
     def _cut(self, node: _Node) -> bytes:

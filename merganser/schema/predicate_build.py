@@ -22,7 +22,6 @@ from merganser.schema.predicate_literal import INTEGER_BITS, from_text, moved, n
 from merganser.schema.predicate_tree import (
     And,
     Arithmetic,
-    Call,
     Case,
     Cast,
     Coalesce,
@@ -61,32 +60,36 @@ def compare(op: str, left: Expression, right: Expression) -> Expression:
 def _meet(left: Expression, right: Expression, doing: str) -> tuple[Expression, Expression]:
     """Return both sides with string literals moved to the type of the other side."""
     left_family, right_family = family(left.type), family(right.type)
-    if _is_null(left) or _is_null(right):
+    if untyped(left) or untyped(right):
         other = left_family or right_family
-        if other is None and not (_is_null(left) and _is_null(right)):
-            raise InvalidInputError(f"cannot {doing}: {_bare(right if _is_null(left) else left)} has no order")
+        if other is None and not (untyped(left) and untyped(right)):
+            raise InvalidInputError(f"cannot {doing}: {type_text(right if untyped(left) else left)} has no order")
         return left, right
-    if left_family is not None and left_family != "text" and _is_text(right):
+    if left_family is not None and left_family != "text" and is_text_literal(right):
         return left, _text_to(right, left.type, doing)
-    if right_family is not None and right_family != "text" and _is_text(left):
+    if right_family is not None and right_family != "text" and is_text_literal(left):
         return _text_to(left, right.type, doing), right
     numbers = {"exact", "float"}
     if left_family is None or (left_family != right_family and not {left_family, right_family} <= numbers):
         raise InvalidInputError(
-            f"cannot {doing}: {_bare(left)} and {_bare(right)} do not compare. CAST one of them to the other's type."
+            f"cannot {doing}: {type_text(left)} and {type_text(right)} do not compare. CAST one of them to the other's "
+            "type."
         )
     return left, right
 
 
-def _is_null(node: Expression) -> bool:
+def untyped(node: Expression) -> bool:
+    """Return whether a node is a bare NULL, or nothing but such."""
     return isinstance(node.type, Null)
 
 
-def _is_text(node: Expression) -> bool:
+def is_text_literal(node: Expression) -> bool:
+    """Return whether a node is a string literal, which takes the type of what it meets."""
     return isinstance(node, Literal) and isinstance(node.value, str)
 
 
-def _bare(node: Expression) -> str:
+def type_text(node: Expression) -> str:
+    """Return the type of a node as text, for messages."""
     return str(node.type.with_nullable(True))
 
 
@@ -108,11 +111,11 @@ def condition(node: Expression, doing: str) -> Expression:
     Raises:
         InvalidInputError: the node has another type.
     """
-    if _is_null(node):
+    if untyped(node):
         return Literal(None, t.Boolean())
     if not isinstance(node.type, t.Boolean):
         raise InvalidInputError(
-            f"cannot {doing}: '{sql(node)}' is {_bare(node)}, not a condition. Compare it with a value, as in "
+            f"cannot {doing}: '{sql(node)}' is {type_text(node)}, not a condition. Compare it with a value, as in "
             f"'{sql(node)} = ...'."
         )
     return node
@@ -149,7 +152,7 @@ def is_null(item: Expression) -> Expression:
 def is_nan(item: Expression) -> Expression:
     """Return whether a number is NaN: false for null."""
     if family(item.type) != "float":
-        raise InvalidInputError(f"cannot use isnan: '{sql(item)}' is {_bare(item)}, not FLOAT or DOUBLE")
+        raise InvalidInputError(f"cannot use isnan: '{sql(item)}' is {type_text(item)}, not FLOAT or DOUBLE")
     return compare("<=>", item, Literal(math.nan, item.type.with_nullable(True)))
 
 
@@ -162,7 +165,7 @@ def member(item: Expression, options: Sequence[Expression]) -> Expression:
     if not options:
         raise InvalidInputError(f"cannot test '{sql(item)} IN ()': the list is empty. Give it one value at least.")
     doing = f"look for {sql(item)} in the list"
-    if isinstance(item, Literal) or _is_null(item) or not all(isinstance(o, Literal) for o in options):
+    if isinstance(item, Literal) or untyped(item) or not all(isinstance(o, Literal) for o in options):
         return disjunction([compare("=", item, option) for option in options])
     met: list[Literal] = []
     for option in options:
@@ -171,7 +174,7 @@ def member(item: Expression, options: Sequence[Expression]) -> Expression:
         met.append(literal)
     if family(item.type) == "exact" and any(family(o.type) == "float" for o in met):
         # One DOUBLE makes the whole list DOUBLE.
-        met = [literal if _is_null(literal) else _converted(literal, t.Double()) for literal in met]
+        met = [literal if untyped(literal) else _converted(literal, t.Double()) for literal in met]
     nulls = [NULL] if any(o.value is None for o in met) else []
     distinct = dict.fromkeys(o for o in met if o.value is not None)
     return In(item, (*distinct, *nulls))
@@ -210,7 +213,7 @@ def like(item: Expression, pattern: Expression, *, escape: str = "\\", ignore_ca
                 "before %, _ or itself."
             )
         at += 2
-    return Like(_text(item, f"use {word}"), text, escape, ignore_case)
+    return Like(as_text(item, f"use {word}"), text, escape, ignore_case)
 
 
 def match(how: str, item: Expression, text: Expression) -> Expression:
@@ -229,7 +232,7 @@ def match(how: str, item: Expression, text: Expression) -> Expression:
             pc.match_substring_regex(pa.array([""]), wanted)
         except pa.ArrowInvalid as error:
             raise InvalidInputError(f"cannot {doing}: '{wanted}' is not a regular expression: {error}") from None
-    return Match(how, _text(item, doing), wanted)
+    return Match(how, as_text(item, doing), wanted)
 
 
 def _constant_text(node: Expression, doing: str, what: str) -> str:
@@ -238,11 +241,16 @@ def _constant_text(node: Expression, doing: str, what: str) -> str:
     raise InvalidInputError(f"cannot {doing}: the {what} '{sql(node)}' must be a string literal")
 
 
-def _text(node: Expression, doing: str) -> Expression:
-    if _is_null(node):
+def as_text(node: Expression, doing: str) -> Expression:
+    """Return a node that is text; a bare NULL becomes one.
+
+    Raises:
+        InvalidInputError: the node has another type.
+    """
+    if untyped(node):
         return Literal(None, t.string())
     if family(node.type) != "text":
-        raise InvalidInputError(f"cannot {doing}: '{sql(node)}' is {_bare(node)}, not text. CAST it AS STRING.")
+        raise InvalidInputError(f"cannot {doing}: '{sql(node)}' is {type_text(node)}, not text. CAST it AS STRING.")
     return node
 
 
@@ -257,15 +265,15 @@ def arithmetic(op: str, left: Expression, right: Expression) -> Expression:
     if isinstance(right.type, t.Date) and op == "+" and type(left.type) in INTEGER_BITS:
         return Arithmetic(op, right, left, t.Date())
     for side in (left, right):
-        if not _is_null(side) and family(side.type) not in ("exact", "float"):
+        if not untyped(side) and family(side.type) not in ("exact", "float"):
             raise InvalidInputError(
-                f"cannot compute {sql(left)} {op} {sql(right)}: '{sql(side)}' is {_bare(side)}, not a number. "
+                f"cannot compute {sql(left)} {op} {sql(right)}: '{sql(side)}' is {type_text(side)}, not a number. "
                 "CAST it to a number."
             )
     if op == "DIV" and "float" in (family(left.type), family(right.type)):
         raise InvalidInputError(f"cannot compute {sql(left)} DIV {sql(right)}: DIV divides exact numbers only")
-    known = next((s.type for s in (left, right) if not _is_null(s)), t.Int())
-    left, right = (cast(s, known) if _is_null(s) else s for s in (left, right))
+    known = next((s.type for s in (left, right) if not untyped(s)), t.Int())
+    left, right = (cast(s, known) if untyped(s) else s for s in (left, right))
     return Arithmetic(op, left, right, _result(op, left, right))
 
 
@@ -321,10 +329,10 @@ def negative(item: Expression) -> Expression:
     Raises:
         InvalidInputError: the item is not a number.
     """
-    if _is_null(item):
+    if untyped(item):
         return item
     if family(item.type) not in ("exact", "float"):
-        raise InvalidInputError(f"cannot compute -{sql(item)}: it is {_bare(item)}, not a number")
+        raise InvalidInputError(f"cannot compute -{sql(item)}: it is {type_text(item)}, not a number")
     if isinstance(item, Literal) and item.value is not None:
         assert isinstance(item.value, int | float | Decimal), item
         value = -item.value if item.value else item.value
@@ -375,8 +383,8 @@ def null_if(item: Expression, other: Expression) -> Expression:
 
 def _unify(items: Sequence[Expression], doing: str) -> tuple[list[Expression], t.DataType]:
     """Return the items cast to the type that holds all of them, and that type."""
-    typed = [i for i in items if not _is_null(i)]
-    solid = [i for i in typed if not _is_text(i)] or typed
+    typed = [i for i in items if not untyped(i)]
+    solid = [i for i in typed if not is_text_literal(i)] or typed
     if not solid:
         return list(items), Null()
     kind = solid[0].type.with_nullable(True)
@@ -384,8 +392,8 @@ def _unify(items: Sequence[Expression], doing: str) -> tuple[list[Expression], t
         wider = _common(kind, item.type.with_nullable(True))
         if wider is None:
             raise InvalidInputError(
-                f"cannot {doing}: {sql(solid[0])} ({_bare(solid[0])}) and {sql(item)} ({_bare(item)}) have no common "
-                "type. CAST one of them to the other's type."
+                f"cannot {doing}: {sql(solid[0])} ({type_text(solid[0])}) and {sql(item)} ({type_text(item)}) have no "
+                "common type. CAST one of them to the other's type."
             )
         kind = wider
     return [cast(i, kind) for i in items], kind
@@ -431,7 +439,7 @@ def cast(item: Expression, kind: t.DataType) -> Expression:
     if item.type.with_nullable(True) == kind or same:
         return item
     if not castable(item.type, kind):
-        raise InvalidInputError(f"cannot CAST {sql(item)} ({_bare(item)}) AS {kind}: there is no such cast")
+        raise InvalidInputError(f"cannot CAST {sql(item)} ({type_text(item)}) AS {kind}: there is no such cast")
     if isinstance(item, Literal):
         try:
             literal = moved(item, kind)
@@ -451,11 +459,11 @@ def assigned(item: Expression, kind: t.DataType) -> Expression:
     origin, goal = family(item.type), family(kind)
     if origin is None and goal is None and type(item.type) is type(kind):
         return item
-    fits = origin == goal or {origin, goal} <= {"exact", "float"} or goal == "text" or _is_text(item)
-    if _is_null(item) or (fits and goal is not None):
+    fits = origin == goal or {origin, goal} <= {"exact", "float"} or goal == "text" or is_text_literal(item)
+    if untyped(item) or (fits and goal is not None):
         return cast(item, kind)
     raise InvalidInputError(
-        f"cannot store '{sql(item)}' ({_bare(item)}) in a column of type {kind.with_nullable(True)}. CAST it."
+        f"cannot store '{sql(item)}' ({type_text(item)}) in a column of type {kind.with_nullable(True)}. CAST it."
     )
 
 
@@ -468,105 +476,3 @@ def castable(source: t.DataType, target: t.DataType) -> bool:
         return False
     numbers = {"exact", "float", "boolean"}
     return origin == goal or {origin, goal} <= numbers or "text" in (origin, goal)
-
-
-def _call_text(name: str, items: Sequence[Expression]) -> Call:
-    return Call(name, (_text(items[0], f"use {name}"),), t.string())
-
-
-def _call_length(name: str, items: Sequence[Expression]) -> Call:
-    if family(items[0].type) == "binary":
-        return Call(name, (items[0],), t.Int())
-    return Call(name, (_text(items[0], f"use {name}"),), t.Int())
-
-
-def _call_substring(name: str, items: Sequence[Expression]) -> Call:
-    for place in items[1:]:
-        _constant_integer(place, name)
-    return Call(name, (_text(items[0], f"use {name}"), *items[1:]), t.string())
-
-
-def _call_abs(name: str, items: Sequence[Expression]) -> Call:
-    item = _number(items[0], name)
-    return Call(name, (item,), item.type)
-
-
-def _call_round(name: str, items: Sequence[Expression]) -> Call:
-    item = _number(items[0], name)
-    digits = _constant_integer(items[1], name) if len(items) > 1 else 0
-    kind = item.type
-    if isinstance(kind, t.Decimal):
-        whole = kind.precision - kind.scale + 1
-        if digits < 0:
-            kind = t.Decimal(min(max(whole, -digits + 1), 38), 0)
-        else:
-            scale = min(kind.scale, digits)
-            kind = t.Decimal(min(whole + scale, 38), scale)
-    return Call(name, (item, *items[1:]), kind)
-
-
-def _call_floor(name: str, items: Sequence[Expression]) -> Call:
-    item = _number(items[0], name)
-    kind = item.type
-    if isinstance(kind, t.Decimal):
-        return Call(name, (item,), t.Decimal(min(kind.precision - kind.scale + 1, 38), 0))
-    return Call(name, (item,), t.BigInt())
-
-
-def _call_date_part(name: str, items: Sequence[Expression]) -> Call:
-    item = items[0]
-    if _is_text(item):
-        item = cast(item, t.Date())
-    if _is_null(item):
-        item = cast(item, t.Date())
-    if family(item.type) != "instant":
-        raise InvalidInputError(
-            f"cannot use {name}: '{sql(item)}' is {_bare(item)}, not a date or timestamp. CAST it AS DATE."
-        )
-    return Call(name, (item,), t.Int())
-
-
-def _number(item: Expression, name: str) -> Expression:
-    if _is_null(item):
-        return Literal(None, t.Double())
-    if family(item.type) not in ("exact", "float"):
-        raise InvalidInputError(f"cannot use {name}: '{sql(item)}' is {_bare(item)}, not a number. CAST it to one.")
-    return item
-
-
-def _constant_integer(item: Expression, name: str) -> int:
-    if isinstance(item, Literal) and isinstance(item.value, int) and type(item.type) in INTEGER_BITS:
-        return item.value
-    raise InvalidInputError(f"cannot use {name}: '{sql(item)}' must be a whole number, written as a literal")
-
-
-FUNCTIONS: Final[dict[str, tuple[int, int, Callable[[str, Sequence[Expression]], Call]]]] = {
-    "lower": (1, 1, _call_text),
-    "upper": (1, 1, _call_text),
-    "trim": (1, 1, _call_text),
-    "ltrim": (1, 1, _call_text),
-    "rtrim": (1, 1, _call_text),
-    "length": (1, 1, _call_length),
-    "substring": (2, 3, _call_substring),
-    "abs": (1, 1, _call_abs),
-    "round": (1, 2, _call_round),
-    "floor": (1, 1, _call_floor),
-    "ceil": (1, 1, _call_floor),
-    "year": (1, 1, _call_date_part),
-    "month": (1, 1, _call_date_part),
-    "day": (1, 1, _call_date_part),
-}
-"""Functions by name: fewest and most arguments, and what checks and types a call."""
-
-
-def call(name: str, items: Sequence[Expression]) -> Expression:
-    """Return a call of one of FUNCTIONS.
-
-    Raises:
-        InvalidInputError: the wrong number or types of arguments.
-    """
-    fewest, most, make = FUNCTIONS[name]
-    if not fewest <= len(items) <= most:
-        wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
-        raise InvalidInputError(f"cannot use {name}: it takes {wanted} arguments, not {len(items)}")
-    return make(name, items)

@@ -162,7 +162,7 @@ def round_double(values: Values, digits: int) -> Values:
         # Doubles this large have no digits there, and overflow on the way.
         rounded = np.where(~np.isfinite(rounded) | (below >= 2.0**52), numbers, rounded)
         # Where doubles lie so wide that one stands for several decimals of this length, their text decides.
-        wide = np.flatnonzero((below >= 2.0**45) & (size < 1e38)) if digits > 0 else np.empty(0, np.int64)
+        wide = np.flatnonzero((np.maximum(below, size) >= 2.0**45) & (size < 1e38)) if digits else np.empty(0, np.int64)
     if len(wide):
         exact = pc.round(_shortest(pa.array(numbers[wide]), digits), ndigits=digits, round_mode="half_towards_infinity")
         rounded[wide] = np.asarray(exact.cast(pa.string()).cast(pa.float64()))

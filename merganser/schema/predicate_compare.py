@@ -36,7 +36,8 @@ _KERNELS: Final = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_UNKNOWN: Final = pa.scalar(None, pa.bool_())
+# Not pa.scalar, which imports pandas where that is installed.
+_UNKNOWN: Final = pa.nulls(1, pa.bool_())[0]
 
 
 def family(kind: t.DataType) -> str | None:

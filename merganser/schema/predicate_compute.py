@@ -147,7 +147,8 @@ def _value(node: Expression, rows: _Rows) -> Values | pa.Scalar:
         case ArrowCall():
             return _arrow_call(node, rows)
         case Concat(items=items):
-            return pc.binary_join_element_wise(*(_values(i, rows) for i in items), "")
+            texts = _one_type([_values(i, rows) for i in items])
+            return pc.binary_join_element_wise(*texts, pa.scalar("", texts[0].type))
     return _computed(node, rows)
 
 
@@ -275,7 +276,8 @@ def _case(node: Case, rows: _Rows) -> Values:
     return pa.chunked_array(_one_type(pieces)).take(pa.array(order))
 
 
-def _one_type(pieces: list[pa.Array]) -> list[pa.Array]:
+def _one_type(pieces: list[Values]) -> list[Values]:
+    """Return columns of one type in the large form if one of them has that."""
     large = next((p.type for p in pieces if pa.types.is_large_string(p.type) or pa.types.is_large_binary(p.type)), None)
     return [p.cast(large) for p in pieces] if large is not None else pieces
 

@@ -1,8 +1,8 @@
 r"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
 
 What is understood: column names (also `a.b` inside ROW columns), literals, comparisons, AND OR NOT, IS NULL, IN,
-BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST and the functions of `_CALLS` and `_FUNCTIONS`. Anything
-else is refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
+BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST and the functions that `_SUPPORTED` lists. Anything else is
+refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
 
 This is the one module that imports sqlglot for expressions (0.2 s), so import it late where text may not occur.
 """
@@ -22,9 +22,10 @@ from merganser.schema import predicate_build as build
 from merganser.schema import types as t
 from merganser.schema.predicate import Predicate, Projection
 from merganser.schema.predicate_arrow import predicate_from_arrow
+from merganser.schema.predicate_functions import call
 from merganser.schema.predicate_literal import from_text, number, zoned
 from merganser.schema.predicate_names import resolve
-from merganser.schema.predicate_tree import Column, Expression, Literal, walk
+from merganser.schema.predicate_tree import ArrowCall, Column, Expression, Literal, walk
 
 __all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_predicate"]
 
@@ -84,6 +85,9 @@ def to_predicate(
             for part in walk(where.expression):
                 if isinstance(part, Column):
                     _check_bound(part, fields)
+                elif isinstance(part, ArrowCall):
+                    for _, name in part.names:
+                        resolve([name], fields)
             return where
         case pc.Expression():
             return predicate_from_arrow(where, fields)
@@ -164,7 +168,7 @@ class _Binder:
         if kind in _ARITHMETIC:
             return build.arithmetic(_ARITHMETIC[kind], self.bind(node.this), self.bind(node.expression))
         if kind in _CALLS and set(_present(node)) <= {"this"}:
-            return build.call(_CALLS[kind], [self.bind(_unwrapped(node.this))])
+            return call(_CALLS[kind], [self.bind(_unwrapped(node.this))])
         if kind in _SEARCHES and set(_present(node)) <= {"this", "expression"}:
             return build.match(_SEARCHES[kind], self.bind(node.this), self.bind(node.expression))
         match node:
@@ -305,12 +309,12 @@ class _Binder:
             case exp.IsNan():
                 return build.is_nan(self.bind(node.this))
             case exp.Round() if set(_present(node)) <= {"this", "decimals"}:
-                return build.call("round", self._arguments(node, "this", "decimals"))
+                return call("round", self._arguments(node, "this", "decimals"))
             case exp.Substring() if set(_present(node)) <= {"this", "start", "length"}:
-                return build.call("substring", self._arguments(node, "this", "start", "length"))
+                return call("substring", self._arguments(node, "this", "start", "length"))
             case exp.Trim() if set(_present(node)) <= {"this", "position"}:
                 name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-                return build.call(name, [self.bind(node.this)])
+                return call(name, [self.bind(node.this)])
             case exp.Anonymous() if node.name.lower() in ("isnull", "isnotnull") and len(node.expressions) == 1:
                 null = build.is_null(self.bind(node.expressions[0]))
                 return null if node.name.lower() == "isnull" else build.negation(null)

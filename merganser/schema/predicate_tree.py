@@ -214,7 +214,7 @@ class Cast(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(_Node):
-    """A function of `predicate_build.FUNCTIONS`, by its name there."""
+    """A function of `predicate_functions.FUNCTIONS`, by its name there."""
 
     name: str
     items: tuple[Expression, ...]

@@ -26,6 +26,7 @@ _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
 """Most tasks per core that a job of ours is cut into."""
 _PROBE_ROWS: Final = 1 << 16
+_SHIP: Final = "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
 }
@@ -57,7 +58,8 @@ def cores(spark: SparkSession) -> int:
     if known is None:
         if is_connect(spark):
             # A range is cut into as many partitions as the cluster has cores.
-            known = 1 + spark.range(0, _PROBE_ROWS).agg(f.max(f.spark_partition_id())).collect()[0][0]
+            parts = spark.range(0, _PROBE_ROWS).select(f.spark_partition_id().alias("part"))
+            known = 1 + parts.agg(f.max("part")).collect()[0][0]
         else:
             known = spark.sparkContext.defaultParallelism
         _cores[spark] = known
@@ -82,8 +84,8 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
     for outcome in outcomes:
         if outcome.version != merganser.__version__:
             raise UnsupportedError(
-                f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing "
-                "was committed. Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True).",
+                f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing is committed. "
+                f"{_SHIP}",
                 version=outcome.version,
             )
     return outcomes
@@ -144,8 +146,5 @@ def unwrapped(text: str) -> MerganserError | None:
         name, message = found[-1]
         return _OURS[name](message)
     if re.search(r"ModuleNotFoundError: No module named 'merganser", text):
-        return UnsupportedError(
-            "tasks cannot import merganser. Install it on every node, or ship it with "
-            "spark.addArtifacts(..., pyfile=True)."
-        )
+        return UnsupportedError(f"tasks cannot import merganser. {_SHIP}")
     return None

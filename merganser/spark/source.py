@@ -243,8 +243,8 @@ def _check_declared(scan: Scan, schema: StructType) -> None:
         if arrow_schema_of(StructType([found])).field(0).type != arrow_schema_of(StructType([declared])).field(0).type:
             raise InvalidInputError(
                 f"cannot read '{scan.table.name}': column '{found.name}' is declared as "
-                f"{declared.dataType.simpleString()} and is {found.dataType.simpleString()}. Leave the schema out, or load "
-                "the table anew if it has changed since.",
+                f"{declared.dataType.simpleString()} and is {found.dataType.simpleString()}. Leave the schema out, "
+                "or load the table anew if it has changed since.",
                 column=found.name,
             )
 

@@ -152,12 +152,13 @@ def test_overwrites_racing_with_appends_leave_what_came_after_the_last_overwrite
 # killed in the middle
 
 
-def _commit_until_killed(path: Path, started: Any) -> None:
+def _commit_until_killed(path: Path, started: Any, warm_up: int) -> None:
     table = _open(path)
     latest = table.latest_snapshot()
     identifier = 0 if latest is None else latest.commit_identifier  # the last one again: it must not count twice
-    started.set()
     for number in itertools.count(identifier):
+        if number == identifier + warm_up:
+            started.set()
         table.write(_batch(0, number), commit_user="job", identifier=number)
 
 
@@ -166,9 +167,9 @@ def test_a_process_killed_at_any_moment_leaves_whole_commits(tmp_path: Path) -> 
     context = _processes()
     rng = random.Random(20)
     done = 0
-    for _ in range(20):
+    for kill in range(20):
         started = context.Event()
-        worker = context.Process(target=_commit_until_killed, args=(tmp_path, started))
+        worker = context.Process(target=_commit_until_killed, args=(tmp_path, started, kill % 3))
         worker.start()
         started.wait(30)
         worker.join(rng.uniform(0, 0.06))

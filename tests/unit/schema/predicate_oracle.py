@@ -7,7 +7,7 @@ strategies for rows and expressions that the tests of predicates share.
 import math
 import re
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
@@ -19,13 +19,14 @@ from merganser.schema import predicate_tree as tree
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, timestamp_unit
 from merganser.schema.predicate_compute import can_fail
+from merganser.schema.predicate_functions import call as call_of
 from merganser.schema.types_text import parse_type
 
 DAY = 86_400_000_000_000
 EXACT = Context(prec=200)
 COLUMNS = {
-    "i8": "TINYINT", "a": "INT", "b": "BIGINT", "d": "DECIMAL(6, 2)", "e": "DECIMAL(24, 7)", "f": "DOUBLE", "g": "FLOAT",
-    "s": "STRING", "u": "STRING", "x": "BYTES", "dt": "DATE", "ts": "TIMESTAMP(3)", "tn": "TIMESTAMP(9)",
+    "i8": "TINYINT", "a": "INT", "b": "BIGINT", "d": "DECIMAL(6, 2)", "e": "DECIMAL(24, 7)", "f": "DOUBLE",
+    "g": "FLOAT", "s": "STRING", "u": "STRING", "x": "BYTES", "dt": "DATE", "ts": "TIMESTAMP(3)", "tn": "TIMESTAMP(9)",
     "l": "TIMESTAMP(6) WITH LOCAL TIME ZONE", "tm": "TIME(3)", "flag": "BOOLEAN", "r": "ROW<q INT>",
 }  # fmt: skip
 FIELDS = [t.Field(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items())]
@@ -33,7 +34,7 @@ KINDS = {f.name: f.type for f in FIELDS}
 SCHEMA = pa.schema([arrow_field(f) for f in FIELDS])
 
 
-class Failed(Exception):
+class SqlError(Exception):
     """SQL raises here."""
 
 
@@ -55,12 +56,12 @@ def _fit(value, kind):
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             bits = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}[type(kind)]
             if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-                raise Failed
+                raise SqlError
             return int(value)
         case t.Decimal():
             out = Decimal(value).quantize(Decimal((0, (1,), -kind.scale)), ROUND_HALF_UP, EXACT)
             if abs(out) >= Decimal((0, (1,), kind.precision - kind.scale)):
-                raise Failed
+                raise SqlError
             return out
         case t.Float():
             return single(float(value))
@@ -99,7 +100,9 @@ def _evaluate(node, row):
                 return value
             return tree.nanoseconds(node)
         case tree.Compare():
-            return compare(node.op, evaluate(node.left, row), node.left.type, evaluate(node.right, row), node.right.type)
+            return compare(
+                node.op, evaluate(node.left, row), node.left.type, evaluate(node.right, row), node.right.type
+            )
         case tree.And(items=items) | tree.Or(items=items):
             decided = isinstance(node, tree.Or)
             answers = []
@@ -193,7 +196,7 @@ def arithmetic(node, left, right):
     if isinstance(kind, t.Date):
         return left + (right if op == "+" else -right) * DAY
     if op in ("/", "%", "DIV") and right == 0:
-        raise Failed
+        raise SqlError
     if isinstance(kind, t.Double):
         left, right = float(left), float(right)
     if isinstance(kind, t.Float | t.Double):
@@ -238,12 +241,12 @@ def cast(value, source, kind):
     match kind:
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             if isinstance(value, float) and not math.isfinite(value):
-                raise Failed
+                raise SqlError
             return int(value)
         case t.Decimal():
             if isinstance(value, float):
                 if not math.isfinite(value):
-                    raise Failed
+                    raise SqlError
                 return Decimal(repr(value))
             return value
         case t.Date():
@@ -252,7 +255,7 @@ def cast(value, source, kind):
             step = 10 ** (9 - kind.precision)
             value = value // step * step
             if not -(2**63) < value // {"ms": 10**6, "us": 10**3, "ns": 1}[timestamp_unit(kind.precision)] < 2**63:
-                raise Failed
+                raise SqlError
             return value
     return value
 
@@ -267,7 +270,7 @@ def text(value, source):
             return (date(1970, 1, 1) + timedelta(days=value // DAY)).isoformat()
         case t.Timestamp() | t.LocalZonedTimestamp() | t.Time():
             seconds, rest = divmod(value, 10**9)
-            at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
+            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
             clock = at.strftime("%H:%M:%S") + f".{rest:09}".rstrip("0").rstrip(".")
             return clock if isinstance(source, t.Time) else f"{at.date().isoformat()} {clock}"
         case t.Float() | t.Double():
@@ -280,20 +283,20 @@ def from_text(value, kind):
         match kind:
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-                    raise Failed
+                    raise SqlError
                 return int(value)
             case t.Decimal():
                 if not re.fullmatch(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*", value):
-                    raise Failed
+                    raise SqlError
                 return Decimal(value.strip())
             case t.Date():
                 if not re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-                    raise Failed
+                    raise SqlError
                 return (date.fromisoformat(value) - date(1970, 1, 1)).days * DAY
             case t.Boolean():
                 return {"true": True, "false": False, "y": True, "0": False, "1": True}[value.strip().lower()]
     except (ValueError, KeyError):
-        raise Failed from None
+        raise SqlError from None
     raise NotImplementedError
 
 
@@ -449,7 +452,9 @@ def numbers(draw, depth=2):
         name = draw(st.sampled_from(NUMERIC))
         return draw(st.one_of(st.just(column(name)), literals(name)))
     inner = numbers(depth - 1)
-    made = draw(st.sampled_from(["+", "-", "*", "/", "%", "DIV", "neg", "case", "coalesce", "cast", "call", "text", "date"]))
+    made = draw(
+        st.sampled_from(["+", "-", "*", "/", "%", "DIV", "neg", "case", "coalesce", "cast", "call", "text", "date"])
+    )
     match made:
         case "neg":
             return build.negative(draw(inner))
@@ -463,24 +468,26 @@ def numbers(draw, depth=2):
         case "call":
             name = draw(st.sampled_from(["abs", "round", "floor", "ceil"]))
             digits = [build.number(str(draw(st.integers(-2, 3))))] if name == "round" else []
-            return build.call(name, [draw(inner), *digits])
+            return call_of(name, [draw(inner), *digits])
         case "text":
-            return build.call("length", [draw(texts(depth - 1))])
+            return call_of("length", [draw(texts(depth - 1))])
         case "date":
-            return build.call(draw(st.sampled_from(["year", "month", "day"])), [column(draw(st.sampled_from(INSTANT)))])
+            return call_of(draw(st.sampled_from(["year", "month", "day"])), [column(draw(st.sampled_from(INSTANT)))])
     return build.arithmetic(made, draw(inner), draw(inner))
 
 
 @st.composite
 def texts(draw, depth=2):
     if depth <= 0 or not draw(st.integers(0, 2)):
-        return draw(st.one_of(st.sampled_from([column("s"), column("u")]), TEXT.map(lambda v: tree.Literal(v, t.string()))))
+        return draw(
+            st.one_of(st.sampled_from([column("s"), column("u")]), TEXT.map(lambda v: tree.Literal(v, t.string())))
+        )
     inner = texts(depth - 1)
     made = draw(st.sampled_from(["lower", "trim", "ltrim", "rtrim", "substring", "concat", "case", "coalesce", "cast"]))
     match made:
         case "substring":
             places = draw(st.lists(st.integers(-3, 3), min_size=1, max_size=2))
-            return build.call("substring", [draw(inner), *(build.number(str(p)) for p in places)])
+            return call_of("substring", [draw(inner), *(build.number(str(p)) for p in places)])
         case "concat":
             return build.concat([draw(inner), draw(inner)])
         case "case":
@@ -490,7 +497,7 @@ def texts(draw, depth=2):
         case "cast":
             names = ["i8", "a", "b", "d", "e", "flag", "dt", "ts", "tn", "l", "tm"]
             return build.cast(column(draw(st.sampled_from(names))), t.string())
-    return build.call(made, [draw(inner)])
+    return call_of(made, [draw(inner)])
 
 
 @st.composite

@@ -1,0 +1,132 @@
+"""Run by other tests in a process of its own: the same round trip on Connect, or on several executors.
+
+    python -m tests.spark.drive_session connect|cluster <directory>
+
+Prints "ok" at the end; whatever is wrong raises.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import InvalidInputError, StorageError
+from merganser.storage.local import LocalStorage
+
+SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
+REMOTE = {"connect": "local[2]"}
+MASTER = {"cluster": "local-cluster[2,1,1024]"}
+
+
+def session(mode: str, directory: Path) -> SparkSession:
+    if mode in REMOTE:
+        builder = SparkSession.builder.remote(REMOTE[mode])
+    else:
+        builder = SparkSession.builder.master(MASTER[mode]).config("spark.executor.memory", "1g")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
+    }.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def rows(table: mg.Table) -> dict[int, int]:
+    return {row["id"]: row["n"] for row in table.read().to_pylist()}
+
+
+def round_trip(spark: SparkSession, directory: Path) -> None:
+    catalog = mg.catalog(str(directory / "warehouse"))
+    catalog.create_database("shop")
+    orders = catalog.create_table(
+        "shop.orders", schema=SCHEMA, primary_key=["dt", "id"], partition_by=["dt"], options={"bucket": "2"}
+    )
+    data = spark.range(0, 2000, 1, 4).selectExpr("concat('d', id % 2) as dt", "id % 500 as id", "id as n")
+    ms.write(data, orders)
+    expected = {i: 1500 + i for i in range(500)}
+    assert rows(orders) == expected
+    assert {row.id: row.n for row in ms.read(spark, orders, columns=["id", "n"]).collect()} == expected
+    assert ms.read(spark, orders.path, where="id < 3").count() == 3
+
+    pq.write_table(pa.table({"dt": ["d1", "d0"], "id": [1, 1000], "n": [-1, -2]}), directory / "more.parquet")
+    ms.load(spark, str(directory / "more.parquet"), orders)
+    expected |= {1: -1, 1000: -2}
+    assert rows(orders) == expected
+
+    ms.register(spark)
+    found = spark.read.format("merganser").option("columns", "id,n").load(orders.path)
+    assert {row.id: row.n for row in found.collect()} == expected
+    spark.createDataFrame([("d1", 1, 5)], "dt string, id long, n long").write.format("merganser").mode("append").save(
+        orders.path
+    )
+    assert rows(orders)[1] == 5
+    ms.write(spark.createDataFrame([("d1", 1, 6)], "dt string, id long, n long"), orders, collect=True)
+    assert rows(orders)[1] == 6
+
+
+def refusals(spark: SparkSession, directory: Path) -> None:
+    orders = mg.table(str(directory / "warehouse" / "shop.db" / "orders"))
+    kept = orders.latest_snapshot()
+    null_key = spark.createDataFrame([("d0", None, 1), ("d1", 1, 1)], "dt string, id long, n long")
+    try:
+        ms.write(null_key, orders)
+        raise AssertionError("a null key was taken")
+    except InvalidInputError as error:
+        assert "key column 'id' is null" in str(error), error
+    try:
+        null_key.write.format("merganser").mode("append").save(orders.path)
+        raise AssertionError("a null key was taken")
+    except PySparkException as error:
+        assert "InvalidInputError: cannot write to" in str(error), error
+    raised = orders.env.storage
+    assert isinstance(raised, LocalStorage)
+    blocked = mg.table(orders.path)
+    target = Path(orders.path) / "dt=d7"
+    target.write_text("a file where the directory of a partition should be")
+    try:
+        ms.write(spark.createDataFrame([("d7", 1, 1)], "dt string, id long, n long"), blocked)
+        raise AssertionError("rows went into a file")
+    except StorageError as error:
+        assert "dt=d7" in str(error), error
+    finally:
+        target.unlink()
+    assert orders.latest_snapshot() == kept
+
+
+def executors(spark: SparkSession) -> None:
+    """Tasks run in more than one executor, so nothing was shared but what pickles."""
+
+    def where(batches):  # type: ignore[no-untyped-def]
+        import os
+
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"parent": [os.path.basename(os.getcwd())]})
+
+    found = spark.range(0, 8, 1, 8).mapInArrow(where, "parent string").collect()
+    assert len({row.parent for row in found}) == 2, found
+
+
+def main() -> None:
+    mode, directory = sys.argv[1], Path(sys.argv[2])
+    spark = session(mode, directory)
+    round_trip(spark, directory)
+    refusals(spark, directory)
+    if mode == "cluster":
+        executors(spark)
+    spark.stop()
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""`ms.load`: rows of files, in file and row order, one commit, by tasks that read the files themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+import merganser.spark.files as spark_files
+from merganser.errors import FormatError, InvalidInputError, NotFoundError
+
+pytestmark = pytest.mark.spark
+
+ROWS = 3_000
+KEYS = 500
+
+
+@pytest.fixture
+def orders(catalog: mg.Catalog) -> mg.Table:
+    return catalog.create_table(
+        "shop.orders", schema={"id": "BIGINT", "n": "BIGINT"}, primary_key=["id"], options={"bucket": "2"}
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> str:
+    """Three files whose names and rows are in order; every key occurs six times."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        start = i * ROWS // 3
+        numbers = list(range(start, start + ROWS // 3))
+        data = pa.table({"n": numbers, "id": [n % KEYS for n in numbers]})
+        pq.write_table(data, tmp_path / "in" / f"part-{i}.parquet", row_group_size=130)
+    return str(tmp_path / "in" / "*.parquet")
+
+
+LAST = [{"id": i, "n": ROWS - KEYS + i} for i in range(KEYS)]
+
+
+def rows(table: mg.Table) -> list[dict[str, int]]:
+    return sorted(table.read().to_pylist(), key=lambda row: row["id"])
+
+
+def test_the_last_row_of_a_key_in_the_files_wins(spark: SparkSession, orders: mg.Table, files: str) -> None:
+    orders.write([{"id": 1, "n": -1}, {"id": 9999, "n": 0}])
+    snapshot = ms.load(spark, files, orders)
+    assert snapshot is not None
+    assert snapshot.id == 2
+    assert rows(orders) == [*LAST, {"id": 9999, "n": 0}]
+    ranges = sorted(zip(*(orders.files().column(n).to_pylist() for n in ("bucket", "min_sequence_number", "max_sequence_number")), strict=True))  # fmt: skip
+    for before, after in zip(ranges, ranges[1:], strict=False):
+        assert before[0] < after[0] or before[2] < after[1]
+    ms.write(spark.createDataFrame([(1, -5)], "id long, n long"), orders, collect=True)
+    assert rows(orders)[1] == {"id": 1, "n": -5}
+
+
+def test_many_files_per_bucket_are_avoided_by_a_shuffle(
+    spark: SparkSession, orders: mg.Table, files: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_files, "FILES_PER_BUCKET_MAX", 1)
+    ms.load(spark, files, orders, commit_user="job", identifier=1)
+    assert orders.files().num_rows == 2
+    assert rows(orders) == LAST
+    assert ms.load(spark, files, orders, commit_user="job", identifier=1).id == 1
+    with pytest.raises(InvalidInputError, match="key column 'id' is null"):
+        pq.write_table(pa.table({"id": pa.array([None], pa.int64()), "n": [1]}), files.replace("*", "part-9"))
+        ms.load(spark, files, orders)
+    assert len(orders.snapshots()) == 1
+
+
+def test_kinds_and_text_files(spark: SparkSession, orders: mg.Table, tmp_path: Path) -> None:
+    pa_csv.write_csv(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), tmp_path / "a.csv")
+    pa_csv.write_csv(pa.table({"id": [2, 4], "n": [20, 4]}), tmp_path / "b.csv")
+    ms.load(spark, str(tmp_path / "*.csv"), orders)
+    pq.write_table(pa.table({"op": ["-D", "+I"], "id": [3, 5], "n": [3, 5]}), tmp_path / "c.parquet")
+    ms.load(spark, str(tmp_path / "c.parquet"), orders, kinds="op")
+    assert rows(orders) == [{"id": i, "n": n} for i, n in ((1, 1), (2, 20), (4, 4), (5, 5))]
+
+
+def test_files_that_spark_wrote_keep_their_instants(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path) -> None:
+    schema = {"id": "BIGINT", "at": "TIMESTAMP(6) WITH LOCAL TIME ZONE", "wall": "TIMESTAMP(6)"}
+    table = catalog.create_table("shop.times", schema=schema, primary_key=["id"], options={"bucket": "1"})
+    data = spark.range(1).selectExpr(
+        "id", "timestamp'1500-01-01 00:00:00Z' as at", "timestamp_ntz'2020-01-01 00:00:00' as wall"
+    )
+    data.write.parquet(str(tmp_path / "spark"))
+    ms.load(spark, str(tmp_path / "spark"), table)
+    found = table.read().to_pylist()[0]
+    assert (found["at"].isoformat(), found["wall"].isoformat()) == ("1500-01-01T00:00:00+00:00", "2020-01-01T00:00:00")
+
+
+def test_what_does_not_fit_is_refused_before_any_job(spark: SparkSession, orders: mg.Table, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no file matches"):
+        ms.load(spark, str(tmp_path / "*.parquet"), orders)
+    pq.write_table(pa.table({"id": ["a"], "n": [1]}), tmp_path / "text.parquet")
+    with pytest.raises(InvalidInputError, match="column 'id' is string"):
+        ms.load(spark, str(tmp_path / "text.parquet"), orders)
+    (tmp_path / "bad.parquet").write_bytes(b"not parquet")
+    with pytest.raises(FormatError, match=r"bad\.parquet"):
+        ms.load(spark, str(tmp_path / "bad.parquet"), orders)
+    pq.write_table(pa.table({"id": pa.array([], pa.int64()), "n": pa.array([], pa.int64())}), tmp_path / "none.parquet")
+    assert ms.load(spark, str(tmp_path / "none.parquet"), orders) is None
+    assert orders.snapshots() == ()
