@@ -14,10 +14,21 @@ from typing import Any
 import fastavro
 import fastavro.write
 
+from merganser.codec.avro_container import (
+    CODECS,
+    DECOMPRESSORS,
+    MAGIC,
+    SYNC_BYTES,
+    compressor,
+    encoded_long,
+    encoded_map,
+    header_map,
+    read_long,
+)
 from merganser.errors import FormatError
 
-CODECS = {"zstd": "zstandard", "zstandard": "zstandard", "none": "null", "null": "null", "snappy": "snappy", "deflate": "deflate", "gzip": "deflate", "lz4": "null"}  # fmt: skip
-"""Avro codec name by the name that table options use. Avro has no LZ4: such files stay uncompressed."""
+_FOREIGN_CODEC = "snappy"
+"""fastavro wants a library of its own for it; pyarrow has it."""
 
 
 def read_records(data: bytes, path: str) -> list[dict[str, Any]]:
@@ -28,6 +39,8 @@ def read_records(data: bytes, path: str) -> list[dict[str, Any]]:
     """
     stream = io.BytesIO(data)
     try:
+        if data[: len(MAGIC)] == MAGIC and header_map(data, len(MAGIC))[0].get("avro.codec") == _FOREIGN_CODEC.encode():
+            stream = io.BytesIO(_recoded(data, "null"))
         return list(fastavro.reader(stream))  # type: ignore[arg-type]
     except MemoryError:
         raise _damaged(path, stream, data, "a block claims more bytes than memory holds") from None
@@ -53,5 +66,26 @@ def write_records(schema: Any, records: Iterable[dict[str, Any]], *, compression
         compression: codec as table options name it, `zstd` by default of the format.
     """
     out = io.BytesIO()
-    fastavro.writer(out, schema, records, codec=CODECS.get(compression.lower(), "zstandard"), codec_compression_level=None)
-    return out.getvalue()
+    codec = CODECS.get(compression.lower(), "zstandard")
+    direct = "null" if codec == _FOREIGN_CODEC else codec
+    fastavro.writer(out, schema, records, codec=direct, codec_compression_level=None)
+    return out.getvalue() if direct == codec else _recoded(out.getvalue(), codec)
+
+
+def _recoded(data: bytes, codec: str) -> bytes:
+    """Return a container file with its blocks in another codec."""
+    entries, at = header_map(data, len(MAGIC))
+    sync = data[at : at + SYNC_BYTES]
+    at += SYNC_BYTES
+    unpack = DECOMPRESSORS[entries.get("avro.codec", b"null").decode()]
+    pack = compressor(codec, 1)
+    parts = [MAGIC, encoded_map(entries | {"avro.codec": codec.encode()}), sync]
+    while at < len(data):
+        rows, at = read_long(data, at)
+        length, at = read_long(data, at)
+        if length < 0 or data[at + length : at + length + SYNC_BYTES] != sync:
+            raise ValueError(f"the block at byte {at} does not end with the marker of the file")
+        block = pack(unpack(data[at : at + length]))
+        parts += [encoded_long(rows), encoded_long(len(block)), block, sync]
+        at += length + SYNC_BYTES
+    return b"".join(parts)

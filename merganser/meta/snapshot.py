@@ -146,7 +146,7 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
         raise _damaged(path, f"it is not JSON ({error})") from error
     if not isinstance(value, dict):
         raise _damaged(path, "it is not a JSON object")
-    if value.get("version", VERSION) != VERSION:
+    if value.get("version") not in (None, VERSION):
         raise _damaged(path, f"its version is {value['version']!r:.40}, and only version {VERSION} is known")
     known: dict[str, Any] = {}
     for name, key in _KEYS.items():

@@ -66,7 +66,7 @@ class MetaReader:
         known = self.env.cache.get(key)
         if isinstance(known, TableState) and known.snapshot is not None:
             if _same(known.snapshot, snapshot):
-                return known
+                return known if known.snapshot == snapshot else TableState(snapshot, known.live)
             carried = self._carry(known, snapshot)
             if carried is not None:
                 self.keep(carried)

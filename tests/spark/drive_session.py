@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StorageError
-from merganser.storage.local import LocalStorage
 
 SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
 REMOTE = {"connect": "local[2]"}
@@ -78,28 +78,16 @@ def refusals(spark: SparkSession, directory: Path) -> None:
     orders = mg.table(str(directory / "warehouse" / "shop.db" / "orders"))
     kept = orders.latest_snapshot()
     null_key = spark.createDataFrame([("d0", None, 1), ("d1", 1, 1)], "dt string, id long, n long")
-    try:
+    with pytest.raises(InvalidInputError, match="key column 'id' is null"):
         ms.write(null_key, orders)
-        raise AssertionError("a null key was taken")
-    except InvalidInputError as error:
-        assert "key column 'id' is null" in str(error), error
-    try:
+    with pytest.raises(PySparkException, match="InvalidInputError: cannot write to"):
         null_key.write.format("merganser").mode("append").save(orders.path)
-        raise AssertionError("a null key was taken")
-    except PySparkException as error:
-        assert "InvalidInputError: cannot write to" in str(error), error
-    raised = orders.env.storage
-    assert isinstance(raised, LocalStorage)
-    blocked = mg.table(orders.path)
     target = Path(orders.path) / "dt=d7"
     target.write_text("a file where the directory of a partition should be")
-    try:
-        ms.write(spark.createDataFrame([("d7", 1, 1)], "dt string, id long, n long"), blocked)
-        raise AssertionError("rows went into a file")
-    except StorageError as error:
-        assert "dt=d7" in str(error), error
-    finally:
-        target.unlink()
+    row = spark.createDataFrame([("d7", 1, 1)], "dt string, id long, n long")
+    with pytest.raises(StorageError, match="dt=d7"):  # raised in a task, not returned: another attempt might cure it
+        ms.write(row, orders)
+    target.unlink()
     assert orders.latest_snapshot() == kept
 
 

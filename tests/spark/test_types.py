@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,11 @@ def test_every_type_goes_to_spark_and_back(spark: SparkSession, catalog: mg.Cata
     columns["f_array"] = pa.array(
         [[moments[i % 3]] * (i % 3) if i % 5 else None for i in range(count)], pa.list_(pa.timestamp("us"))
     )
-    columns["f_map"] = pa.array([[("a", Decimal("1.25")), ("b", None)] if i % 4 else None for i in range(count)], pa.map_(pa.string(), pa.decimal128(5, 2)))  # fmt: skip
+    prices = [[("a", Decimal("1.25")), ("b", None)] if i % 4 else None for i in range(count)]
+    columns["f_map"] = pa.array(prices, pa.map_(pa.string(), pa.decimal128(5, 2)))
     columns["f_multiset"] = pa.array([[("x", i)] for i in range(count)], pa.map_(pa.string(), pa.int32()))
-    columns["f_row"] = pa.array([{"a": 1000 * i, "b": [i, 2]} if i % 3 else None for i in range(count)], pa.struct([("a", pa.time32("ms")), ("b", pa.list_(pa.int32()))]))  # fmt: skip
+    inner = pa.struct([("a", pa.time32("ms")), ("b", pa.list_(pa.int32()))])
+    columns["f_row"] = pa.array([{"a": 1000 * i, "b": [i, 2]} if i % 3 else None for i in range(count)], inner)
     schema = {"id": "BIGINT", **TYPES, **NESTED}
     table = catalog.create_table("shop.all", schema=schema, primary_key=["id"], options={"bucket": "2"})
     table.write(pa.table(columns))
@@ -125,6 +128,14 @@ def test_golden_tables_read_equal_through_spark(spark: SparkSession, name: str) 
 COUNT = 500
 
 
+def random_decimal(source: random.Random, top: int, scale: int) -> Decimal:
+    return Decimal(source.randint(-top, top)).scaleb(-scale)
+
+
+def random_moment(source: random.Random, base: datetime, step: int) -> datetime:
+    return base + timedelta(microseconds=step * source.randrange(-(10**12), 10**12))
+
+
 def key_columns() -> Iterator[tuple[str, str, pa.Array]]:
     source = random.Random(3)
 
@@ -151,7 +162,7 @@ def key_columns() -> Iterator[tuple[str, str, pa.Array]]:
     )
     for precision, scale in ((18, 5), (18, 0), (18, 18), (4, 2)):
         top = 10**precision - 1
-        made = lambda top=top, scale=scale: Decimal(source.randint(-top, top)).scaleb(-scale)  # noqa: E731
+        made = partial(random_decimal, source, top, scale)
         ends = [Decimal(0), Decimal(top).scaleb(-scale), Decimal(-top).scaleb(-scale)]
         yield (
             f"n{precision}_{scale}",
@@ -162,9 +173,7 @@ def key_columns() -> Iterator[tuple[str, str, pa.Array]]:
         for precision in (3, 6, 9):
             step = 1000 if precision == 3 else 1
             base = datetime(2000, 1, 1, tzinfo=UTC if zone else None)
-            made = lambda base=base, step=step: (
-                base + timedelta(microseconds=step * source.randrange(-(10**12), 10**12))
-            )  # noqa: E731
+            made = partial(random_moment, source, base, step)
             ends = [
                 base.replace(year=1960, microsecond=step),
                 base.replace(year=2024, month=3, day=10, hour=2, minute=30),
@@ -176,13 +185,20 @@ def key_columns() -> Iterator[tuple[str, str, pa.Array]]:
             )
 
 
+def with_nulls(column: pa.ChunkedArray, mask: np.ndarray) -> pa.Array:
+    values = [None if m else v for v, m in zip(column.to_pylist(), mask, strict=True)]
+    return pa.array(values, column.type)
+
+
 def test_the_bucket_of_spark_is_the_bucket_of_the_format(
     spark: SparkSession, catalog: mg.Catalog, tmp_path: Any
 ) -> None:
     made = list(key_columns())
     full = pa.table({name: array for name, _, array in made})
     mask = np.random.default_rng(5).random(COUNT) < 0.3
-    holes = pa.table({n: pa.array([None if m else v for v, m in zip(c.to_pylist(), mask, strict=True)], c.type) for n, c in zip(full.column_names, full.columns, strict=True)})  # fmt: skip
+    holes = pa.table(
+        {name: with_nulls(column, mask) for name, column in zip(full.column_names, full.columns, strict=True)}
+    )
     schema = {name: kind for name, kind, _ in made}
     keys = [[name] for name in schema] + [["i64", "s"], ["s", "x", "i32"], ["s", "t6", "t6z", "n18_5"], list(schema)]
     for data, keyed in ((full, True), (holes, False)):

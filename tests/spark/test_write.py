@@ -39,7 +39,8 @@ def frame(
 def test_a_frame_is_one_commit_and_an_upsert_replaces(spark: SparkSession, orders: mg.Table) -> None:
     first = ms.write(spark.range(100).selectExpr("id", "'new' as state", "cast(id as decimal(10,2)) as amount"), orders)
     second = ms.write(frame(spark, [(7, "paid", None), (200, "new", None)]), orders.path)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert (first.id, second.id, second.commit_kind) == (1, 2, "APPEND")
     found = rows(orders)
     assert len(found) == 101
@@ -149,21 +150,27 @@ def test_an_empty_frame_makes_no_snapshot(spark: SparkSession, orders: mg.Table)
     assert orders.snapshots() == ()
 
 
+WHOLE = "id long, state string, amount decimal(10,2)"
+PART = {"kinds": "op", "columns": ["id", "state"]}
+
+
 @pytest.mark.parametrize(
     ("values", "schema", "arguments", "message"),
     [
-        ([(None, "a", None)], "id long, state string, amount decimal(10,2)", {}, "key column 'id' is null"),
+        ([(None, "a", None)], WHOLE, {}, "key column 'id' is null"),
         ([(1, "a")], "id long, state string", {}, "1 of 3 columns are missing"),
-        ([(1, "a", None, 1)], "id long, state string, amount decimal(10,2), x int", {}, "'x' of the data is not a column"),
+        ([(1, "a", None, 1)], f"{WHOLE}, x int", {}, "'x' of the data is not a column"),
         ([("1", "a", None)], "id string, state string, amount decimal(10,2)", {}, "column 'id' is string"),
         ([(1.5, "a", None)], "id double, state string, amount decimal(10,2)", {}, "1.5 does not fit BIGINT"),
-        ([(1, "a", "1")], "id long, state string, op string", {"kinds": "op", "columns": ["id", "state"]}, "the kind is '1'"),
-        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"kinds": "op"}, "which the data lacks"),
-        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"overwrite": {"x": 1}}, "not a partition column"),
-        ([(1, "a", None)], "id long, state string, amount decimal(10,2)", {"overwrite": "all"}, "overwrite is 'all'"),
+        ([(1, "a", "1")], "id long, state string, op string", PART, "the kind is '1'"),
+        ([(1, "a", None)], WHOLE, {"kinds": "op"}, "which the data lacks"),
+        ([(1, "a", None)], WHOLE, {"kinds": ["+I"]}, "it is the name of a column"),
+        ([(1, "a", None)], WHOLE, {"overwrite": {"x": 1}}, "not a partition column"),
+        ([(1, "a", None)], WHOLE, {"overwrite": "all"}, "overwrite is 'all'"),
         ([(1, "a", None)], "id long, state string, amount interval day", {}, "is duration.us. in the data"),
+        ([(1, "a", 2)], "id long, state string, id int", {}, "occurs 2 times"),
     ],
-)  # fmt: skip
+)
 def test_bad_rows_and_calls_are_refused_with_our_class_and_nothing_changes(
     spark: SparkSession, orders: mg.Table, values: list[Any], schema: str, arguments: dict[str, Any], message: str
 ) -> None:

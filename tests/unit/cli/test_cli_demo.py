@@ -37,7 +37,7 @@ def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_missing_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NotFoundError, match="Java 17 or newer: there is none on the PATH.*apt-get install"):
+    with pytest.raises(NotFoundError, match=r"Java 17 or newer: there is none on the PATH.*apt-get install"):
         check_machine()
 
 

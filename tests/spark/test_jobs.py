@@ -1,0 +1,113 @@
+"""Jobs without Spark: what tasks do with the rows they are given, and how splits are packed."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.errors import (
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    MerganserError,
+    StorageError,
+    UnsupportedError,
+)
+from merganser.lsm.session import WriteSession, starting_sequences
+from merganser.meta.table_state import MetaReader
+from merganser.spark.jobs import Outcome, WriteJob
+from merganser.spark.session import unwrapped
+from merganser.spark.sink import publish_outcomes
+from merganser.spark.splits import packed
+
+pytestmark = pytest.mark.spark
+
+
+def job_for(table: mg.Table, **arguments: str) -> tuple[WriteSession, WriteJob]:
+    session = WriteSession(table.definition, table.env, commit_user="job")
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    starts = starting_sequences(table.definition, live, overwrites=False)
+    return session, WriteJob(session.target, table.env.storage, starts, **arguments)
+
+
+def commit(table: mg.Table, session: WriteSession, outcomes: list[Outcome]) -> mg.Snapshot | None:
+    return publish_outcomes(session.target, table.env, outcomes, commit_user=session.user, identifier=None)
+
+
+@pytest.mark.parametrize("buffer", ["1 kb", "256 mb"])
+def test_rows_that_come_out_of_order_are_numbered_in_it(catalog: mg.Catalog, buffer: str) -> None:
+    options = {"bucket": "2", "write-buffer-size": buffer}
+    table = catalog.create_table("shop.t", schema={"id": "BIGINT", "n": "BIGINT"}, primary_key=["id"], options=options)
+    for round_number in range(2):
+        arrivals = [(part << 33) + row for part in range(5) for row in range(100)]
+        random.Random(round_number).shuffle(arrivals)
+        rows = pa.table({"id": [a % 37 for a in arrivals], "n": arrivals, "at": arrivals})
+        session, job = job_for(table, arrival="at")
+        outcome = pickle.loads(pickle.dumps(job)).run(rows.slice(start, 50) for start in range(0, 500, 50))
+        assert outcome.refusal is None
+        assert commit(table, session, [outcome]) is not None
+        expected: dict[int, int] = {}
+        for arrival in sorted(arrivals):
+            expected[arrival % 37] = arrival
+        assert {row["id"]: row["n"] for row in table.read().to_pylist()} == expected
+    table.write([{"id": 3, "n": -1}])
+    assert table.read(where="id = 3").to_pylist() == [{"id": 3, "n": -1}]
+
+
+def test_a_refusal_is_returned_and_removes_the_files_of_all_tasks(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", schema={"id": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
+    session, job = job_for(table)
+    written = job.run([pa.table({"id": [1, 2]})])
+    refused = job.run([pa.table({"id": pa.array([None], pa.int64())})])
+    assert isinstance(refused.refusal, InvalidInputError)
+    assert len(written.messages[0].added) == 1
+    (batch,) = job(iter(pa.table({"id": [3]}).to_batches()))
+    assert pickle.loads(batch.column("message")[0].as_py()).messages
+    with pytest.raises(InvalidInputError, match="key column 'id' is null"):
+        commit(table, session, [written, refused])
+    names = [entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")]
+    assert written.messages[0].added[0].name not in names
+    assert table.snapshots() == ()
+
+
+def test_splits_are_packed_largest_first_and_none_is_lost(catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.t",
+        schema={"p": "INT", "id": "BIGINT"},
+        primary_key=["p", "id"],
+        partition_by=["p"],
+        options={"bucket": "1"},
+    )
+    table.write([{"p": i % 30, "id": j} for i in range(30) for j in range(i)])
+    splits = table.read().plan().splits
+    packs = packed(splits, tasks_max=7)
+    assert len(packs) <= 7
+    assert sorted(s.directory for pack in packs for s in pack) == sorted(s.directory for s in splits)
+    assert packed((), tasks_max=7) == ()
+
+
+ABORTED = "Job aborted\n...\nmerganser.errors.StorageError: cannot write 'x': full.\n\n\tat org.apache"
+CONNECT = "[PYTHON_EXCEPTION] boom: merganser.errors.FormatError: cannot read 'y'\nSQLSTATE: 38000"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (ABORTED, StorageError, "cannot write 'x': full."),
+        (CONNECT, FormatError, "cannot read 'y'"),
+        ("InvalidInputError: first\nmore\nConflictError: last", ConflictError, "last"),
+        ("ModuleNotFoundError: No module named 'merganser'", UnsupportedError, "tasks cannot import merganser"),
+        ("ValueError: merganser is a duck", None, ""),
+    ],
+)
+def test_our_errors_are_found_in_texts_of_spark(text: str, kind: type[MerganserError] | None, message: str) -> None:
+    found = unwrapped(text)
+    if kind is None:
+        assert found is None
+    else:
+        assert type(found) is kind
+        assert message in str(found)

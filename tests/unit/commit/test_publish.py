@@ -1,0 +1,281 @@
+"""The publisher: what a snapshot says, what may follow what, and who applied what."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.commit.conflict import check_removals, check_total_buckets
+from merganser.commit.message import CommitMessage
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import ConflictError, InvalidInputError, StorageError
+from merganser.lsm.session import WriteTarget, publish_messages, starting_sequences
+from merganser.lsm.writer import TableWriter
+from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
+from merganser.meta.table_state import MetaReader
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Fault, FaultyStorage, Plan
+
+_names = itertools.count()
+
+
+def _table(**options: str) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"publish-{next(_names)}"))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options={"bucket": "1", **options})
+
+
+def _row(k: int, v: int = 0) -> list[dict[str, int]]:
+    return [{"k": k, "v": v}]
+
+
+def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
+    """Write rows into files without committing them."""
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    writer = TableWriter(table.definition, table.env, starting_sequences(table.definition, live, overwrites=False))
+    target = WriteTarget(table.definition)
+    import pyarrow as pa
+
+    writer.write(target.conformed(pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())})))
+    return writer.finish()
+
+
+def _keys(table: mg.Table) -> list[int]:
+    return sorted(row["k"] for row in table.read().to_pylist())
+
+
+def test_snapshots_count_rows_and_name_the_commit() -> None:
+    table = _table()
+    first = table.write([*_row(1), *_row(2)], commit_user="job", identifier=4)
+    second = table.write(_row(3), overwrite={})
+    assert first is not None
+    assert second is not None
+    assert (first.id, first.commit_user, first.commit_identifier, first.commit_kind) == (1, "job", 4, APPEND)
+    assert (first.total_record_count, first.delta_record_count) == (2, 2)
+    assert (second.id, second.commit_identifier, second.commit_kind) == (2, BATCH_IDENTIFIER, OVERWRITE)
+    assert (second.total_record_count, second.delta_record_count) == (1, -1)
+    assert table.snapshots() == (first, second)
+
+
+def test_an_identifier_at_or_below_the_last_one_is_applied_already() -> None:
+    table = _table()
+    done = [table.write(_row(k), commit_user="job", identifier=k) for k in (1, 3, 4)]
+    publisher = Publisher(table.definition, table.env)
+    assert publisher.applied("job", 3) == (True, done[1])
+    assert publisher.applied("job", 2) == (True, None)
+    assert publisher.applied("job", 5) == (False, None)
+    assert publisher.applied("other", 1) == (False, None)
+    assert publisher.applied("job", BATCH_IDENTIFIER) == (False, None)
+    assert table.write(_row(9), commit_user="job", identifier=3) == done[1]
+    assert _keys(table) == [1, 3, 4]
+
+
+def test_batch_commits_under_the_same_name_say_nothing_of_identifiers() -> None:
+    table = _table()
+    table.write(_row(1), commit_user="job")
+    table.write(_row(2), commit_user="job", identifier=0)
+    table.write(_row(3), commit_user="job")
+    assert Publisher(table.definition, table.env).applied("job", 1) == (False, None)
+    assert table.write(_row(4), commit_user="job", identifier=1) is not None
+    assert _keys(table) == [1, 2, 3, 4]
+
+
+def test_the_first_of_two_snapshots_of_one_commit_is_the_one_returned() -> None:
+    table = _table()
+    append = table.write(_row(1), commit_user="job", identifier=1)
+    publisher = Publisher(table.definition, table.env)
+    [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    moved = CommitMessage(entry.partition, 0, 1, (replace(entry.file, level=5),), (entry.file,))
+    compact = Change([moved], commit_user="compactor", identifier=1, kind=COMPACT)
+    second = publisher.commit(compact)
+    assert second is not None
+    assert second.commit_kind == COMPACT
+    assert publisher.applied("job", 1) == (True, append)
+
+
+def test_files_that_were_removed_meanwhile_cannot_be_removed_again() -> None:
+    table = _table()
+    table.write(_row(1))
+    [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    table.truncate()
+    before = contents(table.env.storage)
+    change = Change([CommitMessage(entry.partition, 0, 1, (), (entry.file,))], commit_user="c", kind=COMPACT)
+    with pytest.raises(ConflictError, match="1 of the 1 files this change replaces were removed") as caught:
+        Publisher(table.definition, table.env).commit(change)
+    assert entry.file.name in str(caught.value)
+    assert contents(table.env.storage) == before
+
+
+def test_files_cannot_be_added_twice() -> None:
+    """A driver that commits the messages of its tasks once more must not spoil the table."""
+    table = _table()
+    target = WriteTarget(table.definition)
+    messages = _files(table, 1, 2)
+    publish_messages(target, table.env, messages, commit_user="a", identifier=BATCH_IDENTIFIER)
+    with pytest.raises(ConflictError, match="part of snapshot 1 already"):
+        publish_messages(target, table.env, messages, commit_user="b", identifier=BATCH_IDENTIFIER, keep_files=True)
+    assert _keys(table) == [1, 2]
+
+
+def test_messages_that_are_published_again_under_their_identifier_keep_their_files() -> None:
+    table = _table()
+    target = WriteTarget(table.definition)
+    messages = _files(table, 1, 2)
+    first = publish_messages(target, table.env, messages, commit_user="driver", identifier=7)
+    assert publish_messages(target, table.env, messages, commit_user="driver", identifier=7) == first
+    assert _keys(table) == [1, 2]
+
+
+def test_a_commit_that_a_twin_made_first_leaves_no_files_of_its_own() -> None:
+    table = _table()
+    table.write(_row(1), commit_user="job", identifier=1)
+    before = contents(table.env.storage)
+    with table.writer(commit_user="job") as writer:
+        writer.write(_row(1))
+        assert writer.commit(identifier=1) is not None
+    assert contents(table.env.storage) == before
+
+
+def test_a_commit_without_changes_makes_no_snapshot_unless_it_is_asked_to() -> None:
+    table = _table()
+    assert table.write([]) is None
+    assert table.truncate() is None
+    assert table.snapshots() == ()
+    for option in ({"commit.force-create-snapshot": "true"}, {"snapshot.ignore-empty-commit": "false"}):
+        snapshot = table.with_options(option).write([])
+        assert snapshot is not None
+        assert (snapshot.commit_kind, snapshot.delta_record_count) == (APPEND, 0)
+    assert table.read().count() == 0
+
+
+class _Taken(FaultyStorage):
+    """Somebody else takes every snapshot id just before us."""
+
+    def create(self, path: str, data: bytes) -> None:
+        if "/snapshot-" in path:
+            other = catalog_over(self.inner).table("db.t")
+            Publisher(other.definition, other.env).commit(Change([], commit_user="other", allow_empty=True))
+        self.inner.create(path, data)
+
+
+def test_a_commit_that_always_loses_gives_up_with_nothing_left_behind() -> None:
+    table = _table(**{"commit.max-retries": "3"})
+    table.write(_row(1))
+    before = contents(table.env.storage)
+    table.env.storage = _Taken(table.env.storage)
+    with pytest.raises(ConflictError, match="4 times in a row"):
+        table.write(_row(2))
+    left = sorted(path.rpartition("/")[2] for path in set(contents(table.env.storage)) - set(before))
+    assert [name for name in left if name.startswith("snapshot-")] == [f"snapshot-{n}" for n in range(2, 6)]
+    assert len([name for name in left if name.startswith("manifest-list-")]) == 2 * 4
+    assert len(left) == 3 * 4
+
+
+def test_a_commit_gives_up_after_its_timeout() -> None:
+    table = _table(**{"commit.max-retries": "1000", "commit.timeout": "0 ms"})
+    table.write(_row(1))
+    table.env.storage = _Taken(table.env.storage)
+    with pytest.raises(ConflictError, match="1 times in a row"):
+        table.write(_row(2))
+
+
+def test_waits_between_attempts_double_up_to_their_limit() -> None:
+    table = _table(**{"commit.max-retries": "40", "commit.min-retry-wait": "10 ms", "commit.max-retry-wait": "1 s"})
+    waits: list[float] = []
+
+    class Env(type(table.env)):  # type: ignore[misc]
+        def sleep_ms(self, duration_ms: float) -> None:
+            waits.append(duration_ms)
+
+    table.write(_row(1))
+    env = Env(_Taken(table.env.storage), threads=1)
+    with pytest.raises(ConflictError):
+        replace(table, env=env).write(_row(2))
+    assert len(waits) == 40
+    assert 10 <= waits[0] <= 12
+    assert 20 <= waits[1] <= 24
+    assert all(1000 <= wait <= 1200 for wait in waits[8:])
+
+
+def test_what_is_not_known_of_a_snapshot_is_carried_to_the_next() -> None:
+    table = _table()
+    first = table.write(_row(1))
+    assert first is not None
+    path = table.definition.paths.snapshot(1)
+    changed = replace(first, watermark=77, properties={"a": "b"}, next_row_id=5, statistics="stat-1")
+    table.env.storage.replace(path, changed.to_json())
+    second = table.write(_row(2))
+    assert second is not None
+    assert (second.watermark, second.properties, second.next_row_id, second.statistics) == (77, {"a": "b"}, 5, "stat-1")
+
+
+def test_rows_of_an_older_snapshot_that_does_not_count_them_are_counted() -> None:
+    table = _table()
+    first = table.write([*_row(1), *_row(2)])
+    assert first is not None
+    table.env.storage.replace(table.definition.paths.snapshot(1), replace(first, total_record_count=None).to_json())
+    second = table.write(_row(3))
+    assert second is not None
+    assert second.total_record_count == 3
+
+
+def test_a_store_that_sends_a_create_twice_below_us_does_no_harm() -> None:
+    class Twice(FaultyStorage):
+        def create(self, path: str, data: bytes) -> None:
+            self.inner.create(path, data)
+            self.inner.create(path, data)
+
+    table = _table()
+    table.env.storage = Twice(table.env.storage)
+    assert table.write(_row(1)) is not None
+    assert _keys(table) == [1]
+
+
+def test_a_failing_hint_does_not_fail_the_commit() -> None:
+    table = _table()
+    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace"})))
+    assert table.write(_row(1)) is not None
+    assert _keys(table) == [1]
+
+
+def test_files_of_a_failed_commit_are_removed_but_its_error_is_the_one_told() -> None:
+    table = _table()
+    faulty = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"create", "delete"})))
+    table.env.storage = faulty
+    with pytest.raises(StorageError, match="create"):
+        table.write(_row(1))
+
+
+def test_thousands_of_commits_leave_few_manifests() -> None:
+    table = _table(**{"manifest.merge-min-count": "5"})
+    for number in range(60):
+        table.write(_row(number % 7, number))
+    assert table.system("manifests").count() <= 5 * 3
+    assert sorted(row["v"] for row in table.read().to_pylist()) == list(range(53, 60))
+
+
+@pytest.mark.parametrize("total", [2, -1])
+def test_partitions_keep_their_number_of_buckets(total: int) -> None:
+    table = _table()
+    table.write(_row(1))
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    [entry] = live
+    message = CommitMessage(entry.partition, 0, total, (replace(entry.file, name="new"),))
+    if total > 0:
+        with pytest.raises(InvalidInputError, match="files of 1 buckets, and 'bucket' is now 2"):
+            check_total_buckets(message.entries(), live, table="t")
+    else:
+        check_total_buckets(message.entries(), live, table="t")
+    check_removals(message.entries(), live, table="t", snapshot=1)
+
+
+def test_changes_are_values_that_pickle() -> None:
+    import pickle
+
+    table = _table()
+    messages: Any = _files(table, 1)
+    assert pickle.loads(pickle.dumps(messages)) == messages
