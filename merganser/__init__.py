@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from merganser import errors
     from merganser.catalogs.filesystem import Catalog
     from merganser.handle.doors import catalog, table
+    from merganser.handle.table import Table
     from merganser.meta.snapshot import Snapshot
     from merganser.scan.split import Split
-    from merganser.handle.table import Table
 
 __all__ = ["Catalog", "Snapshot", "Split", "Table", "__version__", "catalog", "errors", "table"]
 

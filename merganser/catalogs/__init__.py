@@ -1,0 +1,1 @@
+"""Catalogs: where tables have names."""

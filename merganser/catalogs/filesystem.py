@@ -14,14 +14,14 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from merganser.handle.system_table import SystemTable
+from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
 from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
-from merganser.handle.system_table import SystemTable
-from merganser.handle.table import Table, open_table, table_of
 
 _SUFFIX = ".db"
 _MARKER = ".merganser"
@@ -47,7 +47,9 @@ class Catalog:
         if self._has_database(name):
             if if_not_exists:
                 return
-            raise AlreadyExistsError(f"there is a database '{name}' already. Choose another name, or pass if_not_exists=True.", database=name)
+            raise AlreadyExistsError(
+                f"there is a database '{name}' already. Choose another name, or pass if_not_exists=True.", database=name
+            )
         self.env.storage.replace(join(self._database(name), _MARKER), b"")
 
     def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None:
@@ -67,12 +69,17 @@ class Catalog:
             raise self._no_database(name)
         tables = self.list_tables(name)
         if tables and not cascade:
-            raise InvalidInputError(f"cannot drop database '{name}': it has {len(tables)} tables (first: '{tables[0]}'). Drop them first, or pass cascade=True.", database=name)
+            raise InvalidInputError(
+                f"cannot drop database '{name}': it has {len(tables)} tables (first: '{tables[0]}'). Drop them "
+                "first, or pass cascade=True.",
+                database=name,
+            )
         if not cascade:
             inside = sorted(e.name for e in self.env.storage.list(self._database(name)) if e.name != _MARKER)
             if inside:
                 raise InvalidInputError(
-                    f"cannot drop database '{name}': its directory holds {len(inside)} things that are no tables (first: "
+                    f"cannot drop database '{name}': its directory holds {len(inside)} things that are no tables "
+                    "(first: "
                     f"'{inside[0]}'). Remove them first, or pass cascade=True to remove everything.",
                     database=name,
                 )
@@ -82,7 +89,11 @@ class Catalog:
 
     def list_databases(self) -> builtins.list[str]:
         """Return the names of all databases, in order."""
-        return sorted(e.name[: -len(_SUFFIX)] for e in self.env.storage.list(self.warehouse) if e.is_directory and e.name.endswith(_SUFFIX) and len(e.name) > len(_SUFFIX))
+        return sorted(
+            e.name[: -len(_SUFFIX)]
+            for e in self.env.storage.list(self.warehouse)
+            if e.is_directory and e.name.endswith(_SUFFIX) and len(e.name) > len(_SUFFIX)
+        )
 
     # tables
 
@@ -114,7 +125,10 @@ class Catalog:
         """
         parsed = self._plain_name(name)
         if options is not None and not isinstance(options, Mapping):
-            raise InvalidInputError(f"cannot create '{parsed}': options are a {type(options).__name__}. Give a dict such as {{'bucket': '4'}}.")
+            raise InvalidInputError(
+                f"cannot create '{parsed}': options are a {type(options).__name__}. Give a dict such as "
+                f"{{'bucket': '4'}}."
+            )
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
@@ -129,14 +143,14 @@ class Catalog:
         )
         if store.ids():
             if if_not_exists:
-                return self.table(name)
+                return self._opened(parsed)
             raise _exists(parsed)
         self._check_free(parsed, paths)
         try:
             store.create(made)
         except AlreadyExistsError:
             if if_not_exists:
-                return self.table(name)
+                return self._opened(parsed)
             raise _exists(parsed) from None
         return table_of(made, paths.root, self.env, name=str(parsed))
 
@@ -148,10 +162,7 @@ class Catalog:
         """
         parsed = parse_table_name(name)
         self._require_database(parsed.database)
-        try:
-            found = open_table(self._table(parsed), self.env, name=str(parsed), branch=parsed.branch)
-        except NotFoundError:
-            raise self._no_table(parsed) from None
+        found = self._opened(parsed)
         return found if parsed.system is None else SystemTable(found, parsed.system)
 
     def list_tables(self, database: str) -> builtins.list[str]:
@@ -222,6 +233,12 @@ class Catalog:
 
     # inside
 
+    def _opened(self, name: TableName) -> Table:
+        try:
+            return open_table(self._table(name), self.env, name=str(name), branch=name.branch)
+        except NotFoundError:
+            raise self._no_table(name) from None
+
     def _plain_name(self, name: str) -> TableName:
         parsed = parse_table_name(name)
         if parsed.system is not None or parsed.branch != "main":
@@ -244,7 +261,9 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         hint = did_you_mean(name, known) if known else f"The warehouse '{self.warehouse}' has none yet."
-        return NotFoundError(f"there is no database '{name}'. {hint} catalog.create_database('{name}') makes it.", database=name)
+        return NotFoundError(
+            f"there is no database '{name}'. {hint} catalog.create_database('{name}') makes it.", database=name
+        )
 
     def _no_table(self, name: TableName) -> NotFoundError:
         known = self.list_tables(name.database)
@@ -259,7 +278,8 @@ class Catalog:
         """
         if left := self._snapshots_left(name, paths):
             raise AlreadyExistsError(
-                f"cannot make table '{name}': '{paths.root}' still holds {len(left)} snapshots of a table that was dropped "
+                f"cannot make table '{name}': '{paths.root}' still holds {len(left)} snapshots of a table that was "
+                "dropped "
                 "(a drop that did not finish, or a writer that went on). "
                 f"catalog.drop_table('{name}') removes what is left.",
                 table=str(name),
@@ -288,7 +308,9 @@ class Catalog:
 
 
 def _exists(name: TableName) -> AlreadyExistsError:
-    return AlreadyExistsError(f"there is a table '{name}' already. Choose another name, or pass if_not_exists=True.", table=str(name))
+    return AlreadyExistsError(
+        f"there is a table '{name}' already. Choose another name, or pass if_not_exists=True.", table=str(name)
+    )
 
 
 def _names(value: Sequence[str], what: str) -> Sequence[str]:

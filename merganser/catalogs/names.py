@@ -11,7 +11,7 @@ from merganser.errors import InvalidInputError
 
 _SLASHES: Final = re.compile(r"[/\\]")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that nobody sees: controls, formats (which may turn text around), halves of pairs."""
+"""Unicode categories of characters that nobody sees: controls, formats (may turn text around), halves of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,10 @@ def parse_table_name(name: str) -> TableName:
         elif system is None and part:
             system = part
         else:
-            raise InvalidInputError(f"'{name}' is not a table name: what stands after '$' is a branch (branch_<name>) or a system table.", name=name)
+            raise InvalidInputError(
+                f"'{name}' is not a table name: what stands after '$' is a branch (branch_<name>) or a system table.",
+                name=name,
+            )
     return TableName(check_name(database, what="database"), check_name(table, what="table"), branch, system)
 
 

@@ -32,7 +32,7 @@ def read_columns(data: bytes) -> dict[str, list[Any]] | None:
         return _flattened("", frame.to_struct("")) if frame.height else None
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException:  # noqa: B036 - a panic of the library is a BaseException; the slow reader decides
+    except BaseException:
         return None
 
 

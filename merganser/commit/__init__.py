@@ -1,0 +1,1 @@
+"""Changes -> snapshots: conflicts, manifests, the one commit path."""

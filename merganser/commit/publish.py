@@ -112,7 +112,9 @@ class Publisher:
         """
         return self._applied_by_identifier(commit_user, identifier, self.reader.snapshots.latest())
 
-    def _applied_by_identifier(self, commit_user: str, identifier: int, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
+    def _applied_by_identifier(
+        self, commit_user: str, identifier: int, latest: Snapshot | None
+    ) -> tuple[bool, Snapshot | None]:
         if identifier == BATCH_IDENTIFIER or latest is None:
             return False, None
         newest = self._newest_of(commit_user, latest)
@@ -221,7 +223,9 @@ class Publisher:
             commit_user=change.commit_user,
             writer_version=f"merganser-{merganser.__version__}",
             commit_identifier=change.identifier,
-            commit_kind=OVERWRITE if change.overwrites is not None or (removes and change.kind == APPEND) else change.kind,
+            commit_kind=OVERWRITE
+            if change.overwrites is not None or (removes and change.kind == APPEND)
+            else change.kind,
             time_millis=self.env.now_ms(),
             total_record_count=_rows_before(state) + added,
             delta_record_count=added,
@@ -256,8 +260,10 @@ class Publisher:
             return state.live.apply(entries, source=f"snapshot {state.next_id} of '{self.table.name}'")
         except FormatError as error:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': its files are part of snapshot {state.next_id - 1} already, or removed "
-                f"twice (first: '{error.context.get('file')}'). Nothing was changed. These rows are committed; do not repeat them.",
+                f"cannot commit to '{self.table.name}': its files are part of snapshot {state.next_id - 1} "
+                "already, or removed "
+                f"twice (first: '{error.context.get('file')}'). Nothing was changed. These rows are committed; do "
+                "not repeat them.",
                 table=self.table.name,
                 file=error.context.get("file"),
             ) from error
@@ -273,13 +279,15 @@ class Publisher:
             found = SchemaStore(self.table.paths, self.env).load(schema.id, fresh=True)
         except FormatError as error:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': its schema {schema.id} is gone or damaged, so the table was dropped or "
+                f"cannot commit to '{self.table.name}': its schema {schema.id} is gone or damaged, so the table "
+                "was dropped or "
                 f"renamed since it was opened. Nothing was changed. ({error})",
                 table=self.table.name,
             ) from error
         if found != schema:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, so schema "
+                f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, "
+                "so schema "
                 f"{schema.id} is another one now. Nothing was changed. Open the table again.",
                 table=self.table.name,
             )
@@ -301,7 +309,9 @@ class Publisher:
         before = sum(m.added + m.deleted for m in chosen)
         entries = merged_entries(entry for manifest in chosen for entry in self.reader.entries(manifest))
         per_file = max(1, target * before // max(1, sum(m.size for m in chosen)))
-        merged = [self._write_manifest(entries[at : at + per_file], written.merged) for at in range(0, len(entries), per_file)]
+        merged = [
+            self._write_manifest(entries[at : at + per_file], written.merged) for at in range(0, len(entries), per_file)
+        ]
         return manifests[: span[0]] + merged + manifests[span[1] :]
 
     def _write_delta(self, entries: list[ManifestEntry], written: _Written, writes: list[Callable[[], None]]) -> None:
@@ -318,7 +328,9 @@ class Publisher:
         self.reader.remember(list_name, tuple(manifests), len(list_data))
         written.delta_name, written.delta_size = list_name, len(list_data)
 
-    def _plan_list(self, manifests: list[ManifestFile], written: _Written, writes: list[Callable[[], None]]) -> tuple[str, int]:
+    def _plan_list(
+        self, manifests: list[ManifestFile], written: _Written, writes: list[Callable[[], None]]
+    ) -> tuple[str, int]:
         written.count += 1
         name = f"manifest-list-{written.run}-{written.count}"
         written.lists.append(name)
@@ -390,7 +402,10 @@ class Publisher:
 
     def _wait(self, attempt: int) -> None:
         options = self.table.options
-        wait = min(options.get(w.COMMIT_MIN_RETRY_WAIT) * 2 ** min(attempt, _DOUBLINGS_MAX), options.get(w.COMMIT_MAX_RETRY_WAIT))
+        wait = min(
+            options.get(w.COMMIT_MIN_RETRY_WAIT) * 2 ** min(attempt, _DOUBLINGS_MAX),
+            options.get(w.COMMIT_MAX_RETRY_WAIT),
+        )
         self.env.sleep_ms(wait.total_seconds() * 1000 * (1 + 0.2 * self.env.random.random()))
 
     def _discard(self, written: _Written, *, keep_delta: bool = False) -> None:

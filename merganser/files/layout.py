@@ -64,7 +64,9 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
     block = options.get(w.FILE_BLOCK_SIZE)
     write_format = WriteFormat(compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL))
     if block is not None:
-        write_format = WriteFormat(compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL), block_size_bytes=block)
+        write_format = WriteFormat(
+            compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL), block_size_bytes=block
+        )
     schema = table.schema
     key_fields = () if not table.keyed or options.get(w.DATA_FILE_THIN_MODE) else schema.key_fields
     return FileLayout(

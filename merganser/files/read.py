@@ -81,7 +81,9 @@ class DataFileReader:
     def read(self, rows: int) -> pa.Table | None:
         """Return the rows of the next row groups, about `rows` of them and at least one group; None at the end."""
         start, held = self._at, 0
-        while self._at < len(self._groups) and (held == 0 or held + self._reader.group_rows[self._groups[self._at]] <= rows):
+        while self._at < len(self._groups) and (
+            held == 0 or held + self._reader.group_rows[self._groups[self._at]] <= rows
+        ):
             held += self._reader.group_rows[self._groups[self._at]]
             self._at += 1
         if start == self._at:
@@ -123,7 +125,8 @@ def _open(storage: Storage, target: FileToRead) -> FileReader:
         file = storage.open(target.path)
     except NotFoundError as error:
         raise FormatError(
-            f"cannot read the data file '{target.path}': metadata names it, but it is missing. Other files of the table stay "
+            f"cannot read the data file '{target.path}': metadata names it, but it is missing. Other files of the "
+            "table stay "
             "readable. Restore it, or roll back to a snapshot that does not need it.",
             path=target.path,
         ) from error
@@ -145,7 +148,8 @@ def _open(storage: Storage, target: FileToRead) -> FileReader:
 
 def _differs(target: FileToRead, found: str, said: str) -> FormatError:
     return FormatError(
-        f"cannot read the data file '{target.path}': it {found}, and its manifest says {said}. Other files of the table stay "
+        f"cannot read the data file '{target.path}': it {found}, and its manifest says {said}. Other files of the "
+        "table stay "
         "readable. Restore it, or roll back to a snapshot that does not need it.",
         path=target.path,
     )

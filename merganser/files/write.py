@@ -14,7 +14,17 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.data_format import FileWriter, open_writer
-from merganser.codec.stats import EMPTY_ROW, ColumnStats, SimpleStats, StatsMode, column_stats, encode_stats, merge_stats, truncate
+from merganser.codec.stats import (
+    EMPTY_ROW,
+    ColumnStats,
+    SimpleStats,
+    StatsMode,
+    column_stats,
+    encode_stats,
+    merge_stats,
+    truncate,
+)
+from merganser.codec.stored import Stored
 from merganser.errors import MerganserError
 from merganser.files.layout import FileLayout, physical_name
 from merganser.meta.data_file import SOURCE_APPEND, DataFile
@@ -40,7 +50,16 @@ class RollingWriter:
         level: level of the files.
     """
 
-    def __init__(self, *, table: TableDef, env: Env, directory: str, layout: FileLayout, level: int = 0, source: int = SOURCE_APPEND) -> None:
+    def __init__(
+        self,
+        *,
+        table: TableDef,
+        env: Env,
+        directory: str,
+        layout: FileLayout,
+        level: int = 0,
+        source: int = SOURCE_APPEND,
+    ) -> None:
         self._table = table
         self._env = env
         self._directory = directory
@@ -106,8 +125,8 @@ class _OpenFile:
         self._layout = layout
         self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, layout.write_format)
         self._stats: list[ColumnStats | None] = [None] * len(layout.value_fields)
-        self._first: tuple[object, ...] = ()
-        self._last: tuple[object, ...] = ()
+        self._first: tuple[Stored, ...] = ()
+        self._last: tuple[Stored, ...] = ()
         self._sequences: tuple[int, int] | None = None
         self._deletes = 0
 
@@ -122,7 +141,9 @@ class _OpenFile:
             low, high = self._sequences or (bounds["min"], bounds["max"])
             self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))
             kinds = rows.column(VALUE_KIND.name)
-            self._deletes += pc.sum(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))).as_py()  # -U and -D are the odd kinds
+            self._deletes += pc.sum(
+                pc.bit_wise_and(kinds, pa.scalar(1, pa.int8()))
+            ).as_py()  # -U and -D are the odd kinds
         self.rows += rows.num_rows
         for i, (field, mode) in enumerate(zip(self._layout.value_fields, self._layout.stats_modes, strict=True)):
             if mode.name == "none" and field.name not in self._table.key:
@@ -155,14 +176,18 @@ class _OpenFile:
             value_stats_columns=columns,
         )
 
-    def _key(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[object, ...]:
+    def _key(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[Stored, ...]:
         return tuple(arrow_to_stored(c[row], kind) for c, kind in zip(columns, self._table.key_types, strict=True))
 
     def _key_stats(self) -> SimpleStats:
         by_name = {f.name: s for f, s in zip(self._layout.value_fields, self._stats, strict=True)}
         kinds = self._table.key_types
         return encode_stats(
-            [truncate(by_name[name] or ColumnStats(None, None, None), kind, _KEY_STATS) for name, kind in zip(self._table.key, kinds, strict=True)], kinds
+            [
+                truncate(by_name[name] or ColumnStats(None, None, None), kind, _KEY_STATS)
+                for name, kind in zip(self._table.key, kinds, strict=True)
+            ],
+            kinds,
         )
 
     def _value_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:

@@ -1,0 +1,1 @@
+"""The handle: tables and the doors to them."""

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.handle.table import Table, open_table
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
-from merganser.handle.table import Table, open_table
 
 
-def catalog(warehouse: str, options: Mapping[str, str] | None = None, clock: Callable[[], datetime] | None = None) -> Catalog:
+def catalog(
+    warehouse: str, options: Mapping[str, str] | None = None, clock: Callable[[], datetime] | None = None
+) -> Catalog:
     """Return the catalog of a warehouse: a local directory, or a URL such as `s3://bucket/warehouse`.
 
     Makes nothing until the first database or table is created.
@@ -40,7 +42,11 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
         NotFoundError: there is no table at the path; says how to make one.
     """
     given = dict(options or {})
-    store = {key: str(given.pop(key)) for key in list(given) if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")}
+    store = {
+        key: str(given.pop(key))
+        for key in list(given)
+        if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")
+    }
     storage, root = storage_for(str(path), store)
     return open_table(root, _env(storage, clock), name=root, options=given)
 

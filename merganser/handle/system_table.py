@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from merganser.scan.rows import StoredRows
 from merganser.handle.table import Table
+from merganser.scan.rows import StoredRows
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class SystemTable:
         """`database.table$name`."""
         return f"{self.base.name}${self.system_name}"
 
-    def read(self, columns: Sequence[str] | None = None, where: str | Any | None = None, limit: int | None = None) -> StoredRows:
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | Any | None = None, limit: int | None = None
+    ) -> StoredRows:
         """Return its rows; columns, filter and limit as for tables."""
         return self.base.system(self.system_name, columns=columns, where=where, limit=limit)

@@ -18,12 +18,12 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.options.option import Options
 from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.validate import check_scan_options
-from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.rows import StoredRows
+from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import resolve
 from merganser.schema.arrow import fields_from_arrow
@@ -93,7 +93,8 @@ class Table:
                 continue
             if merged.get(option) != self.schema.options.get(option):
                 raise InvalidInputError(
-                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and the table has "
+                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and "
+                    "the table has "
                     f"'{self.schema.options.get(option)}'. Only the table itself can change it.",
                     option=key,
                     table=self.name,
@@ -137,7 +138,9 @@ class Table:
         predicate: Predicate | None = to_predicate(where, definition.schema.fields)
         return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
 
-    def system(self, name: str, *, columns: Sequence[str] | None = None, where: Any = None, limit: int | None = None) -> StoredRows:
+    def system(
+        self, name: str, *, columns: Sequence[str] | None = None, where: Any = None, limit: int | None = None
+    ) -> StoredRows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
 
         Raises:
@@ -147,7 +150,9 @@ class Table:
         check_system_name(self.definition, plain)
         _check_limit(limit, self.name)
         if isinstance(columns, str):
-            raise InvalidInputError(f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}'].")
+            raise InvalidInputError(
+                f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}']."
+            )
 
         def rows() -> pa.Table:
             found = system_table(self.definition, self.env, plain)
@@ -187,7 +192,9 @@ class Table:
         if schema.comment:
             lines.append(f"comment    {schema.comment}")
         lines.append("columns")
-        lines += [f"  {f.name:<{width}}  {f.type}{'  -- ' + f.description if f.description else ''}" for f in schema.fields]
+        lines += [
+            f"  {f.name:<{width}}  {f.type}{'  -- ' + f.description if f.description else ''}" for f in schema.fields
+        ]
         lines.append(f"key        {', '.join(schema.primary_keys) or 'none: rows are appended'}")
         lines.append(f"partitions {', '.join(schema.partition_keys) or 'none'}")
         lines.append("options" if self.options else "options    none")
@@ -198,7 +205,10 @@ class Table:
             state = MetaReader(self.definition.paths, self.env, self.name).state(latest)
             size = sum(e.file.size for e in state.live)
             lines.append(f"snapshot   {latest.id}, {latest.commit_kind} at {latest.commit_time:%Y-%m-%d %H:%M:%S} UTC")
-            lines.append(f"stored     {latest.total_record_count or 0:,} rows before merging, {size:,} bytes in {len(state.live):,} files, {len(state.live.buckets):,} buckets")
+            lines.append(
+                f"stored     {latest.total_record_count or 0:,} rows before merging, {size:,} bytes in "
+                f"{len(state.live):,} files, {len(state.live.buckets):,} buckets"
+            )
         return "\n".join(lines)
 
     # writing
@@ -245,9 +255,20 @@ class Table:
         self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None
     ) -> Writer:
         """Return a writer for many batches and commits. Leaving it without a commit drops the rest."""
-        return Writer(WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite), commit_user)
+        return Writer(
+            WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite),
+            commit_user,
+        )
 
-    def load(self, files: str, kinds: Any = None, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None, identifier: int | None = None) -> Snapshot | None:
+    def load(
+        self,
+        files: str,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+    ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of their paths; memory is bounded.
 
         Args:
@@ -300,7 +321,9 @@ class Writer:
 
     def commit(self, identifier: int | None = None) -> Snapshot | None:
         """Make the rows written since the last commit one snapshot; None when there were none."""
-        return self.session.commit(BATCH_IDENTIFIER if identifier is None else checked_identifier(identifier, self._commit_user))
+        return self.session.commit(
+            BATCH_IDENTIFIER if identifier is None else checked_identifier(identifier, self._commit_user)
+        )
 
     def abort(self) -> None:
         """Drop what was not committed."""
@@ -309,7 +332,9 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.session.close(error)
 
 
@@ -332,7 +357,9 @@ def _check_limit(limit: int | None, table: str) -> None:
         raise InvalidInputError(f"cannot read '{table}': limit must be a number of rows, 0 or more, not {limit!r}.")
 
 
-def open_table(path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main") -> Table:
+def open_table(
+    path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main"
+) -> Table:
     """Return the table at a path.
 
     Raises:
@@ -342,13 +369,21 @@ def open_table(path: str, env: Env, *, name: str, options: Mapping[str, Any] | N
     schema = SchemaStore(paths, env).latest()
     if schema is None:
         raise NotFoundError(
-            f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or check the path.", path=path
+            f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or "
+            "check the path.",
+            path=path,
         )
     return table_of(schema, path, env, name=name, options=options, branch=branch)
 
 
 def table_of(
-    schema: TableSchema, path: str, env: Env, *, name: str, options: Mapping[str, Any] | None = None, branch: str = "main"
+    schema: TableSchema,
+    path: str,
+    env: Env,
+    *,
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    branch: str = "main",
 ) -> Table:
     """Return the table of a schema that lies at a path.
 

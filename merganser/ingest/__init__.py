@@ -1,0 +1,1 @@
+"""Rows as callers hold them -> Arrow tables."""

@@ -27,7 +27,11 @@ def matching_files(pattern: str) -> list[str]:
     """
     if os.path.isdir(pattern):
         pattern = os.path.join(pattern, "*")
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path) and not os.path.basename(path).startswith(("_", ".")))
+    found = sorted(
+        path
+        for path in glob.glob(pattern, recursive=True)
+        if os.path.isfile(path) and not os.path.basename(path).startswith(("_", "."))
+    )
     if not found:
         raise NotFoundError(f"no file matches '{pattern}' (working directory '{os.getcwd()}').", pattern=pattern)
     return found
@@ -56,15 +60,22 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
             case "parquet":
                 file = pq.ParquetFile(path)
                 schema = file.schema_arrow.remove_metadata()
-                return pa.RecordBatchReader.from_batches(schema, (b.replace_schema_metadata(None) for b in file.iter_batches(_BATCH_ROWS)))
+                return pa.RecordBatchReader.from_batches(
+                    schema, (b.replace_schema_metadata(None) for b in file.iter_batches(_BATCH_ROWS))
+                )
             case "csv":
                 convert = pa_csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
                 return pa_csv.open_csv(path, convert_options=convert)
             case "json" | "jsonl" | "ndjson":
-                return pa_json.open_json(path, parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(list(kinds.items()))))
+                return pa_json.open_json(
+                    path, parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())))
+                )
             case "arrow" | "ipc" | "feather":
                 return pa.ipc.open_file(pa.memory_map(path)).read_all().to_reader()
             case other:
-                raise InvalidInputError(f"cannot read '{path}': rows are read from parquet, csv, json and arrow files, not '{other}'.", path=path)
+                raise InvalidInputError(
+                    f"cannot read '{path}': rows are read from parquet, csv, json and arrow files, not '{other}'.",
+                    path=path,
+                )
     except (pa.ArrowInvalid, OSError) as error:
         raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error

@@ -59,15 +59,22 @@ def _from_dicts(rows: list[Mapping[str, Any]]) -> pa.Table:
         try:
             columns[name] = pa.array([row.get(name) for row in rows])
         except OverflowError as error:
-            beyond = [i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63]
+            beyond = [
+                i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63
+            ]
             at = f" in row {beyond[0] + 1} of {len(rows)}: {rows[beyond[0]][name]}" if beyond else ""
             raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: a number does not fit 64 bits{at}. Give decimals for larger ones.",
+                f"cannot take column '{name}' of the rows: a number does not fit 64 bits{at}. Give decimals for "
+                "larger ones.",
                 column=name,
                 row=beyond[0] if beyond else None,
             ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidInputError(f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give values of one type.", column=name) from error
+            raise InvalidInputError(
+                f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give "
+                "values of one type.",
+                column=name,
+            ) from error
     return pa.table(columns)
 
 
@@ -87,7 +94,8 @@ def split_kinds(rows: pa.Table, kinds: Any, *, table: str) -> tuple[pa.Table, pa
             if not rows.num_columns and not rows.num_rows:
                 return rows, None
             raise InvalidInputError(
-                f"cannot write to '{table}': kinds names the column '{kinds}', which the data lacks. It has: {', '.join(rows.column_names[:8])}. "
+                f"cannot write to '{table}': kinds names the column '{kinds}', which the data lacks. It has: "
+                f"{', '.join(rows.column_names[:8])}. "
                 "Name a column of the data, or give one of +I, -U, +U, -D for every row.",
                 column=kinds,
             )
@@ -97,5 +105,6 @@ def split_kinds(rows: pa.Table, kinds: Any, *, table: str) -> tuple[pa.Table, pa
 
 def _not_rows(data: Any) -> InvalidInputError:
     return InvalidInputError(
-        f"cannot take rows from a {type(data).__name__}. Give an Arrow table, batches or reader, a pandas or Polars frame, or a list of dictionaries."
+        f"cannot take rows from a {type(data).__name__}. Give an Arrow table, batches or reader, a pandas or "
+        "Polars frame, or a list of dictionaries."
     )

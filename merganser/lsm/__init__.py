@@ -1,0 +1,1 @@
+"""One bucket: key ranges, levels, writers."""

@@ -60,7 +60,8 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
         if partitions is not None:
             first = int(firsts[partition])
             values = tuple(
-                arrow_to_stored(rows.column(name)[first], kind) for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
+                arrow_to_stored(rows.column(name)[first], kind)
+                for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
             )
             serialized = serialize(values, table.partition_types)
         yield Group(values, serialized, bucket, order[start:end])

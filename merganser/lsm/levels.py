@@ -7,6 +7,7 @@ rows, and every key becomes the integer of its place among them (equal keys, equ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ def runs_of(files: Sequence[DataFile], low: Ranks, high: Ranks) -> list[list[Dat
     ordered = []
     for (level, _), members in runs.items():
         members.sort(key=lambda i: int(low[i]))
-        if any(high[a] >= low[b] for a, b in zip(members, members[1:], strict=False)):
+        if any(high[a] >= low[b] for a, b in pairwise(members)):
             # Another engine left a level whose files meet: take each for a run of its own, as sequence numbers allow.
             ordered += [(files[i].max_sequence, -level, [files[i]]) for i in members]
         else:

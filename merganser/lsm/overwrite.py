@@ -43,7 +43,7 @@ def of_spec(table: TableDef, spec: Mapping[str, Any]) -> Selection:
 
 def _removals(live: LiveFiles, matches: Callable[[bytes], bool]) -> list[ManifestEntry]:
     decided: dict[bytes, bool] = {}
-    out = []
+    out: list[ManifestEntry] = []
     for (partition, bucket), files in live.buckets.items():
         if partition not in decided:
             decided[partition] = matches(partition)

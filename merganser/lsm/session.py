@@ -47,7 +47,9 @@ class WriteTarget:
         UnsupportedError: the table asks for something this version does not write.
     """
 
-    def __init__(self, table: TableDef, *, columns: Sequence[str] | None = None, overwrite: Mapping[str, Any] | str | None = None) -> None:
+    def __init__(
+        self, table: TableDef, *, columns: Sequence[str] | None = None, overwrite: Mapping[str, Any] | str | None = None
+    ) -> None:
         check_can_write(replace(table.schema, options=table.options), name=table.name)
         self.table = table
         self.action = f"cannot write to '{table.name}'"
@@ -56,12 +58,18 @@ class WriteTarget:
         self.spec: dict[str, Any] | None = None
         if isinstance(overwrite, str):
             if overwrite != "dynamic":
-                raise InvalidInputError(f"{self.action}: overwrite is '{overwrite}'. Give \"dynamic\", a partition such as {{'dt': '2026-01-01'}}, or {{}} for the table.")
+                raise InvalidInputError(
+                    f"{self.action}: overwrite is '{overwrite}'. Give \"dynamic\", a partition such as "
+                    f"{{'dt': '2026-01-01'}}, or {{}} for the table."
+                )
             self.dynamic = True
         elif isinstance(overwrite, Mapping):
             self.spec = self.stored_spec(overwrite)
         elif overwrite is not None:
-            raise InvalidInputError(f"{self.action}: overwrite is a {type(overwrite).__name__}. Give \"dynamic\", a partition such as {{'dt': '2026-01-01'}}, or {{}} for the table.")
+            raise InvalidInputError(
+                f'{self.action}: overwrite is a {type(overwrite).__name__}. Give "dynamic", a partition such as '
+                f"{{'dt': '2026-01-01'}}, or {{}} for the table."
+            )
 
     @property
     def overwrites(self) -> bool:
@@ -80,10 +88,22 @@ class WriteTarget:
             extra = [name for name in rows.column_names if name not in self.columns]
             lacking = [name for name in self.columns if name not in rows.column_names]
             if extra or lacking:
-                what = f"column '{extra[0]}' is in the data but not" if extra else f"column '{lacking[0]}' is missing from the data but"
-                raise InvalidInputError(f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).", column=(extra or lacking)[0])
+                what = (
+                    f"column '{extra[0]}' is in the data but not"
+                    if extra
+                    else f"column '{lacking[0]}' is missing from the data but"
+                )
+                raise InvalidInputError(
+                    f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).",
+                    column=(extra or lacking)[0],
+                )
             rows = fill_missing(rows, fields)
-        rows = conform(rows, fields, action=self.action, not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys)
+        rows = conform(
+            rows,
+            fields,
+            action=self.action,
+            not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
+        )
         if self.spec:
             self._check_inside(rows)
         return rows
@@ -107,7 +127,8 @@ class WriteTarget:
         if row >= 0:
             symbol = ("+I", "-U", "+U", "-D")[kinds[row].as_py()]
             raise InvalidInputError(
-                f"{self.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes inserts only (+I, +U). "
+                f"{self.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes "
+                "inserts only (+I, +U). "
                 "Nothing was written. Leave such rows out, or set 'ignore-delete' to drop them.",
                 row=row,
             )
@@ -122,18 +143,26 @@ class WriteTarget:
         names = self.table.schema.partition_keys
         out = {}
         if not isinstance(spec, Mapping):
-            raise InvalidInputError(f"{self.action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}.")
+            raise InvalidInputError(
+                f"{self.action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}."
+            )
         for name, value in spec.items():
             if name not in names:
+                hint = (
+                    did_you_mean(str(name), list(names)) if names else "The table has none; overwrite={} replaces it."
+                )
                 raise InvalidInputError(
-                    f"{self.action}: '{name}' is not a partition column. {did_you_mean(str(name), list(names)) if names else 'The table has none; overwrite={} replaces it.'}", column=name
+                    f"{self.action}: '{name}' is not a partition column. {hint}",
+                    column=name,
                 )
             kind = self.table.schema.field(name).type
             try:
                 scalar = pa.scalar(value) if value is not None else pa.scalar(None)
                 scalar = scalar.cast(arrow_type(kind))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise InvalidInputError(f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name) from error
+                raise InvalidInputError(
+                    f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name
+                ) from error
             out[name] = arrow_to_stored(scalar, kind)
         return out
 
@@ -142,15 +171,24 @@ class WriteTarget:
             return None
         names = self.table.schema.names
         if isinstance(columns, str):
-            raise InvalidInputError(f"{self.action}: columns must be a list of names, not the text '{columns}'. Write columns=['{columns}'].")
+            raise InvalidInputError(
+                f"{self.action}: columns must be a list of names, not the text '{columns}'. Write "
+                f"columns=['{columns}']."
+            )
         for i, name in enumerate(columns):
             if name not in names:
-                raise InvalidInputError(f"{self.action}: it has no column '{name}'. {did_you_mean(str(name), names)}", column=name)
+                raise InvalidInputError(
+                    f"{self.action}: it has no column '{name}'. {did_you_mean(str(name), names)}", column=name
+                )
             if name in columns[:i]:
                 raise InvalidInputError(f"{self.action}: column '{name}' is named twice. Name it once.", column=name)
         for name in self.table.schema.primary_keys:
             if name not in columns:
-                raise InvalidInputError(f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). Supply the whole key.", column=name)
+                raise InvalidInputError(
+                    f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). "
+                    "Supply the whole key.",
+                    column=name,
+                )
         return tuple(columns)
 
     def _check_inside(self, rows: pa.Table) -> None:
@@ -160,9 +198,14 @@ class WriteTarget:
             for chunk in column.unique().chunks if isinstance(column.unique(), pa.ChunkedArray) else [column.unique()]:
                 for scalar in chunk:
                     if arrow_to_stored(scalar, kind) != value:
-                        row = pc.index(column, scalar).as_py() if scalar.is_valid else pc.index(pc.is_null(column), True).as_py()
+                        row = (
+                            pc.index(column, scalar).as_py()
+                            if scalar.is_valid
+                            else pc.index(pc.is_null(column), True).as_py()
+                        )
                         raise InvalidInputError(
-                            f"{self.action}: row {row + 1} has {name} = {scalar.as_py()!r}, outside the partition that is overwritten. Nothing was written.",
+                            f"{self.action}: row {row + 1} has {name} = {scalar.as_py()!r}, outside the partition "
+                            "that is overwritten. Nothing was written.",
                             column=name,
                             row=row,
                         )
@@ -202,7 +245,9 @@ def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) ->
     if table.bucket > 0 and not overwrites:
         others = {bucket: files for bucket, files in live.buckets.items() if 0 < files.total_buckets != table.bucket}
     numbered = live.buckets if table.keyed or table.bucket > 0 else {}
-    return StartingSequences(table.name, table.bucket, {bucket: live.next_sequence(bucket) for bucket in numbered}, LiveFiles(others))
+    return StartingSequences(
+        table.name, table.bucket, {bucket: live.next_sequence(bucket) for bucket in numbered}, LiveFiles(others)
+    )
 
 
 _NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
@@ -289,7 +334,9 @@ class WriteSession:
         self.env = env
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
         if commit_user is not None and (not isinstance(commit_user, str) or not commit_user.strip()):
-            raise InvalidInputError(f"{self.target.action}: commit_user is {commit_user!r}. It is text that says who commits, or None.")
+            raise InvalidInputError(
+                f"{self.target.action}: commit_user is {commit_user!r}. It is text that says who commits, or None."
+            )
         self.user = commit_user or (table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
         self._writer: TableWriter | None = None
         self._taking = False
@@ -358,12 +405,15 @@ class WriteSession:
         """Remove partitions as one commit."""
         if isinstance(specs, str | Mapping) or not isinstance(specs, Sequence):
             raise InvalidInputError(
-                f"cannot drop partitions of '{self.table.name}': {specs!r:.60} is not a list of partitions. Write [{{'dt': '2026-01-01'}}]."
+                f"cannot drop partitions of '{self.table.name}': {specs!r:.60} is not a list of partitions. Write "
+                f"[{{'dt': '2026-01-01'}}]."
             )
         stored = [self.target.stored_spec(spec) for spec in specs]
         choices = [ow.of_spec(self.table, spec) for spec in stored if spec]
         if len(choices) < len(stored):
-            raise InvalidInputError(f"cannot drop partitions of '{self.table.name}': a spec is empty. Use truncate() to remove all rows.")
+            raise InvalidInputError(
+                f"cannot drop partitions of '{self.table.name}': a spec is empty. Use truncate() to remove all rows."
+            )
 
         def chosen(live: LiveFiles) -> list[ManifestEntry]:
             found = {entry.identity: entry for choice in choices for entry in choice(live)}
@@ -392,7 +442,11 @@ def checked_identifier(identifier: int, commit_user: str | None) -> int:
         InvalidInputError: it is none, or nobody is named whose commit it is.
     """
     if commit_user is None:
-        raise InvalidInputError(f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too.")
+        raise InvalidInputError(
+            f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too."
+        )
     if not isinstance(identifier, int) or isinstance(identifier, bool) or not 0 <= identifier < BATCH_IDENTIFIER:
-        raise InvalidInputError(f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}.")
+        raise InvalidInputError(
+            f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}."
+        )
     return identifier

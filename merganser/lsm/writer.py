@@ -67,7 +67,14 @@ class TableWriter:
     _open: dict[BucketId, RollingWriter] = field(default_factory=dict)
     _numbers_by_arrival: bool = False
 
-    def write(self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: npt.NDArray[np.int64] | None = None, held: bool = False) -> None:
+    def write(
+        self,
+        rows: pa.Table,
+        kinds: pa.Array | None = None,
+        *,
+        arrival: npt.NDArray[np.int64] | None = None,
+        held: bool = False,
+    ) -> None:
         """Take rows.
 
         Args:
@@ -95,7 +102,9 @@ class TableWriter:
         rows = pa.concat_tables([part[0] for part in pending])
         kinds = None
         if any(part[1] is not None for part in pending):
-            parts = [pa.repeat(pa.scalar(0, pa.int8()), part[0].num_rows) if part[1] is None else part[1] for part in pending]
+            parts = [
+                pa.repeat(pa.scalar(0, pa.int8()), part[0].num_rows) if part[1] is None else part[1] for part in pending
+            ]
             kinds = pa.concat_arrays(parts)
         arrivals = [part[2] for part in pending if part[2] is not None]
         self._flush(rows, kinds, np.concatenate(arrivals) if arrivals else None)
@@ -106,7 +115,11 @@ class TableWriter:
         for bucket in list(self._open):
             self._close(bucket)
         total = self.table.bucket if self.table.bucket > 0 else UNAWARE
-        messages = [CommitMessage(partition, bucket, total, tuple(files)) for (partition, bucket), files in self._files.items() if files]
+        messages = [
+            CommitMessage(partition, bucket, total, tuple(files))
+            for (partition, bucket), files in self._files.items()
+            if files
+        ]
         self._files = {}
         self._used |= self._sequences
         self._sequences = {}
@@ -129,22 +142,33 @@ class TableWriter:
         parts = list(groups(self.table, rows))
         for group in parts:
             self._directories.setdefault((group.partition, group.bucket), self._directory(group))
-        run = self.env.map if self.parallel else _in_turn
+        run: Callable[..., object] = self.env.map if self.parallel else _in_turn
         if not self.table.keyed:
             for group in parts:
                 self._append(group, rows, layout)
             return
         starts = [self._reserve(group) for group in parts]
         # Buckets are independent; a failed one leaves the files of the others to `abort`.
-        run(lambda item: self._write_bucket(item[0], item[1], rows, kinds, arrival, layout), list(zip(parts, starts, strict=True)))
+        run(
+            lambda item: self._write_bucket(item[0], item[1], rows, kinds, arrival, layout),
+            list(zip(parts, starts, strict=True)),
+        )
 
     def _write_bucket(
-        self, group: Group, start: int, rows: pa.Table, kinds: pa.Array | None, arrival: npt.NDArray[np.int64] | None, layout: FileLayout
+        self,
+        group: Group,
+        start: int,
+        rows: pa.Table,
+        kinds: pa.Array | None,
+        arrival: npt.NDArray[np.int64] | None,
+        layout: FileLayout,
     ) -> None:
         bucket = (group.partition, group.bucket)
         at = group.rows
         if arrival is not None:
-            at = at[np.argsort(arrival[at], kind="stable")]  # runs of rows that are in order already cost next to nothing
+            at = at[
+                np.argsort(arrival[at], kind="stable")
+            ]  # runs of rows that are in order already cost next to nothing
         whole = len(at) == rows.num_rows and arrival is None
         indices = None if whole else pa.array(at)
         keys = [rows.column(name) if indices is None else rows.column(name).take(indices) for name in self.table.key]
@@ -171,7 +195,9 @@ class TableWriter:
         if bucket not in self._open:
             if len(self._open) >= _OPEN_FILES_MAX:
                 self._close(next(iter(self._open)))
-            self._open[bucket] = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
+            self._open[bucket] = RollingWriter(
+                table=self.table, env=self.env, directory=self._directories[bucket], layout=layout
+            )
         for begin in range(0, len(group.rows), SLICE_ROWS):
             at = group.rows[begin : begin + SLICE_ROWS]
             adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
@@ -198,7 +224,9 @@ class TableWriter:
 
     def _directory(self, group: Group) -> str:
         paths = self.table.paths
-        directory = paths.partition_directory(self.table.schema.partition_keys, group.values, self.table.partition_types)
+        directory = paths.partition_directory(
+            self.table.schema.partition_keys, group.values, self.table.partition_types
+        )
         return paths.bucket_directory(directory, group.bucket)
 
 
@@ -207,5 +235,6 @@ def _few_chunks(rows: pa.Table) -> pa.Table:
     return rows.combine_chunks() if rows.num_columns and rows.column(0).num_chunks > 4 else rows
 
 
-def _in_turn(work: Callable[[tuple[Group, int]], None], items: list[tuple[Group, int]]) -> list[None]:
-    return [work(item) for item in items]
+def _in_turn(work: Callable[[tuple[Group, int]], None], items: list[tuple[Group, int]]) -> None:
+    for item in items:
+        work(item)

@@ -1,0 +1,1 @@
+"""Versions of keys -> one row each: order, windows, merge engines."""

@@ -26,7 +26,9 @@ Image = tuple[tuple[Any, ...], ...]
 NULL_IMAGE: Final = (0,)
 
 
-def sorted_positions(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None) -> tuple[Positions, Mask]:
+def sorted_positions(
+    columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None
+) -> tuple[Positions, Mask]:
     """Return the rows in key order, and which of them is the last of its key.
 
     Args:
@@ -67,10 +69,10 @@ def _numpy(column: pa.ChunkedArray, kind: pa.DataType) -> npt.NDArray[np.signedi
 
 
 def _float_image(values: npt.NDArray[np.floating]) -> npt.NDArray[np.signedinteger]:
-    whole = np.int64 if values.dtype == np.float64 else np.int32
+    whole: type[np.signedinteger] = np.int64 if values.dtype == np.float64 else np.int32
     one_nan = np.where(np.isnan(values), values.dtype.type("nan"), values)
-    bits = one_nan.view(whole)
-    return bits ^ ((bits >> (whole(0).itemsize * 8 - 1)) & np.iinfo(whole).max)  # type: ignore[no-any-return]
+    bits: Any = one_nan.view(whole)
+    return bits ^ ((bits >> (bits.itemsize * 8 - 1)) & np.iinfo(whole).max)  # type: ignore[no-any-return]
 
 
 def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
@@ -90,7 +92,9 @@ def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | 
         frame = frame.with_columns(pl.Series("tie", tie))
         by.append("tie")
     frame = frame.with_row_index("row").sort(by, maintain_order=True, nulls_last=False)
-    ends = frame.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in names)).to_series()
+    ends = frame.select(
+        pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in names)
+    ).to_series()
     is_last = ends.to_numpy(writable=True)
     is_last[-1] = True  # an all-null key would compare equal to the row that is not there
     return frame["row"].to_numpy().astype(np.int64), is_last

@@ -118,7 +118,9 @@ def windows(
         if len(parts) == 1:
             window = Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
         else:
-            window = Window(rows, *sorted_positions(keys, None if sequence is None else _versions(rows, sequence, kind)))
+            window = Window(
+                rows, *sorted_positions(keys, None if sequence is None else _versions(rows, sequence, kind))
+            )
         # Versions of a key could come in two windows, and both be taken for the newest, if a run were not sorted.
         if reached is not None and images.at(keys, int(window.positions[0])) <= reached:
             raise _unsorted(runs, key)

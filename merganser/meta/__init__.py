@@ -1,0 +1,1 @@
+"""The files that describe a table: schemas, snapshots, manifests."""

@@ -79,7 +79,15 @@ class ManifestEntry:
     def identity(self) -> tuple[object, ...]:
         """What makes it the same file: level is part of it, so a move to another level is delete and add."""
         file = self.file
-        return (self.partition, self.bucket, file.level, file.name, file.extra_files, file.embedded_index, file.external_path)
+        return (
+            self.partition,
+            self.bucket,
+            file.level,
+            file.name,
+            file.extra_files,
+            file.embedded_index,
+            file.external_path,
+        )
 
 
 def plain_name(name: str) -> bool:

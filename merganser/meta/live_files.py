@@ -76,7 +76,9 @@ class LiveFiles:
 EMPTY = LiveFiles({})
 
 
-def _replay(before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], source: str, path: str | None) -> BucketFiles | None:
+def _replay(
+    before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], source: str, path: str | None
+) -> BucketFiles | None:
     """Return the bucket after its changes, or None when nothing is left.
 
     A DELETE may come before its ADD within a run of merged manifests, so unmatched ones wait for it.
@@ -110,4 +112,6 @@ def _replay(before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], sou
 def _contradiction(source: str, path: str | None, what: str, name: str) -> FormatError:
     place = "" if path is None else f" ('{path}')"
     context = {"file": name} if path is None else {"file": name, "path": path}
-    return FormatError(f"cannot read {source}{place}: its manifests {what}. Roll back to an earlier snapshot.", **context)
+    return FormatError(
+        f"cannot read {source}{place}: its manifests {what}. Roll back to an earlier snapshot.", **context
+    )

@@ -123,12 +123,14 @@ def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
-            f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.", path=path
+            f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.",
+            path=path,
         ) from error
     for i, entry in enumerate(entries):
         if why := _impossible(entry):
             raise FormatError(
-                f"cannot read the manifest '{path}': {why} in entry {i + 1} of {len(entries)}. Restore the file.", path=path
+                f"cannot read the manifest '{path}': {why} in entry {i + 1} of {len(entries)}. Restore the file.",
+                path=path,
             )
     return entries
 
@@ -178,7 +180,9 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
             "_EXTERNAL_PATH": file.external_path,
             "_FIRST_ROW_ID": file.first_row_id,
             "_WRITE_COLS": None if file.write_columns is None else list(file.write_columns),
-            "_WRITE_COLS_SEQUENCES": None if file.write_columns_sequences is None else list(file.write_columns_sequences),
+            "_WRITE_COLS_SEQUENCES": None
+            if file.write_columns_sequences is None
+            else list(file.write_columns_sequences),
         },
     }
 

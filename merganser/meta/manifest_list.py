@@ -87,7 +87,10 @@ def read_manifest_list(data: bytes, path: str) -> tuple[ManifestFile, ...]:
     try:
         return tuple(_from_record(r) for r in records)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"cannot read the manifest list '{path}': a record lacks or spoils the field {error}. Restore the file.", path=path) from error
+        raise FormatError(
+            f"cannot read the manifest list '{path}': a record lacks or spoils the field {error}. Restore the file.",
+            path=path,
+        ) from error
 
 
 def _to_record(m: ManifestFile) -> dict[str, Any]:
@@ -113,7 +116,9 @@ def _from_record(r: dict[str, Any]) -> ManifestFile:
         raise ValueError(f"_VERSION {r['_VERSION']}, only {VERSION} is known")
     sizes = [r["_FILE_SIZE"], r["_NUM_ADDED_FILES"], r["_NUM_DELETED_FILES"], r["_SCHEMA_ID"]]
     if not plain_name(r["_FILE_NAME"]) or min(sizes) < 0:
-        raise ValueError(f"_FILE_NAME '{r['_FILE_NAME']}' of {sizes[0]} bytes, {sizes[1]} + {sizes[2]} entries and schema {sizes[3]}")
+        raise ValueError(
+            f"_FILE_NAME '{r['_FILE_NAME']}' of {sizes[0]} bytes, {sizes[1]} + {sizes[2]} entries and schema {sizes[3]}"
+        )
     return ManifestFile(
         r["_FILE_NAME"],
         r["_FILE_SIZE"],

@@ -51,7 +51,8 @@ def check_seal(data: bytes, path: str) -> None:
     if data[_START:_VALUE] == _ENTRY and data[_VALUE:_END] != _digits(data[:_VALUE], data[_END:]):
         raise FormatError(
             f"cannot read '{path}': its {len(data)} bytes do not have the checksum they were written with. "
-            "Snapshots that name it cannot be read. Restore the file, or roll back to a snapshot that does not need it.",
+            "Snapshots that name it cannot be read. Restore the file, or roll back to a snapshot that does not "
+            "need it.",
             path=path,
         )
 

@@ -119,15 +119,34 @@ _KEYS: Final[dict[str, str]] = {
     "operation": "operation",
 }
 _REQUIRED: Final = frozenset(f.name for f in fields(Snapshot) if f.name in _KEYS) - {
-    name for name in _KEYS if getattr(Snapshot, "__dataclass_fields__")[name].default is None
+    name for name in _KEYS if Snapshot.__dataclass_fields__[name].default is None
 }
 _TEXT: Final = frozenset(
-    "uuid base_manifest_list delta_manifest_list changelog_manifest_list index_manifest commit_user "
-    "writer_version commit_kind statistics operation".split()
+    [
+        "uuid",
+        "base_manifest_list",
+        "delta_manifest_list",
+        "changelog_manifest_list",
+        "index_manifest",
+        "commit_user",
+        "writer_version",
+        "commit_kind",
+        "statistics",
+        "operation",
+    ]
 )
-_FILES: Final = frozenset("base_manifest_list delta_manifest_list changelog_manifest_list index_manifest statistics".split())
+_FILES: Final = frozenset(
+    ["base_manifest_list", "delta_manifest_list", "changelog_manifest_list", "index_manifest", "statistics"]
+)
 _COUNTS: Final = frozenset(
-    "id schema_id base_manifest_list_size delta_manifest_list_size changelog_manifest_list_size next_row_id".split()
+    [
+        "id",
+        "schema_id",
+        "base_manifest_list_size",
+        "delta_manifest_list_size",
+        "changelog_manifest_list_size",
+        "next_row_id",
+    ]
 )
 _LONG_MAX: Final = (1 << 63) - 1
 _TIME_MAX: Final = 253_402_300_799_999
@@ -157,7 +176,11 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
             continue
         expected: type = str if name in _TEXT else dict if name == "properties" else int
         if not isinstance(item, expected) or isinstance(item, bool):
-            raise _damaged(path, f"'{key}' is {item!r:.80}, not {'text' if expected is str else 'an object' if expected is dict else 'a number'}")
+            raise _damaged(
+                path,
+                f"'{key}' is {item!r:.80}, not "
+                f"{'text' if expected is str else 'an object' if expected is dict else 'a number'}",
+            )
         if why := _impossible(name, item):
             raise _damaged(path, f"'{key}' is {item!r:.80}, {why}")
         known[name] = item
@@ -180,6 +203,7 @@ def _impossible(name: str, item: Any) -> str | None:
 
 def _damaged(path: str, why: str) -> FormatError:
     return FormatError(
-        f"cannot read the snapshot '{path}': {why}. Other snapshots stay readable. Restore the file, or roll back to an earlier snapshot.",
+        f"cannot read the snapshot '{path}': {why}. Other snapshots stay readable. Restore the file, or roll back "
+        "to an earlier snapshot.",
         path=path,
     )

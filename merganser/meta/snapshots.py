@@ -48,7 +48,9 @@ class SnapshotStore:
             return None
         found = snapshot_from_json(data, path)
         if found.id != snapshot_id:
-            raise FormatError(f"cannot read the snapshot '{path}': it says that its id is {found.id}. Restore the file.", path=path)
+            raise FormatError(
+                f"cannot read the snapshot '{path}': it says that its id is {found.id}. Restore the file.", path=path
+            )
         return found
 
     def load(self, snapshot_id: int) -> Snapshot:
@@ -65,7 +67,11 @@ class SnapshotStore:
         earliest, latest = self.earliest_id(), self.latest_id()
         if earliest is None or latest is None or snapshot_id > latest or snapshot_id < 1:
             kept = "the table has no snapshots yet" if latest is None else f"its snapshots are {earliest} to {latest}"
-            raise NotFoundError(f"table '{self.table_name}' has no snapshot {snapshot_id}: {kept}.", table=self.table_name, snapshot=snapshot_id)
+            raise NotFoundError(
+                f"table '{self.table_name}' has no snapshot {snapshot_id}: {kept}.",
+                table=self.table_name,
+                snapshot=snapshot_id,
+            )
         if snapshot_id < earliest:
             raise ExpiredError(
                 f"cannot read snapshot {snapshot_id} of '{self.table_name}': snapshots before {earliest} have expired. "
@@ -75,7 +81,8 @@ class SnapshotStore:
             )
         path = self.paths.snapshot(snapshot_id)
         raise FormatError(
-            f"cannot read snapshot {snapshot_id} of '{self.table_name}': '{path}' is missing, though snapshots {earliest} to "
+            f"cannot read snapshot {snapshot_id} of '{self.table_name}': '{path}' is missing, though snapshots "
+            f"{earliest} to "
             f"{latest} should be there. Restore the file, or read another snapshot.",
             path=path,
         )
@@ -92,9 +99,9 @@ class SnapshotStore:
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, or None."""
         hint = self._hint(self.paths.latest_hint)
-        if hint is not None and hint > 0:
-            if not self.env.storage.exists(self.paths.snapshot(hint + 1)) and self.env.storage.exists(self.paths.snapshot(hint)):
-                return hint
+        exists = self.env.storage.exists
+        if hint and exists(self.paths.snapshot(hint)) and not exists(self.paths.snapshot(hint + 1)):
+            return hint
         return self._listed(newest=True)
 
     def earliest_id(self) -> int | None:

@@ -102,7 +102,8 @@ class MetaReader:
             path = self.paths.manifest(manifest.name)
             raise FormatError(
                 f"cannot read '{self.table_name}': '{path}' has {len(entries)} entries, and its list says "
-                f"{manifest.added + manifest.deleted}. Restore the file, or roll back to a snapshot that does not need it.",
+                f"{manifest.added + manifest.deleted}. Restore the file, or roll back to a snapshot that does not "
+                "need it.",
                 path=path,
             )
         return entries
@@ -170,4 +171,6 @@ class MetaReader:
 
 
 def _same(a: Snapshot, b: Snapshot) -> bool:
-    return a.id == b.id and a.delta_manifest_list == b.delta_manifest_list and a.base_manifest_list == b.base_manifest_list
+    return (
+        a.id == b.id and a.delta_manifest_list == b.delta_manifest_list and a.base_manifest_list == b.base_manifest_list
+    )

@@ -1,0 +1,1 @@
+"""Table options: one definition each, and the checks of their combinations."""

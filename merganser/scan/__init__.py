@@ -1,0 +1,1 @@
+"""Reading: time travel, plans, splits, rows."""

@@ -66,7 +66,8 @@ def plan(table: TableDef, env: Env, state: TableState, *, columns: Sequence[t.Fi
             raise
         path = join(table.paths.root, "manifest")
         raise FormatError(
-            f"cannot plan a read of '{table.name}': an entry of its manifests in '{path}' is damaged: {error}", path=path
+            f"cannot plan a read of '{table.name}': an entry of its manifests in '{path}' is damaged: {error}",
+            path=path,
         ) from error
 
 
@@ -90,7 +91,9 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
     counts["after keys and statistics"] = sum(len(split.files) for split in splits)
     schemas = {table.schema.id: table.schema.fields}
     store = SchemaStore(table.paths, env)
-    for schema_id in {file.schema_id for split in splits for section in split.sections for file in section} - set(schemas):
+    for schema_id in {file.schema_id for split in splits for section in split.sections for file in section} - set(
+        schemas
+    ):
         schemas[schema_id] = store.load(schema_id).fields
     return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas), tuple(splits), counts)
 
@@ -119,7 +122,11 @@ def partitions_table(table: TableDef, partitions: Sequence[bytes]) -> pa.Table:
 
 def _by_partition(table: TableDef, live: LiveFiles, where: Predicate | None) -> list[tuple[BucketId, BucketFiles]]:
     names = set(table.schema.partition_keys)
-    narrow = None if where is None or not names else conjunction([p for p in conjuncts(where) if p.columns and p.columns <= names])
+    narrow = (
+        None
+        if where is None or not names
+        else conjunction([p for p in conjuncts(where) if p.columns and p.columns <= names])
+    )
     if narrow is None:
         return list(live.buckets.items())
     partitions = list(dict.fromkeys(partition for partition, _ in live.buckets))
@@ -130,7 +137,9 @@ def _by_partition(table: TableDef, live: LiveFiles, where: Predicate | None) -> 
     return [(bucket, files) for bucket, files in live.buckets.items() if bucket[0] in kept]
 
 
-def _by_bucket(table: TableDef, chosen: list[tuple[BucketId, BucketFiles]], where: Predicate | None) -> list[tuple[BucketId, BucketFiles]]:
+def _by_bucket(
+    table: TableDef, chosen: list[tuple[BucketId, BucketFiles]], where: Predicate | None
+) -> list[tuple[BucketId, BucketFiles]]:
     key = table.schema.bucket_key
     if where is None or not key or not set(key) <= where.columns:
         return chosen
@@ -155,12 +164,15 @@ def _by_bucket(table: TableDef, chosen: list[tuple[BucketId, BucketFiles]], wher
     return kept
 
 
-def _append_splits(table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int) -> list[Split]:
+def _append_splits(
+    table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
+) -> list[Split]:
     keyed = [entry.file.name for entry in files.entries if entry.file.min_key[:4] != EMPTY_ROW[:4]]
     if keyed:  # were they read as they stand, old versions of rows would come back
         path = table.paths.schema(table.schema.id)
         raise FormatError(
-            f"cannot read bucket {bucket} of '{table.name}': {len(keyed)} of its {len(files.entries)} files are sorted by a key "
+            f"cannot read bucket {bucket} of '{table.name}': {len(keyed)} of its {len(files.entries)} files are "
+            "sorted by a key "
             f"(first: '{keyed[0]}'), and the schema '{path}' has none. Restore the schema file.",
             path=path,
         )
@@ -170,7 +182,9 @@ def _append_splits(table: TableDef, directory: str, bucket: int, files: BucketFi
     return _packed(directory, bucket, [((entry.file,), True) for entry in entries], target)
 
 
-def _keyed_splits(table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int) -> list[Split]:
+def _keyed_splits(
+    table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
+) -> list[Split]:
     entries = list(files.entries)
     kinds = table.key_types
     low = deserialize_columns([entry.file.min_key for entry in entries], kinds)
@@ -192,7 +206,9 @@ def _keyed_splits(table: TableDef, directory: str, bucket: int, files: BucketFil
     return _packed(directory, bucket, parts, target)
 
 
-def _may_match_keys(table: TableDef, narrow: Predicate, low: list[pa.Array], high: list[pa.Array], entries: list[ManifestEntry]) -> np.ndarray:
+def _may_match_keys(
+    table: TableDef, narrow: Predicate, low: list[pa.Array], high: list[pa.Array], entries: list[ManifestEntry]
+) -> np.ndarray:
     """Return which files may hold a key of the filter. Only the first key column is bounded by first and last key."""
     name = table.key[0]
     counts = np.array([entry.file.row_count for entry in entries], np.int64)
@@ -214,7 +230,11 @@ def _by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | 
             groups.setdefault((entry.file.schema_id, entry.file.value_stats_columns), []).append(i)
     keep = np.ones(len(entries), np.bool_)
     for (_, names), members in groups.items():
-        fields = table.schema.fields if names is None else tuple(f for name in names for f in table.schema.fields if f.name == name)
+        fields = (
+            table.schema.fields
+            if names is None
+            else tuple(f for name in names for f in table.schema.fields if f.name == name)
+        )
         used = [i for i, f in enumerate(fields) if f.name in where.columns and not t.is_nested(f.type)]
         if not used:
             continue
@@ -225,7 +245,9 @@ def _by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | 
     return [entry for entry, kept in zip(entries, keep.tolist(), strict=True) if kept]
 
 
-def _stats_columns(files: list[DataFile], fields: Sequence[t.Field], used: list[int]) -> tuple[dict[str, pa.Array], dict[str, pa.Array], dict[str, np.ndarray]] | None:
+def _stats_columns(
+    files: list[DataFile], fields: Sequence[t.Field], used: list[int]
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array], dict[str, np.ndarray]] | None:
     kinds = [f.type.with_nullable(True) for f in fields]
     if any(len(f.value_stats.min_values) < 12 or f.value_stats.min_values[:4] == b"\0\0\0\0" for f in files):
         return None  # some writer kept none
@@ -233,7 +255,10 @@ def _stats_columns(files: list[DataFile], fields: Sequence[t.Field], used: list[
     high = deserialize_columns([f.value_stats.max_values for f in files], kinds)
     nulls = {}
     for i in used:
-        counts = [f.value_stats.null_counts[i] if f.value_stats.null_counts and len(f.value_stats.null_counts) > i else None for f in files]
+        counts = [
+            f.value_stats.null_counts[i] if f.value_stats.null_counts and len(f.value_stats.null_counts) > i else None
+            for f in files
+        ]
         nulls[fields[i].name] = np.array([-1 if c is None else c for c in counts], np.int64)
     return {fields[i].name: low[i] for i in used}, {fields[i].name: high[i] for i in used}, nulls
 

@@ -55,7 +55,9 @@ class _Section:
         self._storage = storage
         self._table = job.table
         wanted = {field.name: field for field in job.columns}
-        self._filter_names = [] if job.where is None else [f.name for f in self._table.schema.fields if f.name in job.where.columns]
+        self._filter_names = (
+            [] if job.where is None else [f.name for f in self._table.schema.fields if f.name in job.where.columns]
+        )
         for name in self._filter_names:
             wanted.setdefault(name, self._table.schema.field(name))
         self._wanted = wanted
@@ -94,7 +96,13 @@ class _Section:
             runs = self._in_commit_order(runs)
         narrow = key_filter(self._job.where, key)
         readers = [
-            _RunReader([self._reader(file, list(fields.values()), kind=True, sequence=by_sequence, groups_filter=narrow) for file in run]) for run in runs
+            _RunReader(
+                [
+                    self._reader(file, list(fields.values()), kind=True, sequence=by_sequence, groups_filter=narrow)
+                    for file in run
+                ]
+            )
+            for run in runs
         ]
         total = sum(reader.rows for reader in readers)
         size = sum(file.size for run in runs for file in run)
@@ -127,15 +135,30 @@ class _Section:
         return rows.select(names).take(pa.array(positions))
 
     def _reader(
-        self, file: DataFile, fields: list[t.Field], *, kind: bool, sequence: bool = False, groups_filter: Predicate | None
+        self,
+        file: DataFile,
+        fields: list[t.Field],
+        *,
+        kind: bool,
+        sequence: bool = False,
+        groups_filter: Predicate | None,
     ) -> DataFileReader:
         path = file.external_path or join(self._split.directory, file.name)
         try:
             stored = self._job.schemas[file.schema_id]
         except KeyError:
-            raise FormatError(f"cannot read the data file '{path}': it was written with schema {file.schema_id}, which the table lacks.", path=path) from None
+            raise FormatError(
+                f"cannot read the data file '{path}': it was written with schema {file.schema_id}, which the table "
+                "lacks.",
+                path=path,
+            ) from None
         return DataFileReader(
-            self._storage, FileToRead(path, file, stored), columns=fields, kind=kind, sequence=sequence, groups_filter=groups_filter
+            self._storage,
+            FileToRead(path, file, stored),
+            columns=fields,
+            kind=kind,
+            sequence=sequence,
+            groups_filter=groups_filter,
         )
 
     def _runs(self) -> list[list[DataFile]]:
@@ -193,4 +216,3 @@ def _disjoint(runs: list[list[DataFile]]) -> bool:
 
 def _rising(positions: np.ndarray) -> bool:
     return bool((positions[1:] > positions[:-1]).all())
-

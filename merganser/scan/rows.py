@@ -52,7 +52,7 @@ class Rows:
 
     def count(self) -> int:
         """Return the number of rows."""
-        return self.to_arrow().num_rows
+        return int(self.to_arrow().num_rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to any library that speaks Arrow's stream interface."""

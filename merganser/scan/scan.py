@@ -92,8 +92,10 @@ class Scan(Rows):
                 known += split.rows
             else:
                 rest.append(split)
-        read = self.env.map(lambda split: sum(table.num_rows for table in read_split(found.job, split, self.env.storage)), rest)
-        total = known + sum(read)
+        read = self.env.map(
+            lambda split: sum(table.num_rows for table in read_split(found.job, split, self.env.storage)), rest
+        )
+        total: int = known + sum(read)
         return total if self.limit is None else min(total, self.limit)
 
     def explain(self) -> str:
@@ -105,19 +107,31 @@ class Scan(Rows):
             f"snapshot   {found.snapshot.id if found.snapshot else 'none: the table is empty'}",
             f"columns    {', '.join(f.name for f in self.columns)}",
             f"filter     {self.where if self.where is not None else 'none'}",
-            *(f"{'files' if i == 0 else '':<11}{count:>8,} {step}" for i, (step, count) in enumerate(found.counts.items())),
-            f"read       {sum(s.size_bytes for s in splits):,} bytes in {sum(len(s.files) for s in splits):,} files, {sum(s.rows for s in splits):,} rows stored",
-            f"splits     {len(splits):,}: {sum(1 for s in splits if s.raw):,} read as they stand, {sum(1 for s in splits if not s.raw):,} merged",
-            f"merge      at most {max((len(section) for s in splits for section in s.sections), default=0):,} files in one section",
+            *(
+                f"{'files' if i == 0 else '':<11}{count:>8,} {step}"
+                for i, (step, count) in enumerate(found.counts.items())
+            ),
+            f"read       {sum(s.size_bytes for s in splits):,} bytes in {sum(len(s.files) for s in splits):,} "
+            f"files, {sum(s.rows for s in splits):,} rows stored",
+            f"splits     {len(splits):,}: {sum(1 for s in splits if s.raw):,} read as they stand, "
+            f"{sum(1 for s in splits if not s.raw):,} merged",
+            f"merge      at most {max((len(section) for s in splits for section in s.sections), default=0):,} "
+            "files in one section",
         ]
         return "\n".join(lines)
 
     def _counted_columns(self) -> tuple[t.Field, ...]:
         """Return the fewest columns whose rows can be counted."""
         name = self.table.key[0] if self.table.keyed else None
-        cheap = [f for f in self.table.schema.fields if f.name == name] if name else [
-            f for f in self.table.schema.fields if isinstance(f.type, t.TinyInt | t.SmallInt | t.Int | t.BigInt | t.Date | t.Boolean)
-        ]
+        cheap = (
+            [f for f in self.table.schema.fields if f.name == name]
+            if name
+            else [
+                f
+                for f in self.table.schema.fields
+                if isinstance(f.type, t.TinyInt | t.SmallInt | t.Int | t.BigInt | t.Date | t.Boolean)
+            ]
+        )
         return tuple(cheap[:1]) or self.table.schema.fields[:1]
 
     def _tables(self) -> Iterator[pa.Table]:
@@ -142,7 +156,10 @@ class Scan(Rows):
 
 def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the table under the declared schema: the same columns, nullability as declared where it holds."""
-    fields = [f if f.nullable or not column.null_count else f.with_nullable(True) for f, column in zip(schema, table.columns, strict=True)]
+    fields = [
+        f if f.nullable or not column.null_count else f.with_nullable(True)
+        for f, column in zip(schema, table.columns, strict=True)
+    ]
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
 
 
@@ -160,7 +177,9 @@ def chosen_columns(table: TableDef, names: Sequence[str] | None) -> tuple[t.Fiel
     for i, name in enumerate(names):
         if name not in by_name:
             hint = did_you_mean(str(name), list(by_name))
-            raise InvalidInputError(f"cannot read '{table.name}': it has no column '{name}'.{' ' + hint if hint else ''}", column=name)
+            raise InvalidInputError(
+                f"cannot read '{table.name}': it has no column '{name}'.{' ' + hint if hint else ''}", column=name
+            )
         if name in list(names)[:i]:
             raise InvalidInputError(f"cannot read '{table.name}': column '{name}' is named twice.", column=name)
     return tuple(by_name[name] for name in names)

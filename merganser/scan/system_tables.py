@@ -90,7 +90,10 @@ def system_table(table: TableDef, env: Env, name: str, snapshot: Snapshot | None
 def check_system_name(table: TableDef, name: str) -> None:
     """Refuse a name that no system table has."""
     if name not in TABLES:
-        raise NotFoundError(f"there is no system table '${name}' of '{table.name}'. {did_you_mean(name, list(TABLES))}", table=table.name)
+        raise NotFoundError(
+            f"there is no system table '${name}' of '{table.name}'. {did_you_mean(name, list(TABLES))}",
+            table=table.name,
+        )
 
 
 def _snapshots(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
@@ -164,13 +167,15 @@ def _schemas(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
 
 def _options(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     items = sorted(table.options.items())
-    return pa.table({"key": pa.array([k for k, _ in items], pa.string()), "value": pa.array([v for _, v in items], pa.string())})
+    return pa.table(
+        {"key": pa.array([k for k, _ in items], pa.string()), "value": pa.array([v for _, v in items], pa.string())}
+    )
 
 
 def _manifests(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     reader = MetaReader(table.paths, env, table.name)
     found = reader.manifests(snapshot or reader.snapshots.latest())
-    kinds = {name: kind for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)}
+    kinds = dict(zip(table.schema.partition_keys, table.partition_types, strict=True))
     stats = [_stats_shown(m.partition_stats, list(kinds), kinds) for m in found]
     return pa.table(
         {
@@ -236,7 +241,11 @@ def _partition_shown(table: TableDef, partition: bytes) -> str:
 def _key_shown(key: bytes, table: TableDef) -> str | None:
     if not table.keyed or not key:
         return None
-    return "[" + ", ".join(_shown(v, k) for v, k in zip(deserialize(key, table.key_types), table.key_types, strict=True)) + "]"
+    return (
+        "["
+        + ", ".join(_shown(v, k) for v, k in zip(deserialize(key, table.key_types), table.key_types, strict=True))
+        + "]"
+    )
 
 
 def _stats_shown(stats: SimpleStats, names: Sequence[str], kinds: dict[str, t.DataType]) -> tuple[str, str, str]:
@@ -245,7 +254,9 @@ def _stats_shown(stats: SimpleStats, names: Sequence[str], kinds: dict[str, t.Da
     high = deserialize(stats.max_values, types) or (None,) * len(names)
     nulls = list(stats.null_counts or ()) or [None] * len(names)
     return tuple(
-        "{" + ", ".join(f"{n}={_shown(v, k) if k is not None else v}" for n, v, k in zip(names, values, of, strict=False)) + "}"
+        "{"
+        + ", ".join(f"{n}={_shown(v, k) if k is not None else v}" for n, v, k in zip(names, values, of, strict=False))
+        + "}"
         for values, of in ((low, types), (high, types), (nulls, [None] * len(names)))
     )  # type: ignore[return-value]
 

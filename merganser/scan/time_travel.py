@@ -1,4 +1,4 @@
-""""As of" -> the snapshot to read."""
+"""From a snapshot id, a tag or a time to the snapshot that is read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from merganser.meta.data_file import plain_name
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def resolve(
-    store: SnapshotStore, *, snapshot: int | None = None, tag: str | None = None, timestamp: datetime | str | None = None
+    store: SnapshotStore,
+    *,
+    snapshot: int | None = None,
+    tag: str | None = None,
+    timestamp: datetime | str | None = None,
 ) -> Snapshot | None:
     """Return the snapshot that is asked for; the newest when nothing is asked, None when there is none.
 
@@ -24,12 +27,18 @@ def resolve(
         NotFoundError: no such snapshot or tag, or nothing was committed by that time.
         ExpiredError: the snapshot has been removed by expiry.
     """
-    given = [name for name, value in (("snapshot", snapshot), ("tag", tag), ("timestamp", timestamp)) if value is not None]
+    given = [
+        name for name, value in (("snapshot", snapshot), ("tag", tag), ("timestamp", timestamp)) if value is not None
+    ]
     if len(given) > 1:
-        raise InvalidInputError(f"cannot read '{store.table_name}': {' and '.join(given)} are both given. Give one of them.")
+        raise InvalidInputError(
+            f"cannot read '{store.table_name}': {' and '.join(given)} are both given. Give one of them."
+        )
     if snapshot is not None:
         if not isinstance(snapshot, int) or isinstance(snapshot, bool):
-            raise InvalidInputError(f"cannot read '{store.table_name}': snapshot is {snapshot!r}. It is a number such as 3.")
+            raise InvalidInputError(
+                f"cannot read '{store.table_name}': snapshot is {snapshot!r}. It is a number such as 3."
+            )
         return store.load(snapshot)
     if tag is not None:
         if not isinstance(tag, str) or not plain_name(tag.strip()):
@@ -45,7 +54,9 @@ def _tagged(store: SnapshotStore, tag: str) -> Snapshot:
     try:
         data = store.env.storage.read(path)
     except NotFoundError:
-        raise NotFoundError(f"table '{store.table_name}' has no tag '{tag}'.", table=store.table_name, tag=tag) from None
+        raise NotFoundError(
+            f"table '{store.table_name}' has no tag '{tag}'.", table=store.table_name, tag=tag
+        ) from None
     return snapshot_from_json(data, path)
 
 
@@ -55,7 +66,9 @@ def epoch_ms(timestamp: datetime | str) -> int:
         try:
             timestamp = datetime.fromisoformat(timestamp)
         except ValueError:
-            raise InvalidInputError(f"cannot read the time '{timestamp}': it is not ISO text such as 2026-01-31T12:00:00.") from None
+            raise InvalidInputError(
+                f"cannot read the time '{timestamp}': it is not ISO text such as 2026-01-31T12:00:00."
+            ) from None
     if not isinstance(timestamp, datetime):
         raise InvalidInputError(f"a time must be a datetime or ISO text, not {type(timestamp).__name__}.")
     if timestamp.tzinfo is None:
@@ -71,8 +84,15 @@ def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:
     first = store.load(earliest)
     if first.time_millis > wanted:
         if earliest > 1:
-            raise ExpiredError(f"cannot read '{store.table_name}' as of {timestamp}: snapshots before {earliest} ({first.commit_time}) have expired.", table=store.table_name)
-        raise NotFoundError(f"table '{store.table_name}' had no snapshot at {timestamp}: its first is of {first.commit_time}.", table=store.table_name)
+            raise ExpiredError(
+                f"cannot read '{store.table_name}' as of {timestamp}: snapshots before {earliest} "
+                f"({first.commit_time}) have expired.",
+                table=store.table_name,
+            )
+        raise NotFoundError(
+            f"table '{store.table_name}' had no snapshot at {timestamp}: its first is of {first.commit_time}.",
+            table=store.table_name,
+        )
     low, high = earliest, latest  # commit times rise with ids, clocks permitting
     while low < high:
         middle = (low + high + 1) // 2

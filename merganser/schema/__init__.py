@@ -1,0 +1,1 @@
+"""What a row is: types, schemas, filters. No bytes, no I/O."""

@@ -30,7 +30,7 @@ _FIXED: dict[type[t.DataType], pa.DataType] = {
     t.VarBinary: pa.binary(),
     t.Date: pa.date32(),
     t.Time: pa.time32("ms"),
-    t.Variant: pa.struct([pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]),
+    t.Variant: pa.struct([pa.field(name, pa.binary(), nullable=False) for name in ("value", "metadata")]),
 }  # fmt: skip
 
 
@@ -58,7 +58,9 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
     try:
         return _FIXED[type(kind)]
     except KeyError:
-        raise UnsupportedError(f"columns of type {kind} cannot be read or written by this version of merganser") from None
+        raise UnsupportedError(
+            f"columns of type {kind} cannot be read or written by this version of merganser"
+        ) from None
 
 
 def arrow_field(field: t.Field) -> pa.Field:

@@ -64,7 +64,9 @@ def type_from_json(value: Any) -> t.DataType:
             case "ROW":
                 return t.Row(fields=tuple(field_from_json(f) for f in value["fields"]), nullable=nullable)
             case "VECTOR":
-                return t.Vector(element=type_from_json(value["element"]), length=int(value["length"]), nullable=nullable)
+                return t.Vector(
+                    element=type_from_json(value["element"]), length=int(value["length"]), nullable=nullable
+                )
         return parse_type(value["type"])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FormatError(f"cannot read the data type {value!r:.200} of a schema file: {error}") from error
@@ -158,7 +160,7 @@ class _Parser:
             found = _TOKEN.match(stripped, at)
             if not found:
                 self.at = len(self.tokens)
-                self._fail(f"unexpected {stripped[at:at + 10]!r}", at)
+                self._fail(f"unexpected {stripped[at : at + 10]!r}", at)
             self.tokens.append((found.group().strip(), found.start()))
             at = found.end()
         self.at = 0

@@ -183,10 +183,11 @@ class TablePaths:
 
     def partition_directory(self, names: Sequence[str], values: Sequence[Any], kinds: Sequence[t.DataType]) -> str:
         """Return the directory of a partition, below which its buckets lie."""
-        parts = [
-            f"{escape(name)}={escape(partition_text(value, kind, default_name=self.default_name, legacy=self.legacy_names))}"
-            for name, value, kind in zip(names, values, kinds, strict=True)
+        texts = [
+            partition_text(value, kind, default_name=self.default_name, legacy=self.legacy_names)
+            for value, kind in zip(values, kinds, strict=True)
         ]
+        parts = [f"{escape(name)}={escape(text)}" for name, text in zip(names, texts, strict=True)]
         return join(self.root, self.data_directory, *parts)
 
     def bucket_directory(self, partition_directory: str, bucket: int) -> str:

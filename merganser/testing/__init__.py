@@ -1,0 +1,1 @@
+"""What tests hold the code against: the oracle, failing storage. Nothing imports it."""

@@ -249,7 +249,9 @@ def _keyed_files() -> dict[str, bytes]:
     return contents(catalog.env.storage)
 
 
-def _at_every_call(work: Callable[[Catalog], Any], other: Callable[[Catalog], Any], check: Callable[[Catalog, Any], None]) -> int:
+def _at_every_call(
+    work: Callable[[Catalog], Any], other: Callable[[Catalog], Any], check: Callable[[Catalog, Any], None]
+) -> int:
     """Run `work` while `other` strikes before its first call, its second, and so on; `check` what is left."""
     files = _keyed_files()
     name = f"race-{next(_names)}"

@@ -1,4 +1,4 @@
-"""Bytes that changed on the way, files cut short, files that are gone: a read gives the right rows, or says which file is
+"""Bytes that changed on the way, files cut short, files that are gone: a read gives right rows, or says which file is
 at fault. It never gives wrong rows, never another error, and does not swell."""
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def _build(file_format: str = "parquet", keyed: bool = True) -> Files:
     catalog = catalog_over(memory_with({}, f"damage-{next(_names)}"))
     catalog.create_database("db")
     schema = {"p": "STRING", "k": "INT", "v": "STRING", "d": "DECIMAL(10, 2)", "t": "TIMESTAMP(3)"}
-    how: dict[str, Any] = {"primary_key": ["p", "k"], "options": {"bucket": "2", "file.format": file_format}} if keyed else {}
+    how: dict[str, Any] = (
+        {"primary_key": ["p", "k"], "options": {"bucket": "2", "file.format": file_format}} if keyed else {}
+    )
     if not keyed:
         how = {"options": {"file.format": file_format}}
     table = catalog.create_table("db.t", schema, partition_by=["p"], **how)
@@ -59,12 +61,17 @@ def _of(files: Files, part: str) -> list[str]:
     return sorted(path for path in files if part in path)
 
 
-def _damaged(files: Files, path: str, positions: Iterator[int] | range | list[int], rng: random.Random) -> Iterator[tuple[str, Files]]:
+def _damaged(
+    files: Files, path: str, positions: Iterator[int] | range | list[int], rng: random.Random
+) -> Iterator[tuple[str, Files]]:
     data = files[path]
     for at in positions:
         flipped = data[at] ^ (1 << rng.randrange(8)) if rng.random() < 0.7 else rng.randrange(256)
         if flipped != data[at]:
-            yield f"byte {at} of {len(data)} is {flipped}", files | {path: data[:at] + bytes([flipped]) + data[at + 1 :]}
+            yield (
+                f"byte {at} of {len(data)} is {flipped}",
+                files | {path: data[:at] + bytes([flipped]) + data[at + 1 :]},
+            )
 
 
 def _cut(files: Files, path: str, rng: random.Random, count: int) -> Iterator[tuple[str, Files]]:
@@ -147,7 +154,9 @@ def _unsealed(data: bytes) -> bytes:
 def test_a_damaged_manifest_without_a_seal_raises_no_other_error(keyed: Files) -> None:
     """Other writers leave no checksum: a flipped byte may make other values of it, but not another kind of error."""
     files = {path: _unsealed(data) if "/manifest/" in path else data for path, data in keyed.items()}
-    files |= {path: re.sub(rb'"\w+ManifestListSize": \d+,', b"", data) for path, data in files.items() if "/snapshot-" in path}
+    files |= {
+        path: re.sub(rb'"\w+ManifestListSize": \d+,', b"", data) for path, data in files.items() if "/snapshot-" in path
+    }
     rng = random.Random(SEED)
     for path in _of(files, "/manifest/"):
         decode: Any = read_manifest_list if "/manifest-list-" in path else read_manifest
@@ -167,7 +176,9 @@ def test_an_unsealed_manifest_is_read_as_it_is(keyed: Files) -> None:
 
 
 def test_a_seal_covers_every_byte_and_only_itself_is_added() -> None:
-    data = write_records({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}, [{"n": 1}], compression="zstd")
+    data = write_records(
+        {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}, [{"n": 1}], compression="zstd"
+    )
     with_seal = sealed(data)
     assert _unsealed(with_seal) == data
     check_seal(with_seal, "p")
@@ -264,7 +275,9 @@ def test_a_schema_that_lost_its_key_is_not_taken_for_one_of_an_append_table(keye
 def test_names_in_metadata_never_lead_out_of_the_table(keyed: Files) -> None:
     [path] = _of(keyed, "/snapshot/snapshot-3")
     for name in (b"../snapshot/snapshot-1", b"/etc/passwd", b"..", b""):
-        files = keyed | {path: re.sub(rb'"baseManifestList": "[^"]*"', b'"baseManifestList": "' + name + b'"', keyed[path])}
+        files = keyed | {
+            path: re.sub(rb'"baseManifestList": "[^"]*"', b'"baseManifestList": "' + name + b'"', keyed[path])
+        }
         with pytest.raises(FormatError, match="not a file name"):
             _read(files)
 

@@ -53,7 +53,11 @@ def _history(seed: int, path: Path) -> None:
     catalog = mg.catalog(str(path), options={"local.sync": "false"})
     catalog.create_database("db")
     table = catalog.create_table(
-        "db.t", {name: schema[name] for name in order}, primary_key=[*partition, *key], partition_by=partition, options=options
+        "db.t",
+        {name: schema[name] for name in order},
+        primary_key=[*partition, *key],
+        partition_by=partition,
+        options=options,
     )
     oracle = DeduplicateOracle(key=[*partition, *key], partition=partition)
 
@@ -98,7 +102,12 @@ def _history(seed: int, path: Path) -> None:
 
 
 def _pinned(
-    table: Any, oracle: DeduplicateOracle, states: dict[int, list[dict[str, Any]]], order: list[str], rng: random.Random, seed: int
+    table: Any,
+    oracle: DeduplicateOracle,
+    states: dict[int, list[dict[str, Any]]],
+    order: list[str],
+    rng: random.Random,
+    seed: int,
 ) -> None:
     """Filters, projections and old snapshots give what the oracle gives."""
     visible = oracle.visible()

@@ -20,10 +20,14 @@ BYTES_PER_ENTRY = 150
 
 
 def _manifest(entries: int, deleted: int = 0, size: int | None = None) -> ManifestFile:
-    return ManifestFile("m", BYTES_PER_ENTRY * entries if size is None else size, entries - deleted, deleted, NO_STATS, 0)
+    return ManifestFile(
+        "m", BYTES_PER_ENTRY * entries if size is None else size, entries - deleted, deleted, NO_STATS, 0
+    )
 
 
-def _span(manifests: Iterable[ManifestFile], target: int = 8 * MB, full: int = 16 * MB, count: int = 30) -> tuple[int, int] | None:
+def _span(
+    manifests: Iterable[ManifestFile], target: int = 8 * MB, full: int = 16 * MB, count: int = 30
+) -> tuple[int, int] | None:
     return merge_span(list(manifests), target_bytes=target, full_threshold_bytes=full, merge_min_count=count)
 
 
@@ -126,7 +130,9 @@ def _history(rng: random.Random, length: int) -> list[ManifestEntry]:
     return out
 
 
-@given(st.integers(0, 10_000), st.integers(0, 40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6))
+@given(
+    st.integers(0, 10_000), st.integers(0, 40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
+)
 def test_the_live_files_survive_any_merges_of_neighbours(seed: int, length: int, cuts: list[tuple[int, int]]) -> None:
     entries = _history(random.Random(seed), length)
     expected = {e.file.name for e in EMPTY.apply(entries, source="s")}

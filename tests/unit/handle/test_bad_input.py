@@ -55,7 +55,9 @@ def catalog(tmp_path: Path) -> mg.Catalog:
 
 @pytest.fixture
 def orders(catalog: mg.Catalog) -> mg.Table:
-    table = catalog.create_table("shop.orders", SCHEMA, primary_key=["dt", "id"], partition_by=["dt"], options={"bucket": "2"})
+    table = catalog.create_table(
+        "shop.orders", SCHEMA, primary_key=["dt", "id"], partition_by=["dt"], options={"bucket": "2"}
+    )
     table.write([GOOD])
     return table
 
@@ -118,7 +120,9 @@ def _refused(call: Callable[[], Any], *parts: str, error: type[MerganserError] =
         ({"list": [2**40]}, ("'list", str(2**40))),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_column_and_row(orders: mg.Table, change: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_value_that_does_not_fit_is_named_with_column_and_row(
+    orders: mg.Table, change: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     error = _refused(lambda: orders.write([GOOD, GOOD | change]), "shop.orders", *parts)
     assert error.code == "invalid-input"
 
@@ -338,9 +342,12 @@ def test_a_dynamic_option_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    "options", [{"changelog-producer": "input"}, {"ignore-delete": "true"}, {"sequence.field": "need"}, {"file.format": "csv"}]
+    "options",
+    [{"changelog-producer": "input"}, {"ignore-delete": "true"}, {"sequence.field": "need"}, {"file.format": "csv"}],
 )
-def test_a_dynamic_option_that_this_version_does_not_write_is_refused(orders: mg.Table, options: dict[str, str]) -> None:
+def test_a_dynamic_option_that_this_version_does_not_write_is_refused(
+    orders: mg.Table, options: dict[str, str]
+) -> None:
     _refused(lambda: orders.with_options(options).write([GOOD]), f"'{next(iter(options))}'", error=UnsupportedError)
 
 
@@ -403,7 +410,9 @@ def test_a_name_that_is_none_never_reaches_the_store(catalog: mg.Catalog, orders
         _refused(call)
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "..", "../x", "a/b", "a.b", "a\x01", "a\u202e", " a", "a$b", "\ud800", "x" * 201, 7, None])
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "..", "../x", "a/b", "a.b", "a\x01", "a\u202e", " a", "a$b", "\ud800", "x" * 201, 7, None]
+)
 def test_a_database_name_that_is_none_never_reaches_the_store(catalog: mg.Catalog, name: Any) -> None:
     for call in (
         lambda: catalog.create_database(name),
@@ -415,7 +424,9 @@ def test_a_database_name_that_is_none_never_reaches_the_store(catalog: mg.Catalo
 
 
 @pytest.mark.usefixtures("writes")
-@pytest.mark.parametrize("name", ["a", "A_b-1", "zażółć", "日本", "with blank inside", "a%2Fb", "x" * 190, "\U0001f986", "CON", "~"])
+@pytest.mark.parametrize(
+    "name", ["a", "A_b-1", "zażółć", "日本", "with blank inside", "a%2Fb", "x" * 190, "\U0001f986", "CON", "~"]
+)
 def test_unusual_names_that_are_fine_work(catalog: mg.Catalog, name: str) -> None:
     catalog.create_database(name)
     table = catalog.create_table(f"{name}.{name}", {"n": "INT"})
@@ -499,7 +510,9 @@ def test_a_directory_of_another_kind_is_not_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("writes")
-def test_an_unreadable_warehouse_is_a_storage_error_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_warehouse_is_a_storage_error_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from merganser.storage.local import LocalStorage
 
     def denied(self: LocalStorage, path: str) -> Any:
@@ -522,7 +535,9 @@ def test_a_catalog_makes_nothing_until_something_is_created(tmp_path: Path) -> N
 
 
 def _define(catalog: mg.Catalog, schema: Any = None, **how: Any) -> mg.Table:
-    return catalog.create_table("shop.new", {"dt": "STRING", "id": "BIGINT", "v": "INT"} if schema is None else schema, **how)
+    return catalog.create_table(
+        "shop.new", {"dt": "STRING", "id": "BIGINT", "v": "INT"} if schema is None else schema, **how
+    )
 
 
 @pytest.mark.parametrize(
@@ -571,14 +586,18 @@ def _define(catalog: mg.Catalog, schema: Any = None, **how: Any) -> mg.Table:
         ({"primary_key": ["id"], "options": {"primary-key": "id", "bucket": "1"}}, ("primary-key", "twice")),
     ],
 )
-def test_a_definition_that_is_no_table_of_the_format_is_refused(catalog: mg.Catalog, how: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_definition_that_is_no_table_of_the_format_is_refused(
+    catalog: mg.Catalog, how: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     _refused(lambda: _define(catalog, **how), *parts)
     assert catalog.list_tables("shop") == []
 
 
 @pytest.mark.parametrize("kind", ["-1", "-2"])
 @pytest.mark.usefixtures("writes")
-def test_a_key_table_without_a_number_of_buckets_is_asked_for_one_when_it_is_written(catalog: mg.Catalog, kind: str) -> None:
+def test_a_key_table_without_a_number_of_buckets_is_asked_for_one_when_it_is_written(
+    catalog: mg.Catalog, kind: str
+) -> None:
     try:
         table = _define(catalog, primary_key=["id"], options={"bucket": kind})
     except UnsupportedError as error:
@@ -603,7 +622,9 @@ def test_a_key_table_without_a_number_of_buckets_is_asked_for_one_when_it_is_wri
     ],
 )
 @pytest.mark.usefixtures("writes")
-def test_options_that_this_version_cannot_honour_are_refused_before_rows_are_written(catalog: mg.Catalog, options: dict[str, str]) -> None:
+def test_options_that_this_version_cannot_honour_are_refused_before_rows_are_written(
+    catalog: mg.Catalog, options: dict[str, str]
+) -> None:
     def make_and_write() -> None:
         _define(catalog, primary_key=["id"], options={"bucket": "1", **options}).write([{"dt": "a", "id": 1, "v": 1}])
 
@@ -625,7 +646,9 @@ def test_rows_hashed_over_another_number_of_buckets_are_refused(catalog: mg.Cata
     table = _define(catalog, primary_key=["id"], options={"bucket": "2"})
     table.write([{"dt": "a", "id": 1, "v": 1}])
     schema = Path(table.path, "schema", "schema-0").read_text()
-    Path(table.path, "schema", "schema-1").write_text(schema.replace('"id": 0,\n  "fields"', '"id": 1,\n  "fields"').replace('"bucket": "2"', '"bucket": "3"'))
+    Path(table.path, "schema", "schema-1").write_text(
+        schema.replace('"id": 0,\n  "fields"', '"id": 1,\n  "fields"').replace('"bucket": "2"', '"bucket": "3"')
+    )
     rescaled = catalog.table("shop.new")
     before = _listing(Path(table.path))
     _refused(lambda: rescaled.write([{"dt": "a", "id": 2, "v": 1}]), "2 buckets", "3")

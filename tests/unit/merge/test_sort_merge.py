@@ -63,18 +63,21 @@ def _newest(runs: list[Rows], by: str) -> dict[Any, tuple[Any, ...]]:
     for rows in runs:
         for row in rows:
             old = found.get(row[:2])
-            if by == "run" or old is None:
-                found[row[:2]] = row
-            elif by == "sequence" and row[2] >= old[2]:
-                found[row[:2]] = row
-            elif by == "kind" and (row[2], row[3] % 2 == 0) >= (old[2], old[3] % 2 == 0):
+            if (
+                by == "run"
+                or old is None
+                or (by == "sequence" and row[2] >= old[2])
+                or (by == "kind" and (row[2], row[3] % 2 == 0) >= (old[2], old[3] % 2 == 0))
+            ):
                 found[row[:2]] = row
     return found
 
 
 @settings(max_examples=200, deadline=None)
 @given(_runs(), st.integers(1, 40), st.integers(1, 7), st.sampled_from(["run", "sequence", "kind"]))
-def test_windows_of_any_size_give_the_newest_row_of_every_key_once(runs: list[Rows], size: int, group: int, by: str) -> None:
+def test_windows_of_any_size_give_the_newest_row_of_every_key_once(
+    runs: list[Rows], size: int, group: int, by: str
+) -> None:
     made = windows(
         [_run(rows, group) for rows in runs],
         key=["k", "t"],
@@ -100,7 +103,9 @@ def test_windows_of_any_size_give_the_newest_row_of_every_key_once(runs: list[Ro
 def test_no_window_is_much_larger_than_asked(shape: str, size: int) -> None:
     rng = random.Random(4)
     group = 10
-    count = {"even": [2000] * 5, "skewed": [9000, 10, 10, 900], "apart": [2000] * 4, "long tail": [5000] + [30] * 20}[shape]
+    count = {"even": [2000] * 5, "skewed": [9000, 10, 10, 900], "apart": [2000] * 4, "long tail": [5000] + [30] * 20}[
+        shape
+    ]
     runs = []
     for i, n in enumerate(count):
         low = i * 10_000 if shape == "apart" else 0

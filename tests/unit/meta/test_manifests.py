@@ -88,7 +88,7 @@ def test_entries_survive_a_manifest(compression: str, count: int) -> None:
 )
 def test_an_entry_that_cannot_be_is_refused_with_the_path(change: dict[str, Any]) -> None:
     data = write_manifest([ENTRY, replace(ENTRY, file=replace(FILE, **change))], compression="zstd")
-    with pytest.raises(FormatError, match="'p'.*entry 2 of 2"):
+    with pytest.raises(FormatError, match=r"'p'.*entry 2 of 2"):
         read_manifest(data, "p")
 
 
@@ -100,7 +100,9 @@ def test_a_bucket_that_cannot_be_is_refused(bucket: int, total: int) -> None:
 
 @pytest.mark.parametrize(("bucket", "total"), [(-2, -2), (0, -1), (7, -1), (3, 4)])
 def test_buckets_of_every_kind_of_table_are_read(bucket: int, total: int) -> None:
-    [found] = read_manifest(write_manifest([replace(ENTRY, bucket=bucket, total_buckets=total)], compression="zstd"), "p")
+    [found] = read_manifest(
+        write_manifest([replace(ENTRY, bucket=bucket, total_buckets=total)], compression="zstd"), "p"
+    )
     assert (found.bucket, found.total_buckets) == (bucket, total)
 
 
@@ -172,7 +174,9 @@ def test_a_state_is_not_changed_by_what_follows_it() -> None:
 def _table() -> mg.Table:
     catalog = catalog_over(memory_with({}, f"states-{next(_names)}"))
     catalog.create_database("db")
-    return catalog.create_table("db.t", {"k": "INT"}, primary_key=["k"], options={"bucket": "1", "manifest.merge-min-count": "3"})
+    return catalog.create_table(
+        "db.t", {"k": "INT"}, primary_key=["k"], options={"bucket": "1", "manifest.merge-min-count": "3"}
+    )
 
 
 def _fresh(table: mg.Table) -> MetaReader:

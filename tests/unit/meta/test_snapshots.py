@@ -39,7 +39,15 @@ def _json(**changes: Any) -> bytes:
 
 
 def test_a_snapshot_survives_its_file() -> None:
-    full = replace(MINIMAL, uuid="x", watermark=-(2**63), properties={"k": "v"}, total_record_count=0, statistics="s", operation="WRITE")
+    full = replace(
+        MINIMAL,
+        uuid="x",
+        watermark=-(2**63),
+        properties={"k": "v"},
+        total_record_count=0,
+        statistics="s",
+        operation="WRITE",
+    )
     assert snapshot_from_json(full.to_json(), "p") == full
     assert full.commit_time == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
 
@@ -114,7 +122,9 @@ def test_the_latest_hint_is_only_a_place_to_start(hint: bytes | None, ids: list[
         store.env.storage.replace(store.paths.latest_hint, hint)
         store.env.storage.replace(store.paths.earliest_hint, hint)
     assert store.latest_id() == latest
-    assert store.earliest_id() == (int(hint) if hint and hint.isdigit() and int(hint) in ids else min(ids, default=None))
+    assert store.earliest_id() == (
+        int(hint) if hint and hint.isdigit() and int(hint) in ids else min(ids, default=None)
+    )
     assert (store.latest() and store.latest().id) == latest  # type: ignore[union-attr]
 
 

@@ -62,7 +62,7 @@ def _fit(value, kind):
             out = Decimal(value).quantize(Decimal((0, (1,), -kind.scale)), ROUND_HALF_UP, EXACT)
             if abs(out) >= Decimal((0, (1,), kind.precision - kind.scale)):
                 raise SqlError
-            return out
+            return out if out else abs(out)
         case t.Float():
             return single(float(value))
         case t.Double():

@@ -28,7 +28,9 @@ def _orders(bucket: Any, **options: str) -> Any:
 
 def _rows(n: int, note: str, start: int = 0) -> pa.Table:
     ids = list(range(start, start + n))
-    return pa.table({"dt": [f"2026-01-0{1 + i % 2}" for i in ids], "id": ids, "amount": [i / 4 for i in ids], "note": [note] * n})
+    return pa.table(
+        {"dt": [f"2026-01-0{1 + i % 2}" for i in ids], "id": ids, "amount": [i / 4 for i in ids], "note": [note] * n}
+    )
 
 
 def test_upserts_deletes_and_overwrites_read_back(bucket: Any) -> None:
@@ -57,7 +59,11 @@ def test_writers_that_race_all_land_once(bucket: Any) -> None:
     _orders(bucket)
 
     def write(i: int) -> int:
-        table = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders").with_options({"commit.max-retries": "50"})
+        table = (
+            mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
+            .table("shop.orders")
+            .with_options({"commit.max-retries": "50"})
+        )
         snapshot = table.write(_rows(4, f"w{i}", start=i * 4))
         return int(snapshot.id)
 

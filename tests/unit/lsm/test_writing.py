@@ -1,0 +1,245 @@
+"""Rows into buckets and level-0 files: numbers, order, sizes, and nothing left behind."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.codec.binary_row import deserialize
+from merganser.errors import InvalidInputError, StorageError
+from merganser.lsm.buckets import bucket_numbers, groups
+from merganser.lsm.session import WriteSession
+from merganser.lsm.writer import TableWriter
+from merganser.meta.data_file import ManifestEntry
+from merganser.meta.table_state import MetaReader
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Fault, FaultyStorage, Plan
+
+_names = itertools.count()
+
+
+def _table(schema: dict[str, str], **how: Any) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"lsm-{next(_names)}"))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", schema, **how)
+
+
+def _keyed(**options: str) -> mg.Table:
+    return _table({"k": "INT", "v": "STRING"}, primary_key=["k"], options={"bucket": "1", **options})
+
+
+def _live(table: mg.Table) -> list[ManifestEntry]:
+    return list(MetaReader(table.definition.paths, catalog_over(table.env.storage).env, table.name).latest().live)
+
+
+def test_a_flush_keeps_the_newest_row_of_each_key_with_its_number() -> None:
+    table = _keyed()
+    table.write([{"k": k, "v": str(i)} for i, k in enumerate([3, 1, 3, 2, 1])])
+    [entry] = _live(table)
+    assert (entry.file.row_count, entry.file.min_sequence, entry.file.max_sequence) == (3, 2, 4)
+    assert table.read().to_pylist() == [{"k": 1, "v": "4"}, {"k": 2, "v": "3"}, {"k": 3, "v": "2"}]
+
+
+def test_numbers_go_on_from_the_newest_of_the_bucket_one_per_row_received() -> None:
+    table = _keyed()
+    for _ in range(3):
+        table.write([{"k": 1, "v": "a"}, {"k": 1, "v": "b"}])
+    assert [(e.file.min_sequence, e.file.max_sequence) for e in _live(table)] == [(1, 1), (3, 3), (5, 5)]
+
+
+def test_a_writer_goes_on_numbering_over_its_commits_and_never_gives_a_number_twice() -> None:
+    table = _keyed()
+    with table.writer() as writer:
+        for k in range(3):
+            writer.write([{"k": k, "v": "a"}])
+            writer.commit()
+    assert [e.file.min_sequence for e in _live(table)] == [0, 1, 2]
+
+
+def test_rows_of_an_append_bucket_are_numbered_on_and_on() -> None:
+    table = _table({"k": "INT"}, options={"bucket": "1", "bucket-key": "k", "target-file-row-num": "2"})
+    for _ in range(2):
+        table.write([pa.table({"k": pa.array([k], pa.int32())}) for k in range(5)])
+    numbers = [(e.file.min_sequence, e.file.max_sequence) for e in _live(table)]
+    assert numbers == [(0, 1), (2, 3), (4, 4), (5, 6), (7, 8), (9, 9)]
+    assert [row["k"] for row in table.read().to_pylist()] == [*range(5), *range(5)]
+
+
+def test_rows_without_buckets_are_numbered_anew_in_every_file() -> None:
+    table = _table({"k": "INT"})
+    for _ in range(2):
+        table.write([{"k": 1}, {"k": 2}])
+    assert [(e.file.min_sequence, e.file.max_sequence) for e in _live(table)] == [(0, 1), (0, 1)]
+
+
+def test_files_hold_what_their_entry_says() -> None:
+    table = _keyed()
+    table.write([{"k": 5, "v": "x"}, {"k": 2, "v": None}, {"k": 9, "v": "y"}], kinds=["+I", "-D", "+U"])
+    [entry] = _live(table)
+    file = entry.file
+    kinds = table.definition.key_types
+    assert (deserialize(file.min_key, kinds), deserialize(file.max_key, kinds)) == ((2,), (9,))
+    assert (file.level, file.row_count, file.delete_row_count, entry.total_buckets) == (0, 3, 1, 1)
+    path = f"{table.path}/bucket-0/{file.name}"
+    assert len(contents(table.env.storage)[path]) == file.size
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("buffer", ["1 b", "256 mb"])
+def test_the_write_buffer_changes_files_but_not_rows(held: bool, buffer: str) -> None:
+    table = _keyed(**{"write-buffer-size": buffer})
+    rng = random.Random(1)
+    batches = [[{"k": rng.randrange(9), "v": f"{i}.{j}"} for j in range(6)] for i in range(5)]
+    expected = {row["k"]: row["v"] for batch in batches for row in batch}
+    with table.writer() as writer:
+        for batch in batches:
+            writer.write(batch if held else iter([batch]))
+        writer.commit()
+    assert {row["k"]: row["v"] for row in table.read().to_pylist()} == expected
+    assert len(_live(table)) == (5 if held or buffer == "1 b" else 1)
+
+
+def test_rows_lie_in_the_bucket_of_their_key_whatever_batch_they_came_in() -> None:
+    table = _table(
+        {"p": "STRING", "a": "INT", "b": "STRING"},
+        primary_key=["p", "a", "b"],
+        partition_by=["p"],
+        options={"bucket": "3"},
+    )
+    rng = random.Random(2)
+    rows = pa.table(
+        {
+            "p": pa.array([rng.choice(["x", "y", "z/"]) for _ in range(200)]),
+            "a": pa.array([rng.randrange(50) for _ in range(200)], pa.int32()),
+            "b": pa.array([rng.choice(["", "q", "long text"]) for _ in range(200)]),
+        }
+    )
+    numbers = bucket_numbers(table.definition, rows)
+    seen = np.full(200, -1)
+    for group in groups(table.definition, rows):
+        assert (numbers[group.rows] == group.bucket).all()
+        assert set(rows.column("p").take(pa.array(group.rows)).to_pylist()) == set(group.values)
+        assert (np.diff(group.rows) > 0).all()
+        assert (seen[group.rows] == -1).all()
+        seen[group.rows] = group.bucket
+    assert (seen >= 0).all()
+
+
+def test_partitions_whose_values_look_alike_are_kept_apart() -> None:
+    table = _table({"p": "STRING", "k": "INT"}, partition_by=["p"])
+    values = [None, "", " ", "__DEFAULT_PARTITION__", "a/b", "a=b", "..", "%2F", "a"]
+    table.write([{"p": value, "k": i} for i, value in enumerate(values)])
+    assert sorted((row["k"], row["p"]) for row in table.read().to_pylist()) == list(enumerate(values))
+    for i, value in enumerate(values):
+        where = "p IS NULL" if value is None else f"p = '{value}'"
+        assert [row["k"] for row in table.read(where=where).to_pylist()] == [i]
+
+
+def test_partition_directories_never_lead_out_of_the_table(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path / "w"), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"p": "STRING", "k": "INT"}, partition_by=["p"])
+    table.write([{"p": p, "k": 1} for p in ("..", "../..", "/etc", "a/../../x", ".", "\0", "~")])
+    root = Path(table.path).resolve()
+    files = list(tmp_path.rglob("*.parquet"))
+    assert len(files) == 7
+    assert all(root in p.resolve().parents for p in files)
+    assert all(p.parent.parent.parent == root for p in files)
+
+
+def test_leaving_a_writer_without_a_commit_leaves_nothing() -> None:
+    for options in ({"bucket": "1"}, {"bucket": "2", "target-file-row-num": "1", "write-buffer-size": "1 b"}):
+        table = _keyed(**options)
+        before = contents(table.env.storage)
+        with table.writer() as writer:
+            writer.write([{"k": k, "v": "x"} for k in range(9)])
+        assert contents(table.env.storage) == before
+    table = _table({"p": "INT", "k": "INT"}, partition_by=["p"])
+    before = contents(table.env.storage)
+    with table.writer() as writer:
+        writer.write([{"p": p, "k": 1} for p in range(150)])  # more than may be open at a time
+    assert contents(table.env.storage) == before
+
+
+def test_more_partitions_than_files_may_be_open_are_written() -> None:
+    table = _table({"p": "INT", "k": "INT"}, partition_by=["p"])
+    with table.writer() as writer:
+        for k in range(2):
+            writer.write([{"p": p, "k": k} for p in range(150)])
+        writer.commit()
+    assert table.read().count() == 300
+
+
+def test_a_failing_bucket_removes_the_files_of_all() -> None:
+    table = _keyed(bucket="4")
+    before = contents(table.env.storage)
+    faulty = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 3, 1, frozenset({"close"})))
+    table.env.storage = faulty
+    with pytest.raises(StorageError):
+        table.write([{"k": k, "v": "x"} for k in range(40)])
+    assert contents(faulty.inner) == before
+
+
+def test_rows_whose_order_is_given_are_folded_in_it() -> None:
+    table = _keyed()
+    writer = TableWriter(table.definition, table.env, lambda bucket: 0)
+    rows = pa.table({"k": pa.array([1, 1, 1], pa.int32()), "v": ["second", "third", "first"]})
+    schema = table.read().schema
+    writer.write(rows.cast(schema), arrival=np.array([1, 2, 0]))
+    [message] = writer.finish()
+    assert message.added[0].max_sequence == 2
+    session = WriteSession(table.definition, table.env)
+    session._failed = [message]
+    session.commit()
+    assert table.read().to_pylist() == [{"k": 1, "v": "third"}]
+
+
+@pytest.mark.parametrize("upgrade", ["true", "false"])
+def test_an_overwrite_lifts_files_to_the_top_level_when_their_keys_do_not_meet(upgrade: str) -> None:
+    table = _keyed(**{"overwrite-upgrade": upgrade, "target-file-row-num": "2"})
+    table.write([{"k": k, "v": "old"} for k in range(4)])
+    table.write([{"k": k, "v": "new"} for k in range(5)], overwrite={})
+    assert {e.file.level for e in _live(table)} == ({5} if upgrade == "true" else {0})
+    table.write([{"k": 1, "v": "x"}, {"k": 2, "v": "y"}], kinds=["+I", "-D"], overwrite={})
+    assert {e.file.level for e in _live(table)} == {0}
+    assert table.read().to_pylist() == [{"k": 1, "v": "x"}]
+
+
+def test_overwrites_choose_the_partitions_they_name() -> None:
+    table = _table({"p": "INT", "q": "STRING", "k": "INT"}, partition_by=["p", "q"])
+
+    def fill() -> None:
+        table.write([{"p": p, "q": q, "k": 0} for p in (1, 2) for q in ("a", None)], overwrite={})
+
+    def left() -> list[tuple[Any, ...]]:
+        return sorted((row["p"], row["q"] or "", row["k"]) for row in table.read().to_pylist())
+
+    fill()
+    table.write([{"p": 1, "q": "a", "k": 1}], overwrite={"p": 1})
+    assert left() == [(1, "a", 1), (2, "", 0), (2, "a", 0)]
+    fill()
+    table.write([{"p": 1, "q": None, "k": 1}], overwrite={"q": None})
+    assert left() == [(1, "", 1), (1, "a", 0), (2, "a", 0)]
+    fill()
+    table.write([{"p": 1, "q": "a", "k": 1}], overwrite="dynamic")
+    assert left() == [(1, "", 0), (1, "a", 1), (2, "", 0), (2, "a", 0)]
+    table.drop_partitions([{"p": 1}, {"q": "a"}])
+    assert left() == [(2, "", 0)]
+    table.write([], overwrite={"p": 2})
+    assert left() == []
+    assert table.drop_partitions([]) is None
+
+
+def test_a_session_of_unknown_outcome_takes_no_more_rows() -> None:
+    table = _keyed()
+    session = WriteSession(table.definition, table.env)
+    session._unknown_since = 1
+    with pytest.raises(InvalidInputError, match="commit again with the same identifier"):
+        session.write(pa.table({"k": pa.array([1], pa.int32()), "v": ["x"]}), None)
