@@ -142,7 +142,8 @@ def _versions(rows: pa.Table, sequence: str, kind: str | None) -> npt.NDArray[np
     numbers: npt.NDArray[np.int64] = rows.column(sequence).to_numpy()
     if kind is None or not -_DOUBLED_MAX < int(numbers.min()) <= int(numbers.max()) < _DOUBLED_MAX:
         return numbers
-    return numbers * 2 + (1 - (rows.column(kind).to_numpy() & 1))
+    additions: npt.NDArray[np.int64] = 1 - (rows.column(kind).to_numpy() & 1)
+    return numbers * 2 + additions
 
 
 def _filled(run: Run, buffer: pa.Table | None, rows: int) -> tuple[pa.Table | None, bool]:

@@ -284,16 +284,19 @@ def _range(node: Expression, world: _World) -> _Range:
         case Cast(item=item) | Call(name="year" | "floor" | "ceil", items=(item,)):
             inner = _range(item, world)
             if _rises(node, item.type) and inner.literal is None:
-                return replace(
-                    inner, kind=node.type, low=_image(node, item, inner.low), high=_image(node, item, inner.high)
-                )
+                low, high = _image(node, item, inner.low), _image(node, item, inner.high)
+                # NaN and the infinities become null as DECIMAL, the one cast that makes nulls.
+                makes_null = isinstance(node.type, t.Decimal) and family(item.type) == "float"
+                can_be_null = inner.can_be_null | (inner.can_be_value & makes_null)
+                return replace(inner, kind=node.type, low=low, high=high, can_be_null=can_be_null)
     return _Range(node.type, None, None, world.all(True), world.all(True))
 
 
 def _rises(node: Cast | Call, source: t.DataType) -> bool:
     """Return whether a function never falls when its argument rises."""
     if isinstance(node, Call):
-        return True
+        # floor(NaN) is 0, though NaN is the largest value.
+        return family(source) != "float"
     groups = {family(source), family(node.type)}
     return groups <= {"exact", "float"} or groups == {"instant"}
 

@@ -245,9 +245,7 @@ def cast(value, source, kind):
             return int(value)
         case t.Decimal():
             if isinstance(value, float):
-                if not math.isfinite(value):
-                    raise SqlError
-                return Decimal(repr(value))
+                return Decimal(repr(value)) if math.isfinite(value) else None
             return value
         case t.Date():
             return value // DAY * DAY

@@ -180,6 +180,20 @@ def test_a_bound_that_is_nan_is_no_bound():
     assert answers("f < 0", {"f": (math.nan, math.nan, 0)}, nan_free=["f"]) == (True, False)
 
 
+def test_a_cast_that_turns_nan_and_infinity_into_null_may_be_null():
+    assert answers("CAST(f AS DECIMAL(10, 2)) IS NULL") == (True, False)
+    assert answers("CAST(f AS DECIMAL(10, 2)) >= 1") == (True, False)
+    assert answers("CAST(f AS DECIMAL(10, 2)) > 2", nan_free=["f"]) == (False, False)
+
+
+def test_the_floor_of_nan_is_zero_whatever_the_bounds():
+    columns = fields(a="DOUBLE", b="DOUBLE", c="DOUBLE", e="DOUBLE", n="DECIMAL(5, 2)")
+    stats = {**dict.fromkeys("abce", (5.0, 6.0, 0)), "n": (Decimal("5.00"), Decimal("6.00"), 0)}
+    text = "floor(a) = 0 AND b > 1 AND c > 1 AND e > 1"
+    assert may_match(parse_predicate(text, columns), stats, 5)
+    assert not may_match(parse_predicate(text + " AND floor(n) = 0", columns), stats, 5)
+
+
 def test_many_float_columns_are_asked_together():
     columns = fields(a="DOUBLE", b="DOUBLE", c="DOUBLE", e="DOUBLE")
     stats = dict.fromkeys("abce", (1.0, 2.0, 0))

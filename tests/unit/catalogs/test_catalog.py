@@ -1,0 +1,177 @@
+"""The catalog of a warehouse: databases and tables come, are found, move and go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.catalogs.names import TableName, check_name, parse_table_name
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+
+FAST = {"local.sync": "false"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    catalog = mg.catalog(str(tmp_path / "warehouse"), options=FAST)
+    catalog.create_database("shop")
+    return catalog
+
+
+def test_databases_are_directories_with_a_suffix(catalog: mg.Catalog) -> None:
+    catalog.create_database("b")
+    Path(catalog.warehouse, "other").mkdir()
+    Path(catalog.warehouse, ".db").mkdir()
+    Path(catalog.warehouse, "file.db").write_text("")
+    assert catalog.list_databases() == ["b", "shop"]
+    assert Path(catalog.warehouse, "b.db").is_dir()
+    catalog.drop_database("b")
+    assert catalog.list_databases() == ["shop"]
+    assert mg.catalog(catalog.warehouse).list_databases() == ["shop"]
+
+
+def test_a_database_that_another_engine_made_is_one(catalog: mg.Catalog) -> None:
+    Path(catalog.warehouse, "made.db").mkdir()
+    catalog.create_table("made.t", {"n": "INT"}).write([{"n": 1}])
+    assert catalog.list_tables("made") == ["t"]
+    catalog.drop_table("made.t")
+    catalog.drop_database("made")
+    assert not Path(catalog.warehouse, "made.db").exists()
+
+
+def test_dropping_a_database_with_cascade_drops_its_tables(catalog: mg.Catalog) -> None:
+    for name in ("a", "b"):
+        catalog.create_table(f"shop.{name}", {"n": "INT"}).write([{"n": 1}])
+    with pytest.raises(InvalidInputError, match=r"2 tables \(first: 'a'\)"):
+        catalog.drop_database("shop")
+    catalog.drop_database("shop", cascade=True)
+    assert catalog.list_databases() == []
+    assert list(Path(catalog.warehouse).iterdir()) == []
+
+
+def test_a_table_is_a_directory_with_a_schema(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.orders", {"k": "INT"}, comment="what is ordered")
+    assert Path(table.path) == Path(catalog.warehouse, "shop.db", "orders")
+    assert [p.name for p in Path(table.path).rglob("*") if p.is_file()] == ["schema-0"]
+    Path(catalog.warehouse, "shop.db", "folder").mkdir()
+    Path(catalog.warehouse, "shop.db", ".hidden", "schema").mkdir(parents=True)
+    Path(catalog.warehouse, "shop.db", ".hidden", "schema", "schema-0").write_text("{}")
+    assert catalog.list_tables("shop") == ["orders"]
+    assert catalog.table("shop.orders").schema == table.schema
+    assert mg.table(table.path).schema == table.schema
+    assert table.schema.comment == "what is ordered"
+    assert (table.name, mg.table(table.path).name) == ("shop.orders", table.path)
+
+
+def test_a_created_table_equals_one_that_is_opened(catalog: mg.Catalog) -> None:
+    schema = {"p": "STRING", "k": "DECIMAL(5, 1)", "r": "ROW<a INT, b ARRAY<STRING>>", "c": "CHAR(3)"}
+    how = {
+        "primary_key": ["p", "k"],
+        "partition_by": ["p"],
+        "options": {"bucket": "2", "their.own": "x"},
+        "comment": "zażółć",
+    }
+    made = catalog.create_table("shop.t", schema, **how)  # type: ignore[arg-type]
+    opened = catalog.table("shop.t")
+    assert made.schema == opened.schema
+    assert made.options == opened.options
+    assert made.write([]) is None
+
+
+def test_a_schema_may_be_given_in_arrow(catalog: mg.Catalog) -> None:
+    arrow = pa.schema(
+        [pa.field("k", pa.int64(), nullable=False), ("t", pa.timestamp("us")), ("l", pa.list_(pa.int32()))]
+    )
+    table = catalog.create_table("shop.t", arrow)
+    assert [str(f.type) for f in table.schema.fields] == ["BIGINT NOT NULL", "TIMESTAMP(6)", "ARRAY<INT>"]
+    assert table.read().schema == arrow
+
+
+def test_the_clock_of_the_catalog_dates_everything(tmp_path: Path) -> None:
+    time = datetime(2001, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
+    catalog = mg.catalog(str(tmp_path), options=FAST, clock=lambda: time)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"n": "INT"})
+    snapshot = table.write([{"n": 1}])
+    assert snapshot is not None
+    assert snapshot.commit_time == time
+    assert table.schema.time_millis == snapshot.time_millis
+
+
+def test_a_renamed_table_keeps_its_rows_also_in_another_database(catalog: mg.Catalog) -> None:
+    catalog.create_database("archive")
+    catalog.create_table("shop.a", {"n": "INT"}).write([{"n": 1}])
+    catalog.rename_table("shop.a", "shop.b")
+    catalog.rename_table("shop.b", "archive.c")
+    assert (catalog.list_tables("shop"), catalog.list_tables("archive")) == ([], ["c"])
+    moved = catalog.table("archive.c")
+    moved.write([{"n": 2}])
+    assert sorted(row["n"] for row in moved.read().to_pylist()) == [1, 2]
+    with pytest.raises(NotFoundError):
+        catalog.table("shop.a")
+
+
+def test_a_name_is_free_again_after_a_rename_or_drop(catalog: mg.Catalog) -> None:
+    catalog.create_table("shop.a", {"n": "INT"}).write([{"n": 1}])
+    catalog.rename_table("shop.a", "shop.b")
+    assert catalog.create_table("shop.a", {"s": "STRING"}).read().to_pylist() == []
+    catalog.drop_table("shop.b")
+    catalog.drop_table("shop.a")
+    catalog.create_table("shop.b", {"x": "INT"}).write([{"x": 7}])
+    assert catalog.table("shop.b").read().to_pylist() == [{"x": 7}]
+    assert catalog.list_tables("shop") == ["b"]
+
+
+def test_dropping_a_table_removes_all_its_files(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.a", {"p": "INT", "n": "INT"}, partition_by=["p"])
+    table.write([{"p": 1, "n": 1}])
+    catalog.drop_table("shop.a")
+    assert not Path(table.path).exists()
+    with pytest.raises(NotFoundError, match="no tables yet"):
+        catalog.drop_table("shop.a")
+    catalog.drop_table("shop.a", if_exists=True)
+
+
+def test_of_two_creators_one_wins(catalog: mg.Catalog) -> None:
+    other = mg.catalog(catalog.warehouse, options=FAST)
+    catalog.create_table("shop.a", {"n": "INT"})
+    with pytest.raises(AlreadyExistsError):
+        other.create_table("shop.a", {"s": "STRING"})
+    assert other.create_table("shop.a", {"s": "STRING"}, if_not_exists=True).schema.names == ("n",)
+
+
+def test_names_have_a_database_a_table_and_perhaps_more() -> None:
+    assert parse_table_name("a.b") == TableName("a", "b")
+    assert parse_table_name("a.b$snapshots") == TableName("a", "b", system="snapshots")
+    assert parse_table_name("a.b$branch_x") == TableName("a", "b", branch="x")
+    assert parse_table_name("a.b$branch_x$files") == TableName("a", "b", "x", "files")
+    assert str(parse_table_name("a.b$files")) == "a.b"
+    for name in ("a.b$", "a.b$x$y", "a.b$branch_", "a.b$branch_x$branch_y$z", "a.b$branch_../x"):
+        with pytest.raises(InvalidInputError):
+            parse_table_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("a\u202eb", "U\\+202E"), ("..", "dot"), ("a/b", "slash"), (" ", "blank"), ("a" * 201, "201 bytes")],
+)
+def test_a_bad_name_is_told_with_the_reason(name: str, why: str) -> None:
+    with pytest.raises(InvalidInputError, match=why):
+        check_name(name, what="table")
+
+
+def test_system_tables_are_opened_by_name(catalog: mg.Catalog) -> None:
+    catalog.create_table("shop.a", {"n": "INT"}).write([{"n": 1}])
+    snapshots = catalog.table("shop.a$snapshots")
+    assert snapshots.name == "shop.a$snapshots"
+    assert snapshots.read(columns=["snapshot_id"]).to_pylist() == [{"snapshot_id": 1}]
+    for name in (
+        lambda: catalog.drop_table("shop.a$snapshots"),
+        lambda: catalog.create_table("shop.a$x", {"n": "INT"}),
+    ):
+        with pytest.raises(InvalidInputError, match="part of a table"):
+            name()

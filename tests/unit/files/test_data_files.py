@@ -1,0 +1,177 @@
+"""Data files: layouts, rolling, statistics, and reading them back column by column."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.errors import FormatError, StorageError
+from merganser.files.layout import file_layout
+from merganser.files.read import DataFileReader, FileToRead
+from merganser.files.write import RollingWriter
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_state import MetaReader
+from merganser.schema.predicate_text import to_predicate
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Fault, FaultyStorage, Plan
+
+_names = itertools.count()
+
+
+def _table(**options: str) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"files-{next(_names)}"))
+    catalog.create_database("db")
+    schema = {"k": "INT", "s": "STRING", "f": "DOUBLE", "a": "ARRAY<INT>"}
+    return catalog.create_table("db.t", schema, primary_key=["k"], options={"bucket": "1", **options})
+
+
+def _rows(table: mg.Table, *keys: int) -> pa.Table:
+    columns: dict[str, Any] = {
+        "k": list(keys),
+        "s": [f"text {k}" for k in keys],
+        "f": [k / 2 for k in keys],
+        "a": [[k] for k in keys],
+    }
+    return pa.table([pa.array(columns[f.name], f.type) for f in table.read().schema], schema=table.read().schema)
+
+
+def _file(table: mg.Table) -> tuple[DataFile, str]:
+    [entry] = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    return entry.file, f"{table.path}/bucket-0/{entry.file.name}"
+
+
+def _reader(table: mg.Table, **how: Any) -> DataFileReader:
+    file, path = _file(table)
+    fields = table.schema.fields
+    return DataFileReader(table.env.storage, FileToRead(path, file, fields), columns=how.pop("columns", fields), **how)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("thin", ["true", "false"])
+def test_files_of_every_layout_are_read_back(file_format: str, thin: str) -> None:
+    table = _table(**{"file.format": file_format, "data-file.thin-mode": thin})
+    table.write(_rows(table, 3, 1, 2), kinds=["+I", "-D", "+U"])
+    names = [f.name for f in file_layout(table.definition).fields]
+    assert names == [*([] if thin == "true" else ["_KEY_k"]), "_SEQUENCE_NUMBER", "_VALUE_KIND", "k", "s", "f", "a"]
+    reader = _reader(table, sequence=True, kind=True)
+    found = reader.read(100)
+    assert found is not None
+    assert found.column("k").to_pylist() == [1, 2, 3]
+    assert found.column("_SEQUENCE_NUMBER").to_pylist() == [1, 2, 0]
+    assert found.column("_VALUE_KIND").to_pylist() == [3, 2, 0]
+    assert reader.read(100) is None
+    reader.close()
+
+
+def test_file_names_tell_format_and_compression() -> None:
+    for options, end in (
+        ({}, ".parquet"),
+        ({"file.format": "orc"}, ".orc"),
+        ({"file.suffix.include.compression": "true"}, ".zst.parquet"),
+        ({"file.suffix.include.compression": "true", "file.compression": "none"}, ".parquet"),
+        ({"file.suffix.include.compression": "true", "file.compression": "gzip"}, ".gz.parquet"),
+    ):
+        table = _table(**options, **{"data-file.prefix": "part-"})
+        table.write(_rows(table, 1))
+        name = _file(table)[0].name
+        assert name.startswith("part-")
+        assert name.endswith(end)
+        assert table.read().count() == 1
+
+
+def test_a_new_file_begins_at_the_target() -> None:
+    table = _table(**{"target-file-row-num": "4"})
+    layout = file_layout(table.definition)
+    writer = RollingWriter(table=table.definition, env=table.env, directory=f"{table.path}/bucket-0", layout=layout)
+    for at in range(0, 10, 2):
+        writer.write(_rows(table, at, at + 1), sequences=pa.array([at, at + 1]))
+    files = writer.close()
+    assert [(f.row_count, f.min_sequence, f.max_sequence) for f in files] == [(4, 0, 3), (4, 4, 7), (2, 8, 9)]
+    assert len({f.name for f in files}) == 3
+    writer.abort()
+    assert not any("/bucket-0/" in path for path in contents(table.env.storage))
+
+
+def test_statistics_are_kept_as_the_options_say() -> None:
+    table = _table(
+        **{"metadata.stats-mode": "counts", "fields.s.stats-mode": "truncate(3)", "fields.f.stats-mode": "none"}
+    )
+    table.write(_rows(table, 1, 2))
+    [row] = table.files().to_pylist()
+    assert row["min_value_stats"] == "{k=null, s=tex}"
+    assert row["max_value_stats"] == "{k=null, s=tey}"
+    assert row["null_value_counts"] == "{k=0, s=0}"
+    assert (row["min_key"], row["max_key"]) == ("[1]", "[2]")
+    assert table.read(where="s = 'text 2'").count() == 1
+
+
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(1)", "full"])
+@pytest.mark.parametrize("dense", ["true", "false"])
+def test_no_mode_of_statistics_changes_what_is_read(mode: str, dense: str) -> None:
+    table = _table(**{"metadata.stats-mode": mode, "metadata.stats-dense-store": dense})
+    table.write(_rows(table, *range(5)), overwrite={})
+    table.write(_rows(table, 3, 9))
+    assert table.read(where="k >= 3 AND s > 'text 3'").count() == 2
+    assert table.read(where="f = 1.5").count() == 1
+    assert table.files().num_rows == 2
+
+
+def test_only_the_columns_asked_for_come_back_in_their_order() -> None:
+    table = _table()
+    table.write(_rows(table, 1, 2))
+    fields = {f.name: f for f in table.schema.fields}
+    found = _reader(table, columns=[fields["a"], fields["k"]]).read(10)
+    assert found is not None
+    assert found.column_names == ["a", "k"]
+
+
+def test_stretches_hold_at_least_one_group_and_about_the_rows_asked() -> None:
+    table = _table(**{"file.format": "avro"})
+    table.write(pa.concat_tables([_rows(table, *range(10_000))]))
+    reader = _reader(table, columns=table.schema.fields[:1])
+    sizes = []
+    while (part := reader.read(1)) is not None:
+        sizes.append(part.num_rows)
+    assert sum(sizes) == 10_000
+    assert max(sizes) <= 4096
+    assert _reader(table).rows == 10_000
+
+
+def test_a_filter_on_groups_leaves_out_only_what_cannot_match() -> None:
+    table = _table(**{"file.block-size": "1 kb"})
+    table.write(_rows(table, *range(4000)))
+    where = to_predicate("k >= 3990", table.schema.fields)
+    reader = _reader(table, groups_filter=where)
+    kept = []
+    while (part := reader.read(10_000)) is not None:
+        kept += part.column("k").to_pylist()
+    assert set(range(3990, 4000)) <= set(kept)
+    reader.close()
+
+
+@pytest.mark.parametrize("change", [{"size": 1}, {"row_count": 1}, {"name": "x"}])
+def test_a_file_that_differs_from_its_entry_is_refused_and_closed(change: dict[str, Any]) -> None:
+    table = _table()
+    table.write(_rows(table, 1, 2))
+    file, path = _file(table)
+    with pytest.raises(FormatError, match="bucket-0") as caught:
+        DataFileReader(
+            table.env.storage,
+            FileToRead(path, replace(file, **change), table.schema.fields),
+            columns=table.schema.fields,
+        )
+    assert caught.value.context["path"] == path
+
+
+def test_a_failing_store_removes_the_file_and_its_error_is_the_one_told() -> None:
+    table = _table()
+    before = contents(table.env.storage)
+    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.TEAR, 1, 1, frozenset({"close"})))
+    with pytest.raises(StorageError, match="close"):
+        table.write(_rows(table, 1))
+    assert contents(table.env.storage.inner) == before

@@ -1,0 +1,209 @@
+"""The table handle: each method does what its line of the design says."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+
+FAST = {"local.sync": "false"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    catalog = mg.catalog(str(tmp_path / "warehouse"), options=FAST)
+    catalog.create_database("shop")
+    return catalog
+
+
+@pytest.fixture
+def orders(catalog: mg.Catalog) -> mg.Table:
+    return catalog.create_table(
+        "shop.orders", {"id": "BIGINT", "state": "STRING"}, primary_key=["id"], options={"bucket": "1"}
+    )
+
+
+ROWS = [{"id": 1, "state": "new"}, {"id": 2, "state": None}]
+
+
+def _forms() -> dict[str, Any]:
+    table = pa.Table.from_pylist(ROWS)
+    return {
+        "list of dictionaries": ROWS,
+        "Arrow table": table,
+        "record batch": table.to_batches()[0],
+        "reader": table.to_reader(),
+        "list of tables": [table.slice(0, 1), table.slice(1)],
+        "iterator of batches": iter(table.to_batches(max_chunksize=1)),
+        "pandas": pd.DataFrame(ROWS),
+        "Polars": pl.DataFrame(ROWS),
+        "list of lists of dictionaries": [[ROWS[0]], [ROWS[1]]],
+        "columns in another order": table.select(["state", "id"]),
+        "narrower integers": table.set_column(0, "id", table.column("id").cast(pa.int8())),
+        "large strings": table.set_column(1, "state", table.column("state").cast(pa.large_string())),
+        "dictionary": table.set_column(1, "state", table.column("state").dictionary_encode()),
+    }
+
+
+@pytest.mark.parametrize("form", _forms())
+def test_rows_are_taken_in_every_form(orders: mg.Table, form: str) -> None:
+    snapshot = orders.write(_forms()[form])
+    assert snapshot is not None
+    assert snapshot.id == 1
+    assert orders.read().to_pylist() == ROWS
+
+
+def test_rows_are_given_in_every_form(orders: mg.Table) -> None:
+    orders.write(ROWS)
+    scan = orders.read()
+    assert scan.to_arrow().to_pylist() == ROWS
+    assert pa.Table.from_batches(scan.to_batches()).to_pylist() == ROWS
+    assert scan.to_reader().read_all().to_pylist() == ROWS
+    assert scan.to_pandas()["id"].tolist() == [1, 2]
+    assert scan.to_polars().to_dicts() == ROWS
+    assert pl.DataFrame(scan).to_dicts() == ROWS
+    assert pa.table(scan).to_pylist() == ROWS
+    assert scan.count() == 2
+
+
+def test_an_upsert_replaces_and_a_delete_removes(orders: mg.Table) -> None:
+    orders.write(ROWS)
+    orders.write([{"id": 1, "state": "paid"}, {"id": 3, "state": "new"}])
+    orders.write([{"id": 2, "state": "x", "op": "-D"}, {"id": 4, "state": "y", "op": "+U"}], kinds="op")
+    assert orders.read().to_pylist() == [{"id": 1, "state": "paid"}, {"id": 3, "state": "new"}, {"id": 4, "state": "y"}]
+    assert orders.read(snapshot=1).to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("kinds", [["+I", "-D"], pa.array(["+I", "-D"]), pd.Series(["+I", "-D"]), ("+I", "-D")])
+def test_row_kinds_may_be_given_one_by_one(orders: mg.Table, kinds: Any) -> None:
+    orders.write(ROWS, kinds=list(kinds) if isinstance(kinds, pd.Series) else kinds)
+    assert orders.read().to_pylist() == ROWS[:1]
+
+
+def test_columns_that_are_not_supplied_take_their_default_or_null(catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.t",
+        {"k": "INT", "a": "INT", "b": "DECIMAL(5, 1)"},
+        primary_key=["k"],
+        options={"bucket": "1", "fields.b.default-value": "2.5"},
+    )
+    table.write([{"k": 1}], columns=["k"])
+    table.write([{"k": 2, "a": 7}], columns=["k", "a"])
+    assert table.read().to_pylist() == [{"k": 1, "a": None, "b": Decimal("2.5")}, {"k": 2, "a": 7, "b": Decimal("2.5")}]
+
+
+def test_an_overwrite_with_no_rows_clears_what_it_names(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", {"p": "INT", "n": "INT"}, partition_by=["p"])
+    for data in ([], pa.table({"p": pa.array([], pa.int32()), "n": pa.array([], pa.int32())}), iter(())):
+        table.write([{"p": p, "n": 0} for p in (1, 2)], overwrite={})
+        assert table.write(data, overwrite="dynamic") is None
+        assert table.write(data, overwrite={"p": 1}) is not None
+        assert table.read().to_pylist() == [{"p": 2, "n": 0}]
+    assert table.truncate() is not None
+    assert table.read().count() == 0
+
+
+def test_a_writer_makes_a_commit_of_several_batches_and_drops_what_is_left(orders: mg.Table) -> None:
+    with orders.writer(commit_user="job") as writer:
+        writer.write(ROWS[:1])
+        writer.write([{"op": "-D", **ROWS[1]}], kinds="op")
+        first = writer.commit(identifier=1)
+        assert writer.commit() is None
+        writer.write([{"id": 9, "state": "lost"}])
+    assert first is not None
+    assert (first.commit_user, first.commit_identifier) == ("job", 1)
+    assert orders.read().to_pylist() == ROWS[:1]
+
+
+def test_a_writer_that_fails_drops_its_rows(orders: mg.Table) -> None:
+    def fail() -> None:
+        with orders.writer() as writer:
+            writer.write(ROWS)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert orders.snapshots() == ()
+    assert list(Path(orders.path).rglob("*.parquet")) == []
+
+
+def test_rows_are_loaded_from_files_in_the_order_of_their_paths(orders: mg.Table, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    for name, state in (("b", "second"), ("a", "first")):
+        pq.write_table(pa.table({"state": [state], "id": [1]}), tmp_path / f"{name}.parquet")
+    (tmp_path / "c.csv").write_text("id,state\n1,third\n5,x\n")
+    orders.load(f"{tmp_path}/*.parquet")
+    assert orders.read().to_pylist() == [{"id": 1, "state": "second"}]
+    snapshot = orders.load(str(tmp_path / "c.csv"), commit_user="job", identifier=3)
+    assert orders.read().to_pylist() == [{"id": 1, "state": "third"}, {"id": 5, "state": "x"}]
+    assert orders.load(str(tmp_path / "c.csv"), commit_user="job", identifier=3) == snapshot
+
+
+def test_a_table_tells_what_it_is(orders: mg.Table) -> None:
+    assert "nothing was written yet" in orders.describe()
+    orders.write(ROWS)
+    text = orders.describe()
+    for part in ("shop.orders", "id", "BIGINT NOT NULL", "bucket = 1", "snapshot   1", "2 rows", "1 files"):
+        assert part in text
+    assert (orders.primary_key, orders.partition_by) == (("id",), ())
+    assert repr(orders) == f"Table('shop.orders', {orders.path!r})"
+    assert [s.id for s in orders.snapshots()] == [1]
+    assert orders.files().column_names[:3] == ["partition", "bucket", "file_path"]
+    assert orders.files().num_rows == 1
+
+
+@pytest.mark.parametrize("name", ["snapshots", "files", "schemas", "options", "manifests", "buckets"])
+def test_system_tables_have_rows_filters_columns_and_limits(orders: mg.Table, name: str) -> None:
+    empty = orders.system(name)
+    columns = empty.schema.names
+    orders.write(ROWS)
+    orders.write(ROWS)
+    found = orders.system(name)
+    assert found.schema == empty.schema
+    assert found.count() >= 1
+    assert orders.system(name, limit=1).count() == 1
+    assert orders.system(name, columns=columns[::-1]).schema.names == columns[::-1]
+    assert orders.system(f"${name}").count() == found.count()
+    assert "metadata only" in found.explain()
+
+
+def test_system_tables_can_be_filtered(orders: mg.Table) -> None:
+    orders.write(ROWS)
+    orders.write(ROWS, overwrite={})
+    assert orders.system("snapshots", where="commit_kind = 'OVERWRITE'", columns=["snapshot_id"]).to_pylist() == [
+        {"snapshot_id": 2}
+    ]
+    assert orders.system("files", where="level > 0").count() == 1
+
+
+def test_a_snapshot_has_the_columns_of_its_system_table(orders: mg.Table) -> None:
+    snapshot = orders.write(ROWS)
+    [row] = orders.system("snapshots").to_pylist()
+    for name, value in row.items():
+        assert getattr(snapshot, "id" if name == "snapshot_id" else name) == value
+
+
+def test_dynamic_options_make_another_handle(orders: mg.Table) -> None:
+    other = orders.with_options({"write-buffer-size": "1 mb"})
+    assert other.options["write-buffer-size"] == "1 mb"
+    assert "write-buffer-size" not in orders.options
+    assert other.schema == orders.schema
+    assert mg.table(orders.path, options={"write-buffer-size": "1 mb", "local.sync": "false"}).options == other.options
+
+
+def test_handles_pickle_with_their_table(orders: mg.Table) -> None:
+    import pickle
+
+    orders.write(ROWS)
+    again = pickle.loads(pickle.dumps(orders))
+    assert again.read().to_pylist() == ROWS
+    again.write([{"id": 3, "state": "x"}])
+    assert orders.read().count() == 3
