@@ -221,9 +221,17 @@ def deserialize_columns(rows: Sequence[bytes] | pa.Array, kinds: Sequence[t.Data
         FormatError: a row is not a row of these types; names the first.
         UnsupportedError: a timestamp lies beyond what its Arrow unit can count, or a type has no values.
     """
-    packed = rows if isinstance(rows, pa.Array) else pa.array(rows, pa.large_binary())
+    packed = rows if isinstance(rows, pa.Array) else _packed(rows)
     grid = _Grid.over(packed, len(kinds))
     return [grid.column(i, kind) for i, kind in enumerate(kinds)]
+
+
+def _packed(rows: Sequence[bytes]) -> pa.Array:
+    """Return bytes objects as a binary array. Not through `pa.array`, which loads pandas where that is installed."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(rows))]
+    return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers)
 
 
 @dataclass(frozen=True, slots=True)

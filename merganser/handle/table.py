@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.options import read as r
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
@@ -129,7 +130,7 @@ class Table:
         found = None
         options = definition.options
         if snapshot is None and tag is None and timestamp is None:
-            snapshot, tag, timestamp = _scan_options(options)
+            snapshot, tag, timestamp = _scan_options(options, self.name)
         if snapshot is not None or tag is not None or timestamp is not None:
             found = resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp)
             if found is not None and found.schema_id != definition.schema.id:
@@ -338,15 +339,47 @@ class Writer:
         self.session.close(error)
 
 
-def _scan_options(options: Options) -> tuple[int | None, str | None, str | None]:
-    """Return the snapshot, tag or time that dynamic options ask for."""
-    snapshot, tag = options.get("scan.snapshot-id"), options.get("scan.tag-name")
-    when = options.get("scan.timestamp")
-    millis = options.get("scan.timestamp-millis")
-    if millis is not None:
-        when = datetime.fromtimestamp(int(millis) / 1000).astimezone().isoformat()
-    return (int(snapshot) if snapshot is not None else None), tag, when
+def _scan_options(options: Options, table: str) -> tuple[int | None, str | None, datetime | str | None]:
+    """Return the snapshot, tag or time that the table's options ask for.
 
+    Raises:
+        UnsupportedError: they ask for something else that is not the newest state; it would be another one.
+    """
+    asked = [option.key for option in _OTHER_READS if options.is_set(option)]
+    if options.get(r.SCAN_MODE) not in _STATE_MODES:
+        asked.append(r.SCAN_MODE.key)
+    if options.get(r.BRANCH) != r.BRANCH.default:
+        asked.append(r.BRANCH.key)
+    if asked:
+        raise UnsupportedError(
+            f"cannot read '{table}' with '{asked[0]}': this version of merganser reads the newest snapshot, or that of "
+            "'scan.snapshot-id', 'scan.tag-name', 'scan.timestamp' or 'scan.timestamp-millis'. Remove the option.",
+            table=table,
+            option=asked[0],
+        )
+    when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
+    millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
+    if millis is not None:
+        try:
+            when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
+        except OverflowError as error:
+            raise InvalidInputError(
+                f"cannot read '{table}': 'scan.timestamp-millis' is {millis}, which is no time of the years 1 to 9999."
+            ) from error
+    return options.get(r.SCAN_SNAPSHOT_ID), options.get(r.SCAN_TAG_NAME), when
+
+
+_OTHER_READS = (
+    r.SCAN_WATERMARK,
+    r.SCAN_VERSION,
+    r.SCAN_FILE_CREATION_TIME_MILLIS,
+    r.SCAN_CREATION_TIME_MILLIS,
+    r.INCREMENTAL_BETWEEN,
+    r.INCREMENTAL_BETWEEN_TIMESTAMP,
+    r.INCREMENTAL_TO_AUTO_TAG,
+)
+_STATE_MODES = ("default", "latest-full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp")
+"""Start modes of which a batch read is the state of one snapshot."""
 
 _LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME)
 """Options that may change on a table, but not for one reader or writer of it: its files lie by them."""

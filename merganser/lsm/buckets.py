@@ -22,6 +22,7 @@ from merganser.options import write as w
 
 UNAWARE = -1
 """Total buckets of an append table without a bucket key: one directory, no order."""
+_SCANS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,7 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
     number = bucket_numbers(table, rows)
     partitions, firsts = _partition_numbers(table, rows)
     combined = number if partitions is None else partitions * count + number
-    highest = int(combined.max())
-    small = combined.astype(np.uint8 if highest < 256 else np.uint16 if highest < 65_536 else np.int64)
-    order = np.argsort(small, kind="stable")  # a radix sort for the small types
-    present, starts = np.unique(small[order], return_index=True)
-    ends = np.append(starts[1:], len(order))
-    for code, start, end in zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True):
+    for code, members in _parted(combined):
         partition, bucket = divmod(code, count)
         values: tuple[Any, ...] = ()
         serialized = EMPTY_ROW
@@ -64,7 +60,24 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
                 for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
             )
             serialized = serialize(values, table.partition_types)
-        yield Group(values, serialized, bucket, order[start:end])
+        yield Group(values, serialized, bucket, members)
+
+
+def _parted(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield every number that occurs, rising, and the positions it stands at, rising."""
+    highest = int(numbers.max())
+    small = numbers.astype(np.uint8 if highest < 256 else np.uint16 if highest < 65_536 else np.int64)
+    if highest < _SCANS_MAX:  # a few looks at all numbers are cheaper than a sort of them
+        for number in range(highest + 1):
+            members = np.flatnonzero(small == number)
+            if len(members):
+                yield number, members
+        return
+    order = np.argsort(small, kind="stable")  # a radix sort for the small types
+    ordered = small[order]
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+        yield int(ordered[start]), order[start:end]
 
 
 def bucket_numbers(table: TableDef, rows: pa.Table) -> npt.NDArray[np.int64]:

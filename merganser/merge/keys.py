@@ -2,9 +2,9 @@
 
 Order is the format's: nulls first, numbers by value with -0.0 below 0.0 and NaN on top, text and binary by
 unsigned bytes. Only key columns enter the sort; value columns are gathered afterwards. One integer-like key
-goes through numpy, whose stable sort notices the runs that are sorted already; anything else through Polars,
-the fastest stable multi-column sort there is. Floats are replaced by an integer image first, since every
-library takes -0.0 and 0.0 for equal.
+goes through numpy (packed with its position into one word where both fit, else by its stable sort); anything
+else through Polars, the fastest stable multi-column sort there is. Floats are replaced by an integer image first,
+since every library takes -0.0 and 0.0 for equal.
 """
 
 from __future__ import annotations
@@ -76,12 +76,37 @@ def _float_image(values: npt.NDArray[np.floating]) -> npt.NDArray[np.signedinteg
 
 
 def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
+    packed = _packed(image) if tie is None else None
+    if packed is not None:
+        packed_words, bits = packed
+        packed_words.sort()
+        return packed_words & ((1 << bits) - 1), _last_of_each(packed_words >> bits)
     positions = np.argsort(image, kind="stable") if tie is None else np.lexsort((tie, image))
-    ordered = image[positions]
-    is_last = np.empty(len(image), np.bool_)
+    return positions, _last_of_each(image[positions])
+
+
+def _packed(image: npt.NDArray[np.signedinteger]) -> tuple[npt.NDArray[np.int64], int] | None:
+    """Return words of (key, position) in 64 bits, and the bits of the position; None when they have no room.
+
+    Words are all different, so any sort of them is a stable sort of the keys, and sorting plain words is what
+    numpy does with vector instructions: six times as fast as the stable sort of random keys.
+    """
+    low, high = int(image.min()), int(image.max())
+    bits = (len(image) - 1).bit_length()
+    if (high - low).bit_length() + bits > 63:
+        return None
+    words = image.astype(np.int64)
+    words -= low
+    words <<= bits
+    words |= np.arange(len(image), dtype=np.int64)
+    return words, bits
+
+
+def _last_of_each(ordered: npt.NDArray[np.signedinteger]) -> Mask:
+    is_last = np.empty(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_last[:-1])
     is_last[-1] = True
-    return positions, is_last
+    return is_last
 
 
 def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -60,7 +60,8 @@ class Scan(Rows):
         if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
             SchemaStore(self.table.paths, self.env).load(newest)
         found = plan(self.table, self.env, state, columns=self.columns, where=self.where)
-        check_can_read(self.table.schema, name=self.table.name, merge=any(not split.raw for split in found.splits))
+        asked = replace(self.table.schema, options=self.table.options)
+        check_can_read(asked, name=self.table.name, merge=any(not split.raw for split in found.splits))
         return found
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

@@ -30,7 +30,7 @@ _SHIP: Final = "Install the same version on every node, or ship it with spark.ad
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
 }
-_RAISED: Final = re.compile(rf"^(?:\S*: )?(?:merganser\.errors\.)?({'|'.join(_OURS)}): (.*)$", re.MULTILINE)
+_RAISED: Final = re.compile(rf"(?:^|: )(?:merganser\.errors\.)?({'|'.join(_OURS)}): (.*)$", re.MULTILINE)
 
 _lock: Final = threading.Lock()
 _cores: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()

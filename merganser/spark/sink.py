@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.session import (
@@ -34,7 +34,7 @@ from merganser.lsm.session import (
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.spark.bucketing import one_writer_each, quoted
+from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
 from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import messages_of, opened, our_errors, run_jobs
 from merganser.spark.types import arrow_schema_of
@@ -91,9 +91,10 @@ def write(
     starts = starting_sequences(table.definition, live, overwrites=session.target.overwrites)
     frame, arrival = _arranged(df, table.definition)
     job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
-    return publish_outcomes(
-        session.target, table.env, run_jobs(frame, job), commit_user=session.user, identifier=identifier
-    )
+    outcomes = run_jobs(frame, job)
+    if bucket_column(table.definition, df.schema) is not None:
+        _check_writers(session.target, table.env, outcomes)
+    return publish_outcomes(session.target, table.env, outcomes, commit_user=session.user, identifier=identifier)
 
 
 def publish_outcomes(
@@ -114,6 +115,19 @@ def publish_outcomes(
         commit_user=commit_user,
         identifier=BATCH_IDENTIFIER if identifier is None else identifier,
     )
+
+
+def _check_writers(target: WriteTarget, env: Env, outcomes: list[Outcome]) -> None:
+    """Refuse to commit if a bucket of a key table had two writers: rows of one key would have no order."""
+    messages = messages_of(outcomes)
+    buckets = {(message.partition, message.bucket) for message in messages}
+    if target.table.keyed and len(buckets) < len(messages):
+        remove_files(target.table, env, messages)
+        raise InvariantError(
+            f"{target.action}: {len(messages) - len(buckets)} of {len(buckets)} buckets had several writers. Nothing "
+            "was committed. Set the table option 'sink.parallelism' for this write, and report the version of Spark.",
+            table=target.table.name,
+        )
 
 
 def check_names_and_types(target: WriteTarget, schema: pa.Schema, kinds: Any) -> None:

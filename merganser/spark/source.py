@@ -5,11 +5,11 @@ only what pickles lives on. Reading: one partition per pack of splits. Writing: 
 may hold rows of any bucket and writes a file for each; sequence numbers of tasks do not meet, those of a later
 partition of the DataFrame are larger. `ms.write`, which shuffles first, is the fast way in.
 
-Options of a read: `path`, `columns` ("a,b"), `where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`,
-`parallelism` (tasks at a time). Options of a write: `path`, `kinds` (a column), `commit-user` and `identifier`,
-`partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'") for mode "overwrite", which without
-them replaces the table. Other options are those of the table and of its store. Nothing is logged: options may hold
-secrets.
+Options of both: `path`, and `columns` ("a,b": only these are read, or supplied). Of a read: `where` (SQL text,
+applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time). Of a write: `kinds` (a column),
+`commit-user` and `identifier`, `partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'") for mode
+"overwrite", which without them replaces the table. Other options are those of the table and of its store. Nothing
+is logged: options may hold secrets.
 
 Which snapshot is read is decided when Spark plans. Spark 4.1 and later plan a DataFrame, or a temporary view, once
 and keep the plan: they see the snapshot of their first query until they are made anew. Spark 4.0 plans for every
@@ -150,8 +150,9 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         self._kinds = options.get("kinds")
         self._identifier = _number(options, "identifier")
         user = options.get("commit-user")
+        replaced = _overwrite(table, options, overwrite)
         session = WriteSession(
-            table.definition, table.env, commit_user=user, overwrite=_overwrite(table, options, overwrite)
+            table.definition, table.env, commit_user=user, columns=_columns(options), overwrite=replaced
         )
         check_names_and_types(session.target, arrow_schema_of(schema), self._kinds)
         self._target, self._user = session.target, session.user
@@ -216,15 +217,18 @@ def _table(options: Mapping[str, str]) -> Table:
 
 
 def _scan(options: Mapping[str, str], columns: tuple[str, ...] | None = None) -> Scan:
-    if columns is None and options.get("columns"):
-        columns = tuple(name.strip().strip("`") for name in options["columns"].split(","))
     return _table(options).read(
-        columns=columns,
+        columns=columns or _columns(options),
         where=options.get("where") or None,
         snapshot=_number(options, "snapshot"),
         tag=options.get("tag"),
         timestamp=options.get("timestamp"),
     )
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = options.get("columns")
+    return tuple(name.strip().strip("`") for name in text.split(",")) if text else None
 
 
 def _number(options: Mapping[str, str], key: str) -> int | None:

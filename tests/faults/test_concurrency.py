@@ -37,7 +37,7 @@ _names = itertools.count()
 def _processes() -> Any:
     """Return a way to start processes that have the package imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "tests.faults.test_concurrency"])
+    context.set_forkserver_preload(["pandas", "pytest", "tests.faults.test_concurrency"])
     return context
 
 

@@ -351,6 +351,29 @@ def test_a_dynamic_option_that_this_version_does_not_write_is_refused(
     _refused(lambda: orders.with_options(options).write([GOOD]), f"'{next(iter(options))}'", error=UnsupportedError)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scan.version": "1"},
+        {"scan.watermark": "5"},
+        {"incremental-between": "1,2"},
+        {"scan.mode": "compacted-full"},
+        {"scan.file-creation-time-millis": "5"},
+        {"branch": "b"},
+        {"scan.fallback-branch": "b"},
+    ],
+)
+def test_a_dynamic_option_that_this_version_does_not_read_is_refused(orders: mg.Table, options: dict[str, str]) -> None:
+    def read() -> Any:
+        return orders.with_options(options).read().to_arrow()
+
+    _refused(read, f"'{next(iter(options))}'", error=UnsupportedError)
+
+
+def test_a_time_in_options_that_is_none_is_refused(orders: mg.Table) -> None:
+    _refused(lambda: orders.with_options({"scan.timestamp-millis": "9" * 18}).read(), "9" * 18)
+
+
 def test_a_dynamic_option_that_is_as_the_table_has_it_is_fine(orders: mg.Table) -> None:
     assert orders.with_options({"bucket": "2", "merge-engine": "deduplicate"}).read().count() == 1
 
