@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache, reduce
 from typing import Final
@@ -31,11 +32,12 @@ from merganser.codec.binary_nested import COMPACT_DECIMAL_PRECISION_MAX, COMPACT
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import types as t
+from merganser.schema.literals import default_value
 from merganser.spark.session import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
 
-_KEY_COLUMNS_MAX: Final = 56
-"""More have a header of two words."""
+_KEY_COLUMNS_MAX: Final = 55
+"""More have a header that no BIGINT holds."""
 _WORD: Final = 8
 _INTEGERS: Final = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 TASK: Final = "__merganser_task"
@@ -56,7 +58,8 @@ def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
 
     Buckets of one partition of the table are spread evenly. How many tasks that makes is Spark's to say, unless
     `sink.parallelism` does: it joins neighbouring partitions of a shuffle that turn out small, so a thousand rows
-    take one task. Joining is harmless here; it never splits such a shuffle (it may those of a REBALANCE hint).
+    take one task. Joining is harmless here; it never splits such a shuffle (it may those of a REBALANCE hint). Where
+    the partition or bucket of a row is not told by the frame, all rows share one task.
 
     Args:
         frame: has the partition and bucket key columns of the table.
@@ -69,11 +72,14 @@ def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
         if adaptive
         else table.options.get(w.SINK_PARALLELISM) or min(_partitions(spark), TASKS_PER_CORE * cores(spark))
     )
-    partition = [quoted(name) for name in table.schema.partition_keys]
+    columns = _placing_columns(table, frame.schema)
+    if columns is None:
+        return frame.repartition(1)
+    partition = [columns[name] for name in table.schema.partition_keys]
     bucket = bucket_column(table, frame.schema)
     count = most if partition or bucket is None else min(most, max(1, table.bucket))
     if bucket is None:
-        task = f.pmod(f.hash(*partition, *[quoted(name) for name in table.schema.bucket_key]), f.lit(count))
+        task = f.pmod(f.hash(*columns.values()), f.lit(count))
     elif partition:
         task = f.pmod(f.hash(*partition).cast("bigint") + bucket, f.lit(count)).cast("int")
     else:
@@ -113,16 +119,38 @@ def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
     """
     if table.bucket <= 1:
         return f.lit(0)
+    columns = _placing_columns(table, schema)
+    if columns is None:
+        return None
     key = table.schema.bucket_key
-    kinds = [table.schema.field(name).type for name in key]
     found = {field.name: field.dataType for field in schema.fields}
     match table.options.get(w.BUCKET_FUNCTION):
         case "default":
-            row = binary_row([(quoted(name), found[name], kind) for name, kind in zip(key, kinds, strict=True)])
+            row = binary_row([(columns[name], found[name], table.schema.field(name).type) for name in key])
             return None if row is None else f.abs(f.hash(row) % f.lit(table.bucket))
         case "mod" if isinstance(found[key[0]], _INTEGERS):
-            return f.pmod(f.coalesce(quoted(key[0]).cast("bigint"), f.lit(0)), f.lit(table.bucket)).cast("int")
+            return f.pmod(f.coalesce(columns[key[0]].cast("bigint"), f.lit(0)), f.lit(table.bucket)).cast("int")
     return None
+
+
+def _placing_columns(table: TableDef, schema: s.StructType) -> dict[str, Column] | None:
+    """Return the columns that decide where a row goes, with their defaults for nulls, as they will be stored.
+
+    None where one of them is not supplied, or has a default that is no literal of Spark.
+    """
+    found = {field.name: field.dataType for field in schema.fields}
+    fields = {field.name: field for field in table.schema.fields_with_defaults}
+    columns = {}
+    for name in (*table.schema.partition_keys, *table.schema.bucket_key):
+        if name not in found:
+            return None
+        columns[name] = quoted(name)
+        if fields[name].default is not None:
+            value = default_value(fields[name]).as_py()
+            if not isinstance(value, int | str | Decimal | date) or isinstance(value, datetime):
+                return None
+            columns[name] = f.coalesce(quoted(name), f.lit(value).try_cast(found[name]))
+    return columns
 
 
 def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Column | None:

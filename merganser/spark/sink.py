@@ -92,7 +92,7 @@ def write(
     frame, arrival = _arranged(df, table.definition)
     job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
     outcomes = run_jobs(frame, job)
-    if bucket_column(table.definition, df.schema) is not None:
+    if table.definition.keyed and bucket_column(table.definition, df.schema) is not None:
         _check_writers(session.target, table.env, outcomes)
     return publish_outcomes(session.target, table.env, outcomes, commit_user=session.user, identifier=identifier)
 
@@ -121,7 +121,7 @@ def _check_writers(target: WriteTarget, env: Env, outcomes: list[Outcome]) -> No
     """Refuse to commit if a bucket of a key table had two writers: rows of one key would have no order."""
     messages = messages_of(outcomes)
     buckets = {(message.partition, message.bucket) for message in messages}
-    if target.table.keyed and len(buckets) < len(messages):
+    if len(buckets) < len(messages):
         remove_files(target.table, env, messages)
         raise InvariantError(
             f"{target.action}: {len(messages) - len(buckets)} of {len(buckets)} buckets had several writers. Nothing "

@@ -130,6 +130,21 @@ def test_append_tables_take_rows_without_a_shuffle_and_queues_keep_their_order(
         ms.write(spark.createDataFrame([(1, 1, "-D")], "id long, n long, op string"), queue, kinds="op")
 
 
+def test_defaults_of_partition_and_key_columns_decide_where_rows_go(spark: SparkSession, catalog: mg.Catalog) -> None:
+    schema = {"dt": "STRING", "id": "INT", "n": "INT"}
+    options = {"bucket": "3", "fields.dt.default-value": "none", "fields.id.default-value": "7"}
+    table = catalog.create_table(
+        "shop.t", schema=schema, primary_key=["dt", "id"], partition_by=["dt"], options=options
+    )
+    values = [(None, None, 1), ("none", 7, 2), (None, 8, 3), ("some", None, 4)] * 3
+    ms.write(spark.createDataFrame(values, "dt string, id int, n int").repartition(3), table)
+    found = {(r["dt"], r["id"]) for r in table.read().to_pylist()}
+    assert found == {("none", 7), ("none", 8), ("some", 7)}
+    queue = catalog.create_table("shop.q", schema=schema, options={"bucket": "2", "bucket-key": "id"})
+    ms.write(spark.range(0, 10, 1, 3).selectExpr("cast(id as int) as n"), queue, columns=["n"])
+    assert [r["n"] for r in queue.read().to_pylist()] == list(range(10))
+
+
 def test_few_rows_are_collected_and_written_here(spark: SparkSession, orders: mg.Table) -> None:
     ms.write(frame(spark, [(1, "a", None), (1, "b", None)]), orders, collect=True)
     assert rows(orders) == [{"id": 1, "state": "b", "amount": None}]

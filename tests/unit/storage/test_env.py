@@ -51,7 +51,7 @@ def test_map_raises_the_first_error_and_drops_what_has_not_begun() -> None:
         started.append(i)
         if i == 0:
             raise ValueError("first")
-        gate.wait(20)
+        gate.wait(0.2)
 
     with pytest.raises(ValueError, match="first"):
         env(threads=2).map(work, range(1000))
