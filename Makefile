@@ -7,32 +7,37 @@
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: demo test setup lint types unit format docs clean help
+.NOTPARALLEL: # all of them share one environment, and the machine
+.PHONY: demo test setup environment lint types unit format docs clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
 
-test: lint types ## everything: lint, types, tests
+test: setup lint types ## everything: lint, types, tests
 	$(BIN)/python -m pytest
 
 setup: ## the environment in .venv, and Java; quick when it is there
 	@scripts/setup.sh
 
-lint: setup ## rules and layout of the code
+environment:
+	@scripts/setup.sh --no-java
+
+lint: environment ## rules and layout of the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup ## strict types
-	$(BIN)/mypy
+# NumPy's stubs fit the Python they were installed for, and no older one.
+types: environment ## strict types
+	$(BIN)/mypy --python-version "$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 
-unit: setup ## tests that need neither Java nor another client
+unit: environment ## tests that need neither Java nor another client
 	$(BIN)/python -m pytest -m "not spark and not peers and not slow"
 
-format: setup ## lay the code out as lint wants it
+format: environment ## lay the code out as lint wants it
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
 
-docs: setup ## write the pages of docs/reference anew
+docs: environment ## write the pages of docs/reference anew
 	$(BIN)/python -m tests.docs.generate
 
 bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md

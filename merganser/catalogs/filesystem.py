@@ -1,13 +1,18 @@
 """The file system catalog: databases are directories `<name>.db`, tables are directories below them.
 
 A table exists when it has a schema file. So creating one is creating `schema-0`, which of racing creators
-exactly one wins. Dropping one first renames its schema directory, which is one step on a local disk, and then
-removes everything: a half-dropped table is no table, and what is left of it never becomes part of another one.
+exactly one wins. Dropping one first renames its schema directory and then removes everything: a half-dropped table
+is no table. A rename of a directory is one step on a local disk; elsewhere it is a copy of which no half is taken for
+a table (`storage.moving`).
+
+What is left of such a table never becomes part of another one. Its name is refused until `drop_table` has removed
+what is left; what lies there belongs to no other table.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +24,14 @@ from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
+from merganser.scan.rows import counted
 from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
 
 _SUFFIX = ".db"
+_DROPPED = ".schema-"
+"""How the schemas of a table that is being dropped are called."""
 _MARKER = ".merganser"
 """An object store has no empty directories: a database without tables is held by this file."""
 
@@ -34,6 +42,9 @@ class Catalog:
 
     warehouse: str
     env: Env
+
+    def __repr__(self) -> str:
+        return f"Catalog({self.warehouse!r})"
 
     # databases
 
@@ -70,12 +81,12 @@ class Catalog:
         tables = self.list_tables(name)
         if tables and not cascade:
             raise InvalidInputError(
-                f"cannot drop database '{name}': it has {len(tables)} tables (first: '{tables[0]}'). Drop them "
-                "first, or pass cascade=True.",
+                f"cannot drop database '{name}': it has {counted(len(tables), 'table')} (first: '{tables[0]}'). Drop "
+                "them first, or pass cascade=True.",
                 database=name,
             )
         if not cascade:
-            inside = sorted(e.name for e in self.env.storage.list(self._database(name)) if e.name != _MARKER)
+            inside = sorted(e.name for e in self.env.storage.list(self._database(name)) if not _of_ours(e.name))
             if inside:
                 raise InvalidInputError(
                     f"cannot drop database '{name}': its directory holds {len(inside)} things that are no tables "
@@ -141,7 +152,7 @@ class Catalog:
             time_millis=self.env.now_ms(),
             table=str(parsed),
         )
-        if store.ids():
+        if store.exists():
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed)
@@ -152,6 +163,10 @@ class Catalog:
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed) from None
+        with contextlib.suppress(StorageError):
+            if store.is_marked():  # somebody moves a table here; they look for our schema once they have set their mark
+                self.env.storage.delete([paths.schema(0)])
+                raise self._not_free(parsed, paths, ["files that are being moved there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
 
     def table(self, name: str) -> Any:
@@ -171,7 +186,7 @@ class Catalog:
         self._require_database(database)
         directory = self._database(database)
         names = [e.name for e in self.env.storage.list(directory) if e.is_directory and not e.name.startswith(".")]
-        return sorted(name for name in names if SchemaStore(TablePaths(join(directory, name)), self.env).ids())
+        return sorted(name for name in names if SchemaStore(TablePaths(join(directory, name)), self.env).exists())
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a table and its files.
@@ -182,8 +197,9 @@ class Catalog:
         parsed = self._plain_name(name)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
-        if not store.ids():
-            if self._snapshots_left(parsed, paths):
+        if not store.exists():
+            if self._left(parsed, paths):
+                self._forget(paths)
                 self._remove(parsed, paths)
                 return
             if if_exists:
@@ -193,11 +209,11 @@ class Catalog:
         self._forget(paths)
         try:
             # One rename of one directory: before it the table is whole, after it there is none.
-            self.env.storage.move_tree(paths.schema_directory, join(paths.root, f".schema-{self.env.new_id()}"))
+            self.env.storage.move_tree(paths.schema_directory, join(paths.root, _DROPPED + self.env.new_id()))
         except NotFoundError:
             pass  # somebody else drops it too
         except StorageError:
-            if store.ids():
+            if store.exists():
                 raise
         self._remove(parsed, paths)
 
@@ -209,27 +225,34 @@ class Catalog:
             AlreadyExistsError: the new name is taken.
         """
         old, new = self._plain_name(name), self._plain_name(new_name)
-        if not SchemaStore(TablePaths(self._table(old)), self.env).ids():
+        source, target = TablePaths(self._table(old)), TablePaths(self._table(new))
+        if not SchemaStore(source, self.env).exists():
             self._require_database(old.database)
             raise self._no_table(old)
         self._require_database(new.database)
-        if SchemaStore(TablePaths(self._table(new)), self.env).ids():
+        if SchemaStore(target, self.env).exists():
             raise _exists(new)
-        self._check_free(new, TablePaths(self._table(new)))
-        self._forget(TablePaths(self._table(old)))
-        self._forget(TablePaths(self._table(new)))
+        self._check_free(new, target)
+        self._forget(source)
+        self._forget(target)
         try:
-            self.env.storage.move_tree(self._table(old), self._table(new))
+            self.env.storage.move_tree(source.root, target.root)
         except AlreadyExistsError:
             raise AlreadyExistsError(
-                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{self._table(new)}'. "
+                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{target.root}'. "
                 "Remove it, or choose another name.",
-                path=self._table(new),
+                path=target.root,
             ) from None
-        except StorageError:
-            moved = SchemaStore(TablePaths(self._table(new)), self.env).ids()
-            if not moved or SchemaStore(TablePaths(self._table(old)), self.env).ids():
+        except StorageError as error:
+            if not SchemaStore(target, self.env).exists() or SchemaStore(source, self.env).exists():
                 raise
+            if self.env.storage.list(source.root):
+                raise StorageError(
+                    f"'{old}' is now '{new}', but not all that lies at '{source.root}' could be removed: {error} "
+                    f"catalog.drop_table('{old}', if_exists=True) removes the rest. Compare the snapshots of both "
+                    "places first, if somebody may have written while the table was renamed.",
+                    path=source.root,
+                ) from error
 
     # inside
 
@@ -271,23 +294,32 @@ class Catalog:
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
 
     def _check_free(self, name: TableName, paths: TablePaths) -> None:
-        """Refuse a place where snapshots of a dropped table are left: they would become part of the new one.
+        """Refuse a place where a dropped table or half a copy is left: it would become part of the new one.
 
         Raises:
-            AlreadyExistsError: says how to remove them.
+            AlreadyExistsError: says how to remove what is left.
         """
-        if left := self._snapshots_left(name, paths):
-            raise AlreadyExistsError(
-                f"cannot make table '{name}': '{paths.root}' still holds {len(left)} snapshots of a table that was "
-                "dropped "
-                "(a drop that did not finish, or a writer that went on). "
-                f"catalog.drop_table('{name}') removes what is left.",
-                table=str(name),
-                path=paths.root,
-            )
+        if left := self._left(name, paths):
+            raise self._not_free(name, paths, left)
 
-    def _snapshots_left(self, name: TableName, paths: TablePaths) -> builtins.list[int]:
-        return SnapshotStore(paths, self.env, str(name)).ids()
+    def _not_free(self, name: TableName, paths: TablePaths, left: builtins.list[str]) -> AlreadyExistsError:
+        return AlreadyExistsError(
+            f"cannot make table '{name}': '{paths.root}' still holds {' and '.join(left)} of a table that was dropped "
+            f"or renamed (which did not finish, or a writer went on). catalog.drop_table('{name}') removes what is "
+            "left.",
+            table=str(name),
+            path=paths.root,
+        )
+
+    def _left(self, name: TableName, paths: TablePaths) -> builtins.list[str]:
+        """Return what is left of a table at a place where there is none, in words."""
+        left = []
+        if snapshots := SnapshotStore(paths, self.env, str(name)).ids():
+            left.append(f"{len(snapshots)} snapshots")
+        dropped = any(entry.name.startswith(_DROPPED) for entry in self.env.storage.list(paths.root))
+        if dropped or SchemaStore(paths, self.env).is_marked():
+            left.append("some of the files")
+        return left
 
     def _remove(self, name: TableName, paths: TablePaths) -> None:
         """Remove the files of a table that is dropped."""
@@ -305,6 +337,11 @@ class Catalog:
 
     def _forget(self, paths: TablePaths) -> None:
         self.env.cache.drop_prefix(paths.root)
+
+
+def _of_ours(name: str) -> bool:
+    """Return whether this is what holds a database, or what a removal that was stopped left in it."""
+    return name == _MARKER or (name.startswith(".") and name.endswith(".tmp"))
 
 
 def _exists(name: TableName) -> AlreadyExistsError:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
 import textwrap
 import time
 import zipfile
@@ -305,9 +307,11 @@ class _Demo:
             "clients pypaimon and pypaimon-rust."
         )
         render.line(self.console, "")
-        render.line(self.console, f"   merganser describe -w {shown} {NAME}")
-        render.line(self.console, f"   merganser files -w {shown} {NAME}")
-        render.line(self.console, f'   merganser read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
+        # Made by make, the command lies in an environment that is not on the path.
+        command = "merganser" if shutil.which("merganser") else os.path.relpath(sys.argv[0])
+        render.line(self.console, f"   {command} describe -w {shown} {NAME}")
+        render.line(self.console, f"   {command} files -w {shown} {NAME}")
+        render.line(self.console, f'   {command} read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
         create = f"CREATE CATALOG demo WITH ('type' = 'paimon', 'warehouse' = '{warehouse.absolute()}')"
         render.line(self.console, f"   Flink SQL: {create}")
 

@@ -13,7 +13,6 @@ from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader
-from merganser.scan.plan import partition_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,7 @@ def show_files(table: Table, console: Console, *, snapshot: int | None) -> None:
 
 def _directory(table: Table, bucket: BucketId) -> str:
     """Return the directory of a bucket below the table."""
-    paths = table.definition.paths
-    whole = paths.bucket_directory(partition_directory(table.definition, bucket[0]), bucket[1])
+    whole = table.definition.bucket_directory(*bucket)
     return whole.removeprefix(table.path).lstrip("/")
 
 

@@ -8,17 +8,29 @@ Only `--debug`, which may stand anywhere, shows tracebacks.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from merganser.cli import commands_catalog, commands_rows
 from merganser.cli.demo_command import demo
 from merganser.errors import MerganserError
+
+_IN_PYTHON: Final = (
+    (r"catalog\.create_database\('([^']*)'\) makes it", r"`merganser create-database \1` makes it"),
+    (r"catalog\.create_table\(\.\.\.\)", "`merganser create-table`"),
+    (r"catalog\.drop_table\('([^']*)'(?:, if_exists=True)?\)", r"`merganser drop-table --if-exists \1`"),
+    (r"\b(if_not_exists|if_exists|cascade)=True", lambda found: "--" + found[1].replace("_", "-")),
+    (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
+    (r"\bkinds names the column", "--kinds names the column"),
+    (r"name the columns that you give", "name those that the files have with --columns"),
+)
+"""What messages advise a caller in Python, and the same for somebody at the command line."""
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -32,9 +44,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback(epilog="A command says more: merganser read --help")
 def merganser(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors. May stand anywhere.")] = False,
+    versions: Annotated[
+        bool,
+        typer.Option("--version", help="The same as the command version.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """Look at, read and write tables in the Apache Paimon format.
 
@@ -77,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _State.debug = bool(os.environ.get("MERGANSER_DEBUG"))
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
     sys.exit(_run(_debug_first(given)))
 
 
@@ -96,7 +120,7 @@ def _run(given: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except MerganserError as error:
-        return _report(error, f"error: {error}")
+        return _report(error, f"error: {_at_the_shell(str(error))}")
     except Exception as error:
         return _report(
             error,
@@ -109,6 +133,12 @@ def _run(given: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     return code if isinstance(code, int) else 0 if code is None else EXIT_ERROR
+
+
+def _at_the_shell(message: str) -> str:
+    for python, shell in _IN_PYTHON:
+        message = re.sub(python, shell, message)
+    return message
 
 
 def _report(error: BaseException, text: str) -> int:

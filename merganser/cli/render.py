@@ -139,10 +139,10 @@ def facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
         label = Text(name + " " * (width - cell_len(name)), style="bold")
         body = Text(value, style="dim" if value == "null" else "")
         if not console.is_terminal or console.width - width < 20:
-            line(console, label + body)
+            line(console, label, body)
             continue
         for i, piece in enumerate(body.wrap(console, console.width - width) or [body]):
-            line(console, (Text(" " * width) if i else label) + piece)
+            line(console, Text(" " * width) if i else label, piece)
 
 
 def line(console: Console, *parts: str | Text) -> None:

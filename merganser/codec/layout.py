@@ -32,12 +32,14 @@ class WriteFormat:
         zstd_level: 1 (fast) to 22; used with zstd only.
         block_size_bytes: a group ends when its rows take this much memory as Arrow columns, or earlier.
         row_group_rows: most rows of one group.
+        sorted_by: column by which the rows rise, nulls first, if there is one.
     """
 
     compression: str = "zstd"
     zstd_level: int = 1
     block_size_bytes: int = 128 * 1024 * 1024
     row_group_rows: int = ROW_GROUP_ROWS
+    sorted_by: str | None = None
 
 
 class RowGroups:

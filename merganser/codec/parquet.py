@@ -28,9 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from merganser.codec import group_bounds
 from merganser.codec.layout import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.parquet_footer import ChunkStatistics, chunk_statistics, parsed, read_footer, with_raw_int96
 from merganser.codec.physical import decoding, exact_table, unit_factor
+from merganser.codec.stored import Stored, arrow_to_stored
 from merganser.errors import FormatError, InvalidInputError, InvariantError
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
@@ -131,6 +133,9 @@ class ParquetFileReader:
         if span is None or len(span) != 1 or t.is_nested(field.type):
             return None
         with decoding(self._path):
+            noted = group_bounds.decode(self._metadata.metadata, field, len(self.group_rows))
+            if noted is not None:
+                return *noted, [None] * len(self.group_rows)
             if self._statistics is None:
                 self._statistics = chunk_statistics(self._footer)
             chunks = [group[span[0]] for group in self._statistics]
@@ -227,6 +232,11 @@ class ParquetFileWriter:
             # Older versions always set the flag, as the reference writer does.
             self._arguments["write_time_adjusted_to_utc"] = True
         self._writer: pq.ParquetWriter | None = None
+        self._sorted_by = next(
+            (f for f in fields if f.name == options.sorted_by and group_bounds.can_note(f.type)), None
+        )
+        self._lows: list[Stored] = []
+        self._highs: list[Stored] = []
 
     def write(self, table: pa.Table) -> None:
         """Append rows; see `FileWriter.write`."""
@@ -239,6 +249,10 @@ class ParquetFileWriter:
         if rest is not None:
             self._write_group(rest)
         writer = self._writer or self._open(None)
+        if self._sorted_by is not None and len(self._lows) > 1:  # the manifest knows the bounds of a whole file
+            noted = group_bounds.encode(self._sorted_by.name, self._sorted_by.type, self._lows, self._highs)
+            if noted is not None:
+                writer.add_key_value_metadata({group_bounds.KEY: noted})
         writer.close()
 
     def abort(self) -> None:
@@ -255,6 +269,10 @@ class ParquetFileWriter:
             self._writer.write_table(group, row_group_size=group.num_rows)
         except pa.ArrowInvalid as error:
             raise InvariantError(f"cannot write {group.num_rows} rows to a Parquet file: {error}") from error
+        if self._sorted_by is not None:
+            column = group.column(self._sorted_by.name)
+            self._lows.append(arrow_to_stored(column[0], self._sorted_by.type))
+            self._highs.append(arrow_to_stored(column[-1], self._sorted_by.type))
 
     def _open(self, first: pa.Table | None) -> pq.ParquetWriter:
         dictionaries, deltas = _encodings(self._fields, first)

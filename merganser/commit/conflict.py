@@ -5,11 +5,16 @@ Format: section "conflict detection".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
+from merganser.codec.binary_row import deserialize
+from merganser.codec.stored import sort_key
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import LiveFiles
+from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from merganser.schema import types as t
 
 
 def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str, snapshot: int) -> None:
@@ -39,11 +44,59 @@ def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: 
         )
 
 
-def check_total_buckets(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str) -> None:
-    """Refuse rows hashed over another number of buckets than the files of their partition.
+def check_levels(
+    changes: Sequence[ManifestEntry], live: LiveFiles, key_types: Sequence[t.DataType], *, table: str, snapshot: int
+) -> None:
+    """Refuse files of a level above 0 whose key ranges meet others of that level: a level is one sorted run.
+
+    Two compactions of different files can both aim at an empty level, without removing a common file.
+
+    Args:
+        changes: what is to be added and removed.
+        live: what is there.
+        key_types: of the key columns.
 
     Raises:
-        InvalidInputError: names both numbers; nothing was changed.
+        ConflictError: names the level and a file; nothing was changed.
+    """
+    added = [entry for entry in changes if entry.kind == ADD and entry.file.level > 0]
+    if not added:
+        return
+    removed = {entry.identity for entry in changes if entry.kind != ADD}
+    for partition, bucket, level in {(e.partition, e.bucket, e.file.level) for e in added}:
+        there = live.buckets.get((partition, bucket))
+        files = [e.file for e in added if (e.partition, e.bucket, e.file.level) == (partition, bucket, level)]
+        if there is not None:
+            files += [e.file for e in there.entries if e.file.level == level and e.identity not in removed]
+        ranges = sorted(
+            tuple(sort_key(deserialize(key, key_types), key_types) for key in (file.min_key, file.max_key))
+            for file in files
+        )
+        if any(low <= before for (_, before), (low, _) in pairwise(ranges)):
+            raise ConflictError(
+                f"cannot commit to '{table}': level {level} of bucket {bucket} holds keys up to snapshot {snapshot} "
+                "that this change brings there too. Nothing was changed. Plan the change again from snapshot "
+                f"{snapshot}.",
+                table=table,
+                snapshot=snapshot,
+            )
+
+
+def check_total_buckets(
+    changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str, snapshot: int | None = None
+) -> None:
+    """Refuse rows hashed over another number of buckets than the files of their partition.
+
+    Args:
+        changes: what is to be added.
+        live: what is there.
+        table: its name, for messages.
+        snapshot: of a commit, the one it would follow: writers ask before they write, so what does not fit now came
+            to be since. None: rows are about to be written.
+
+    Raises:
+        InvalidInputError: rows are about to be written; names both numbers.
+        ConflictError: the rows are written, and were right when they were; nothing was changed.
     """
     wanted = {
         entry.partition: entry.total_buckets for entry in changes if entry.kind == ADD and entry.total_buckets > 0
@@ -53,6 +106,15 @@ def check_total_buckets(changes: Sequence[ManifestEntry], live: LiveFiles, *, ta
     for (partition, bucket), files in live.buckets.items():
         total = wanted.get(partition)
         if total is not None and bucket >= 0 and files.total_buckets > 0 and files.total_buckets != total:
+            if snapshot is not None:
+                raise ConflictError(
+                    f"cannot commit to '{table}': the rows were written into {total} buckets, and up to snapshot "
+                    f"{snapshot} somebody else moved their partition to {files.total_buckets}. Nothing was changed. "
+                    "Open the table again and repeat the write.",
+                    table=table,
+                    snapshot=snapshot,
+                    buckets=files.total_buckets,
+                )
             raise InvalidInputError(
                 f"cannot write to '{table}': its partition holds files of {files.total_buckets} buckets, and "
                 f"'bucket' is now {total}. "
@@ -61,3 +123,58 @@ def check_total_buckets(changes: Sequence[ManifestEntry], live: LiveFiles, *, ta
                 table=table,
                 buckets=files.total_buckets,
             )
+
+
+def check_undisturbed(
+    since: Iterable[Snapshot],
+    delta: Callable[[Snapshot], Iterable[ManifestEntry]],
+    *,
+    safe: int,
+    commit_user: str,
+    table: str,
+) -> None:
+    """Refuse to follow what others did after a snapshot, unless it was rows added to no fixed bucket.
+
+    Args:
+        since: the newest snapshot and those before it, downwards; read as far as `safe`.
+        delta: returns the entries of a snapshot's own commit.
+        safe: the last snapshot that may hold anything (`commit.strict-mode.last-safe-snapshot`).
+        commit_user: whose own commits are no disturbance.
+        table: its name, for messages.
+
+    Raises:
+        ConflictError: names the first disturbance found, or the snapshots that have expired; nothing was changed.
+    """
+    above = None
+    for snapshot in since:
+        if snapshot.id <= safe:
+            return
+        above = snapshot.id
+        if snapshot.commit_user == commit_user:
+            continue
+        fixed = snapshot.commit_kind == APPEND and any(e.total_buckets > 0 and e.bucket >= 0 for e in delta(snapshot))
+        if fixed or snapshot.commit_kind in (COMPACT, OVERWRITE):
+            raise _disturbed(
+                f"snapshot {snapshot.id} ({snapshot.commit_kind}{' to fixed buckets' if fixed else ''}) of commit user "
+                f"'{snapshot.commit_user}' came",
+                safe=safe,
+                snapshot=snapshot.id,
+                table=table,
+            )
+    if above is not None and above > safe + 1:
+        raise _disturbed(
+            f"nobody can tell what snapshots {safe + 1} to {above - 1} did, which have expired, and which came",
+            safe=safe,
+            snapshot=above,
+            table=table,
+        )
+
+
+def _disturbed(what: str, *, safe: int, snapshot: int, table: str) -> ConflictError:
+    return ConflictError(
+        f"cannot commit to '{table}': {what} after snapshot {safe}, the last that is safe by "
+        "'commit.strict-mode.last-safe-snapshot'. Nothing was changed. Look at what came, then write again with a "
+        "later snapshot as the last safe one.",
+        table=table,
+        snapshot=snapshot,
+    )

@@ -5,7 +5,7 @@ Steps of an attempt, from the newest state S(n):
 1. Was it applied already, up to S(n)? (commit user, identifier) at or below the user's newest snapshot: done.
    The question is asked of the very state that step 4 follows, so a twin that commits in between is met there.
 2. May it follow S(n)? Removals must be live and additions new, bucket numbers must agree. An overwrite names
-   what it removes anew from S(n), so it always fits.
+   what it removes anew from S(n), so it always fits. In strict mode nobody else may have disturbed the table.
 3. Write the delta manifest and its list (once; attempts reuse them), merge old manifests when there are many,
    write the base list. All durable, none visible: a crash leaves orphans. The schema must still be there: a
    table that was dropped meanwhile, and perhaps made anew, gets no snapshot of ours.
@@ -30,7 +30,7 @@ import merganser
 from merganser.codec.binary_row import deserialize, sort_key
 from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
 from merganser.commit.compact_manifests import merge_span, merged_entries
-from merganser.commit.conflict import check_removals, check_total_buckets
+from merganser.commit.conflict import check_levels, check_removals, check_total_buckets, check_undisturbed
 from merganser.commit.message import CommitMessage
 from merganser.errors import (
     AlreadyExistsError,
@@ -45,7 +45,7 @@ from merganser.meta.live_files import LiveFiles
 from merganser.meta.manifest import write_manifest
 from merganser.meta.manifest_list import ManifestFile, write_manifest_list
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, OVERWRITE, Snapshot
+from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
@@ -68,6 +68,7 @@ class Change:
         allow_empty: make a snapshot even of no change.
         uuid: what its snapshot is recognised by; None: a fresh one for every call.
         since: an earlier call with the same uuid, of unknown outcome, tried to create this snapshot.
+        safe: the last snapshot that others may have made without a check (strict mode); negative or None: any.
     """
 
     messages: Sequence[CommitMessage]
@@ -78,6 +79,7 @@ class Change:
     allow_empty: bool = False
     uuid: str | None = None
     since: int | None = None
+    safe: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,10 @@ class Publisher:
 
     def _applied(self, change: Change, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of `latest`, and its snapshot if that is still kept."""
-        done, snapshot = self._applied_by_identifier(change.commit_user, change.identifier, latest)
+        if change.kind == COMPACT:  # it has the user and identifier of the write that it follows
+            done, snapshot = False, None
+        else:
+            done, snapshot = self._applied_by_identifier(change.commit_user, change.identifier, latest)
         if done or latest is None or change.since is None:
             return done, snapshot
         for found in self.reader.snapshots.walk_back(latest.id):
@@ -193,11 +198,18 @@ class Publisher:
         """Write the metadata of the snapshot that follows `state`; return it and its live files, None of no change."""
         entries = [entry for message in change.messages for entry in message.entries()]
         previous = state.snapshot
+        if previous is not None and change.safe is not None and change.safe >= 0:
+            since = chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
+            check_undisturbed(
+                since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
+            )
         if change.overwrites is not None:
             entries = change.overwrites(state.live) + entries
         else:
-            check_removals(entries, state.live, table=self.table.name, snapshot=previous.id if previous else 0)
-            check_total_buckets(entries, state.live, table=self.table.name)
+            newest = previous.id if previous else 0
+            check_removals(entries, state.live, table=self.table.name, snapshot=newest)
+            check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
+            check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
         if not entries and not change.allow_empty:
             return None
         live = self._live_after(state, entries)
@@ -222,7 +234,7 @@ class Publisher:
             delta_manifest_list_size=written.delta_size,
             commit_user=change.commit_user,
             writer_version=f"merganser-{merganser.__version__}",
-            commit_identifier=change.identifier,
+            commit_identifier=self._identifier(change, previous),
             commit_kind=OVERWRITE
             if change.overwrites is not None or (removes and change.kind == APPEND)
             else change.kind,
@@ -238,6 +250,16 @@ class Publisher:
         if previous and snapshot.statistics and previous.schema_id != snapshot.schema_id:
             snapshot = replace(snapshot, statistics=None)
         return snapshot, live
+
+    def _identifier(self, change: Change, previous: Snapshot | None) -> int:
+        """Return the identifier to store; those of a user never fall, or a later commit would count as not applied.
+
+        A compaction that follows a write may come after the next write, made by whoever took over meanwhile.
+        """
+        if change.kind != COMPACT or change.identifier == BATCH_IDENTIFIER or previous is None:
+            return change.identifier
+        newest = self._newest_of(change.commit_user, previous)
+        return change.identifier if newest is None else max(change.identifier, newest.commit_identifier)
 
     def _publish(self, snapshot: Snapshot, live: LiveFiles, written: _Written) -> Snapshot:
         """Create the snapshot. Whatever leaves here but SnapshotExistsError and UnsupportedError may be committed."""

@@ -8,7 +8,7 @@ Format: sections "pk table file columns", "append table files", "stats".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from merganser.codec.data_format import WriteFormat
 from merganser.codec.stats import StatsMode, parse_stats_mode
@@ -62,11 +62,13 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
     if options.get(w.FILE_SUFFIX_INCLUDE_COMPRESSION) and compression.lower() != "none":
         suffix = f".{_EXTENSIONS.get(compression.lower(), compression.lower())}{suffix}"
     block = options.get(w.FILE_BLOCK_SIZE)
-    write_format = WriteFormat(compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL))
+    write_format = WriteFormat(
+        compression=compression,
+        zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL),
+        sorted_by=table.key[0] if table.key else None,
+    )
     if block is not None:
-        write_format = WriteFormat(
-            compression=compression, zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL), block_size_bytes=block
-        )
+        write_format = replace(write_format, block_size_bytes=block)
     schema = table.schema
     key_fields = () if not table.keyed or options.get(w.DATA_FILE_THIN_MODE) else schema.key_fields
     return FileLayout(

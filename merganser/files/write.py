@@ -86,12 +86,14 @@ class RollingWriter:
                 kinds = pa.repeat(pa.scalar(row_kind.INSERT, pa.int8()), rows.num_rows)
             columns = [rows.column(physical_name(f)) for f in layout.key_fields] + [sequences, kinds] + columns
         physical = pa.Table.from_arrays(columns, schema=self._schema)
-        if self._open is None:
-            name = f"{layout.prefix}{self._run}-{len(self._done)}{layout.suffix}"
-            self._open = _OpenFile(self._table, layout, self._env.storage.writer(join(self._directory, name)), name)
-        self._open.write(physical)
-        if self._open.sink.size >= layout.target_size_bytes or self._open.rows >= layout.target_rows:
-            self._finish()
+        at = 0
+        while at < rows.num_rows:
+            file = self._open = self._open or self._begun()
+            part = physical.slice(at, layout.target_rows - file.rows)
+            file.write(part)
+            at += part.num_rows
+            if file.sink.size >= layout.target_size_bytes or file.rows >= layout.target_rows:
+                self._finish()
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the last file and return all of them. They are durable."""
@@ -102,11 +104,20 @@ class RollingWriter:
     def abort(self) -> None:
         """Remove what was written. The files of a finished writer too. Best effort: else they are orphans."""
         if self._open is not None:
-            self._open.sink.abort()
+            self._open.abort()
             self._open = None
         with contextlib.suppress(MerganserError):
             self._env.storage.delete([join(self._directory, file.name) for file in self._done])
         self._done = []
+
+    def _begun(self) -> _OpenFile:
+        name = f"{self._layout.prefix}{self._run}-{len(self._done)}{self._layout.suffix}"
+        sink = self._env.storage.writer(join(self._directory, name))
+        try:
+            return _OpenFile(self._table, self._layout, sink, name)
+        except BaseException:
+            sink.abort()
+            raise
 
     def _finish(self) -> None:
         assert self._open is not None
@@ -151,6 +162,10 @@ class _OpenFile:
             more = column_stats(rows.column(field.name), field.type)
             known = self._stats[i]
             self._stats[i] = more if known is None else merge_stats(known, more, field.type)
+
+    def abort(self) -> None:
+        self._writer.abort()
+        self.sink.abort()
 
     def finish(self, level: int, source: int, now_ms: int) -> DataFile:
         self._writer.close()

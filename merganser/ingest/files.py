@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
@@ -65,11 +66,14 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
                 )
             case "csv":
                 convert = pa_csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
-                return pa_csv.open_csv(path, convert_options=convert)
+                return _named(path, pa_csv.open_csv(path, convert_options=convert))
             case "json" | "jsonl" | "ndjson":
-                return pa_json.open_json(
-                    path, parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())))
+                texts = pa.schema(
+                    [(n, pa.string() if pa.types.is_time(kind) else _as_json_has_it(kind)) for n, kind in kinds.items()]
                 )
+                found = pa_json.open_json(path, parse_options=pa_json.ParseOptions(explicit_schema=texts))
+                wanted = pa.schema([pa.field(f.name, kinds.get(f.name, f.type)) for f in found.schema])
+                return _named(path, pa.RecordBatchReader.from_batches(wanted, _cast(found, wanted)))
             case "arrow" | "ipc" | "feather":
                 return pa.ipc.open_file(pa.memory_map(path)).read_all().to_reader()
             case other:
@@ -78,4 +82,41 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
                     path=path,
                 )
     except (pa.ArrowInvalid, OSError) as error:
-        raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
+        raise _unreadable(path, error) from error
+
+
+def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which a value stands in JSON: dates are texts there."""
+    if pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_json_has_it(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
+    return kind
+
+
+def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        columns = []
+        for column, field in zip(batch.columns, schema, strict=True):
+            if pa.types.is_time(field.type):  # Arrow reads it from text as a part of a timestamp only
+                column = pc.binary_join_element_wise("1970-01-01T", column, "").cast(pa.timestamp(field.type.unit))
+            columns.append(pc.cast(column, field.type))
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _named(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return a reader whose errors name the file: text is parsed block by block, while it is read."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except pa.ArrowInvalid as error:
+            raise _unreadable(path, error) from error
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _unreadable(path: str, error: Exception) -> FormatError:
+    return FormatError(f"cannot read the rows of '{path}': {error}", path=path)

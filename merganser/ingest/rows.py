@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.schema import types as t
 from merganser.schema.conform import kinds_from
 
 
-def batches_of(data: Any) -> Iterator[tuple[pa.Table, bool]]:
+def batches_of(data: Any, fields: Sequence[t.Field] = ()) -> Iterator[tuple[pa.Table, bool]]:
     """Yield the rows of `data` as tables, each with whether the caller holds it in memory anyway.
+
+    Args:
+        data: rows.
+        fields: columns of the table: which dictionaries in rows are maps.
 
     Raises:
         InvalidInputError: `data` is nothing that holds rows.
@@ -21,13 +28,13 @@ def batches_of(data: Any) -> Iterator[tuple[pa.Table, bool]]:
         for batch in data:
             yield pa.Table.from_batches([batch]), False
         return
-    whole = _table(data)
+    whole = _table(data, fields)
     if whole is not None:
         yield whole, True
         return
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         for part in data:
-            table = _table(part)
+            table = _table(part, fields)
             if table is None:
                 raise _not_rows(part)
             yield table, False
@@ -35,7 +42,7 @@ def batches_of(data: Any) -> Iterator[tuple[pa.Table, bool]]:
     raise _not_rows(data)
 
 
-def _table(data: Any) -> pa.Table | None:
+def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
     """Return a table of what lies in memory, or None when it is something else."""
     if isinstance(data, pa.Table):
         return data
@@ -43,21 +50,34 @@ def _table(data: Any) -> pa.Table | None:
         return pa.Table.from_batches([data])
     if isinstance(data, list):
         if not data or all(isinstance(row, Mapping) for row in data):
-            return _from_dicts(data)
+            return _from_dicts(data, fields)
         return None
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
+        return _from_pandas(data)
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     return None
 
 
-def _from_dicts(rows: list[Mapping[str, Any]]) -> pa.Table:
+def _from_pandas(data: Any) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        why = ": ".join(str(part) for part in reversed(error.args))
+        raise InvalidInputError(
+            f"cannot take the rows of the pandas frame: {why}. Give a column values of one type, and each name once."
+        ) from error
+
+
+def _from_dicts(rows: list[Mapping[str, Any]], fields: Sequence[t.Field]) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
+    kinds = {field.name: field.type for field in fields}
     columns = {}
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"cannot take the rows: the name of a column is {name!r:.60}, which is no text.")
         try:
-            columns[name] = pa.array([row.get(name) for row in rows])
+            columns[name] = _array([row.get(name) for row in rows], kinds.get(name))
         except OverflowError as error:
             beyond = [
                 i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63
@@ -69,6 +89,10 @@ def _from_dicts(rows: list[Mapping[str, Any]]) -> pa.Table:
                 column=name,
                 row=beyond[0] if beyond else None,
             ) from error
+        except UnicodeError as error:
+            raise InvalidInputError(
+                f"cannot take column '{name}' of the rows: {error}. Text has no halves of surrogate pairs.", column=name
+            ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InvalidInputError(
                 f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give "
@@ -76,6 +100,57 @@ def _from_dicts(rows: list[Mapping[str, Any]]) -> pa.Table:
                 column=name,
             ) from error
     return pa.table(columns)
+
+
+def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
+    """Return values as Arrow takes them, but dictionaries and pairs as maps where the column has maps."""
+    match kind:
+        case t.Map(key=key, value=item):
+            pairs = [None if value is None else _pairs(value) for value in values]
+            keys = _array([pair[0] for of_row in pairs if of_row for pair in of_row], key)
+            items = _array([pair[1] for of_row in pairs if of_row for pair in of_row], item)
+            return pa.MapArray.from_arrays(_offsets(pairs), keys, items)
+        case t.Multiset(element=element):
+            return _array(values, t.Map(key=element, value=t.Int()))
+        case t.Array(element=element) if _has_maps(element) and _all(values, list | tuple):
+            return pa.ListArray.from_arrays(_offsets(values), _array([v for of in values if of for v in of], element))
+        case t.Row(fields=fields) if _has_maps(kind) and _all(values, Mapping):
+            rows = [value or {} for value in values]
+            names = list(dict.fromkeys([f.name for f in fields] + [name for row in rows for name in row]))
+            kinds = {field.name: field.type for field in fields}
+            parts = [_array([row.get(name) for row in rows], kinds.get(name)) for name in names]
+            return pa.StructArray.from_arrays(parts, names, mask=pa.array([value is None for value in values]))
+    return pa.array(values)
+
+
+def _has_maps(kind: t.DataType) -> bool:
+    match kind:
+        case t.Map() | t.Multiset():
+            return True
+        case t.Array(element=element):
+            return _has_maps(element)
+        case t.Row(fields=fields):
+            return any(_has_maps(field.type) for field in fields)
+    return False
+
+
+def _all(values: list[Any], wanted: Any) -> bool:
+    return all(value is None or isinstance(value, wanted) for value in values)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
+        return [(pair[0], pair[1]) for pair in value]
+    raise pa.ArrowTypeError(f"{value!r:.60} is no dictionary and no list of pairs, as a map is")
+
+
+def _offsets(values: list[Any]) -> pa.Array:
+    """Return where each list begins in all of them put together, and the end; null at one that is null."""
+    ends = [0, *itertools.accumulate(len(value or ()) for value in values)]
+    starts = [None if value is None else start for value, start in zip(values, ends, strict=False)]
+    return pa.array([*starts, ends[-1]], pa.int32())
 
 
 def split_kinds(rows: pa.Table, kinds: Any, *, table: str) -> tuple[pa.Table, pa.Array | None]:
@@ -104,7 +179,13 @@ def split_kinds(rows: pa.Table, kinds: Any, *, table: str) -> tuple[pa.Table, pa
 
 
 def _not_rows(data: Any) -> InvalidInputError:
-    return InvalidInputError(
-        f"cannot take rows from a {type(data).__name__}. Give an Arrow table, batches or reader, a pandas or "
-        "Polars frame, or a list of dictionaries."
-    )
+    name = type(data).__name__
+    if isinstance(data, str | PathLike):
+        advice = "Rows that lie in files are written by table.load(...)."
+    elif isinstance(data, Mapping):
+        advice = "Give a list of dictionaries, one per row, or pyarrow.table(...) of columns."
+    elif name == "LazyFrame":
+        advice = "Give what its collect() returns."
+    else:
+        advice = "Give an Arrow table, batches or reader, a pandas or Polars frame, or a list of dictionaries."
+    return InvalidInputError(f"cannot take rows from a {name}. {advice}")

@@ -1,7 +1,11 @@
-"""SchemaStore: the numbered schemas of one table. There is no hint; the newest is the highest number."""
+"""SchemaStore: the numbered schemas of one table. There is no hint; the newest is the highest number.
+
+A table is there while a schema is. Where a mark says that one moves (`storage.moving`), only the first schema counts.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from merganser.errors import (
@@ -14,9 +18,10 @@ from merganser.errors import (
 )
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
+from merganser.storage.moving import MARK
 from merganser.storage.paths import TablePaths
 
-_PREFIX = "schema-"
+_NAME = re.compile(r"schema-(0|[1-9][0-9]{0,18})")
 _ATTEMPTS = 3
 
 
@@ -29,20 +34,36 @@ class SchemaStore:
 
     def ids(self) -> list[int]:
         """Return the ids of all schemas, rising."""
-        names = (e.name for e in self.env.storage.list(self.paths.schema_directory) if not e.is_directory)
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdecimal())
+        return self._listed()[0]
+
+    def exists(self) -> bool:
+        """Return whether there is a table."""
+        return bool(self._of_table())
 
     def latest(self) -> TableSchema | None:
-        """Return the newest schema, or None when there is none (not a table)."""
-        ids = self.ids()
+        """Return the newest schema, or None when there is no table."""
+        ids = self._of_table()
         while ids:
             try:
                 return self.load(ids[-1], fresh=True)
             except FormatError:
-                before, ids = ids, self.ids()
+                before, ids = ids, self._of_table()
                 if before == ids:
                     raise  # it is there and damaged; else the table was dropped, or made anew, while we looked
         return None
+
+    def is_marked(self) -> bool:
+        """Return whether a table moves to this place or from it, or was stopped while it did."""
+        return self._listed()[1]
+
+    def _of_table(self) -> list[int]:
+        ids, marked = self._listed()
+        return ids if not marked or 0 in ids else []
+
+    def _listed(self) -> tuple[list[int], bool]:
+        """Return the ids of all schema files, rising, and whether the mark is among them."""
+        names = {e.name for e in self.env.storage.list(self.paths.schema_directory) if not e.is_directory}
+        return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name))), MARK in names
 
     def latest_id(self, known: int) -> int:
         """Return the newest schema id, given one that exists: one look in the common case."""

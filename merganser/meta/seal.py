@@ -1,4 +1,4 @@
-"""A checksum inside manifests and manifest lists, in a place that other readers pass over.
+"""A checksum inside manifests and manifest lists, in a place that other readers pass over (docs/decisions/0009).
 
 Avro gives every container file a map of properties, and every reader ignores those it does not know. Ours holds
 the CRC-32 of the file, all bytes but its own eight digits::

@@ -10,6 +10,7 @@ Format: sections "hint files" and "atomic publication".
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,8 +28,10 @@ from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
-_PREFIX = "snapshot-"
+_NAME = re.compile(r"snapshot-([1-9][0-9]{0,18})")
+"""As writers write it: what only looks like it (`snapshot-007`) names no snapshot."""
 _ATTEMPTS = 3
+_AHEAD_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,11 @@ class SnapshotStore:
             return found
         earliest, latest = self.earliest_id(), self.latest_id()
         if earliest is None or latest is None or snapshot_id > latest or snapshot_id < 1:
-            kept = "the table has no snapshots yet" if latest is None else f"its snapshots are {earliest} to {latest}"
+            kept = "the table has no snapshots yet"
+            if latest is not None:
+                kept = (
+                    f"its only one is {latest}" if earliest == latest else f"its snapshots are {earliest} to {latest}"
+                )
             raise NotFoundError(
                 f"table '{self.table_name}' has no snapshot {snapshot_id}: {kept}.",
                 table=self.table_name,
@@ -114,16 +121,30 @@ class SnapshotStore:
     def ids(self) -> list[int]:
         """Return the ids of all snapshot files, rising."""
         names = (e.name for e in self.env.storage.list(self.paths.snapshot_directory) if not e.is_directory)
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdecimal())
+        return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
     def walk_back(self, snapshot_id: int) -> Iterator[Snapshot]:
-        """Yield snapshots from `snapshot_id` downwards, until one is not there."""
+        """Yield snapshots from `snapshot_id` downwards, until one is not there.
+
+        Chains may be long and stores slow, so for who goes on more and more are read ahead, side by side.
+        """
+
+        def found_or_why(number: int) -> Snapshot | MerganserError | None:
+            try:
+                return self.get(number)
+            except MerganserError as error:  # of one that perhaps nobody comes to
+                return error
+
+        ahead = 1
         while snapshot_id >= 1:
-            found = self.get(snapshot_id)
-            if found is None:
-                return
-            yield found
-            snapshot_id -= 1
+            for found in self.env.map(found_or_why, range(snapshot_id, max(0, snapshot_id - ahead), -1)):
+                if isinstance(found, MerganserError):
+                    raise found
+                if found is None:
+                    return
+                yield found
+            snapshot_id -= ahead
+            ahead = min(2 * ahead, _AHEAD_MAX)
 
     def create(self, snapshot: Snapshot) -> Snapshot:
         """Make `snapshot` the next state of the table: the commit point.

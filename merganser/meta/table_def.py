@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from merganser.codec.binary_row import deserialize
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.schema import types as t
@@ -47,6 +48,11 @@ class TableDef:
         return bool(self.schema.primary_keys)
 
     @property
+    def counting(self) -> bool:
+        """Whether it has no key and counts equal rows; see `TableSchema.counting`."""
+        return self.schema.counting
+
+    @property
     def bucket(self) -> int:
         """The bucket option: n fixed; -1 dynamic (with a key) or unaware (without); -2 postponed."""
         return self.options.get(w.BUCKET)
@@ -65,3 +71,12 @@ class TableDef:
     def partition_types(self) -> tuple[t.DataType, ...]:
         """Types of the partition columns."""
         return tuple(self.schema.field(name).type for name in self.schema.partition_keys)
+
+    def bucket_directory(self, partition: bytes, bucket: int) -> str:
+        """Return the directory of a bucket of a serialized partition."""
+        return self.paths.bucket_directory(self.partition_directory(partition), bucket)
+
+    def partition_directory(self, partition: bytes) -> str:
+        """Return the directory of a serialized partition."""
+        values = deserialize(partition, self.partition_types)
+        return self.paths.partition_directory(self.schema.partition_keys, values, self.partition_types)

@@ -19,7 +19,7 @@ from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
-from merganser.storage.env import Env
+from merganser.storage.env import Env, no_collection
 from merganser.storage.paths import TablePaths
 
 T = TypeVar("T")
@@ -71,8 +71,9 @@ class MetaReader:
             if carried is not None:
                 self.keep(carried)
                 return carried
-        entries = self._entries_of(self._base(snapshot)) + self.delta(snapshot)
-        state = TableState(snapshot, self._applied(EMPTY, snapshot, entries))
+        with no_collection():
+            entries = self._entries_of(self._base(snapshot)) + self.delta(snapshot)
+            state = TableState(snapshot, self._applied(EMPTY, snapshot, entries))
         if not isinstance(known, TableState) or known.snapshot is None or known.snapshot.id <= snapshot.id:
             self.keep(state)
         return state
@@ -150,7 +151,7 @@ class MetaReader:
         try:
             data = self.env.storage.read(path)
         except NotFoundError as error:
-            if not SchemaStore(self.paths, self.env).ids():
+            if not SchemaStore(self.paths, self.env).exists():
                 raise NotFoundError(
                     f"there is no table '{self.table_name}' any more: it was dropped or renamed.", table=self.table_name
                 ) from error

@@ -6,6 +6,8 @@ rebuild the rest there.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import platform
 import queue
@@ -16,17 +18,20 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from merganser.errors import InvalidInputError
 from merganser.storage.cache import Cache
 from merganser.storage.protocol import Storage
 
 T = TypeVar("T")
 R = TypeVar("R")
 _NOTHING = object()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MS_MAX: Final = 253_402_300_799_999
 
 
 _thread: Final = threading.local()
@@ -54,6 +59,33 @@ def _system_clock() -> datetime:
     return datetime.now(UTC)
 
 
+_collecting = threading.Lock()
+_paused = 0
+_was_collecting = False
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep Python's cycle collector off while inside: for making very many objects that are all kept.
+
+    Each of its rounds would walk over all of them and find nothing; with thousands of manifest entries that was
+    half of the time. Blocks may nest and run on several threads; the last to end turns it on again.
+    """
+    global _paused, _was_collecting
+    with _collecting:
+        if not _paused:
+            _was_collecting = gc.isenabled()
+            gc.disable()
+        _paused += 1
+    try:
+        yield
+    finally:
+        with _collecting:
+            _paused -= 1
+            if not _paused and _was_collecting:
+                gc.enable()
+
+
 @dataclass(slots=True)
 class Env:
     """The effects of one process.
@@ -71,17 +103,27 @@ class Env:
     threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     random: random.Random = field(default_factory=random.Random)
     _pool: ThreadPoolExecutor | None = None
+    _pool_process: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Env, (self.storage,))
 
     def now_ms(self) -> int:
-        """Return the current time in epoch milliseconds."""
+        """Return the current time in epoch milliseconds.
+
+        Raises:
+            InvalidInputError: the clock tells no time, or one that no snapshot can be of.
+        """
         now = self.clock()
+        if not isinstance(now, datetime):
+            raise InvalidInputError(f"the clock returned {now!r:.60}. It returns the current time, an aware datetime.")
         if now.tzinfo is None:
             now = now.replace(tzinfo=UTC)
-        return int(now.timestamp() * 1000)
+        now_ms = (now - _EPOCH) // timedelta(milliseconds=1)
+        if not 0 <= now_ms <= _TIME_MS_MAX:
+            raise InvalidInputError(f"the clock says {now}, and times of tables are of the years 1970 to 9999 (UTC).")
+        return now_ms
 
     def new_id(self) -> str:
         """Return a fresh random uuid as text."""
@@ -167,7 +209,8 @@ class Env:
 
     def _executor(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._pool is None:
+            if self._pool is None or self._pool_process != os.getpid():  # threads do not survive a fork
+                self._pool_process = os.getpid()
                 self._pool = ThreadPoolExecutor(
                     self.threads, thread_name_prefix="merganser", initializer=_enter_pool, initargs=(id(self),)
                 )

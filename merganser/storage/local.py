@@ -115,11 +115,18 @@ class LocalStorage:
 
     def delete_tree(self, path: str) -> None:
         with _errors("delete", path, missing=None):
-            for _ in range(_DELETE_ROUNDS):
-                if not os.path.isdir(path):
-                    break
-                with contextlib.suppress(FileNotFoundError):  # others may delete in there as well
-                    shutil.rmtree(path)
+            aside = self._set_aside(path)
+            try:
+                for _ in range(_DELETE_ROUNDS):
+                    if not os.path.isdir(aside):
+                        break
+                    with contextlib.suppress(FileNotFoundError):  # others may delete in there as well
+                        shutil.rmtree(aside)
+            except BaseException:
+                if aside != path:
+                    with contextlib.suppress(OSError):
+                        os.rename(aside, path)  # so that another try finds what is left
+                raise
 
     def move_tree(self, source: str, target: str) -> None:
         with _errors("move", source):
@@ -127,21 +134,25 @@ class LocalStorage:
                 raise NotFoundError(f"cannot move '{source}': there is no such directory.", path=source)
             self._make_directory(os.path.dirname(target))
             try:
-                os.mkdir(target)  # of several movers one gets the name; rename replaces an empty directory
-                try:
-                    os.rename(source, target)
-                except BaseException:
-                    with contextlib.suppress(OSError):
-                        os.rmdir(target)
-                    raise
+                os.rename(source, target)  # of several movers one gets the name: only an empty directory is replaced
             except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise
                 raise AlreadyExistsError(
                     f"cannot move '{source}' to '{target}': the target exists. Nothing was moved.", path=target
                 ) from None
             self._sync_directory(os.path.dirname(target))
             self._sync_directory(os.path.dirname(source))
+
+    def _set_aside(self, path: str) -> str:
+        """Free the name of a directory in one step, so that nothing new under it is removed; return where it is."""
+        directory, name = os.path.split(path.rstrip("/"))
+        aside = os.path.join(directory, f".{name}.{uuid.uuid4()}.tmp")
+        try:
+            os.rename(path, aside)
+        except OSError:  # not there, or not to be renamed (a mount, a name of full length): removed where it is
+            return path
+        return aside
 
     def _temporary(self, path: str, data: bytes, *, sync: bool = True) -> str:
         directory, name = os.path.split(path)

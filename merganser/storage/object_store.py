@@ -44,6 +44,7 @@ from merganser.errors import (
     StorageError,
     UnsupportedError,
 )
+from merganser.storage.moving import move_by_copies
 from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
 from merganser.storage.protocol import Entries, Entry
 
@@ -165,43 +166,41 @@ class ObjectStorage:
             self._delete_keys([key for key, _ in batch])
 
     def move_tree(self, source: str, target: str) -> None:
-        """Copy every object, then remove the originals: not atomic.
+        """Copy every object, then remove the originals, in the steps of `storage.moving`.
 
-        Those below a `schema` directory, without which a table is none, are copied last and removed first. A
-        crash in between leaves both trees, the target without schemas or the source whole. Each object has at
-        most the size that the store copies in one request (S3: 5 GiB).
+        Each object has at most the size that the store copies in one request (S3: 5 GiB).
         """
+        source, target = source.rstrip("/"), target.rstrip("/")
         old, new = self._key(source, is_directory=True), self._key(target, is_directory=True)
         if new == old or new.startswith(f"{old}/"):
             raise InvalidInputError(
                 f"cannot move '{source}' to '{target}': the target lies in the source.", path=target
             )
-        if self.exists(target) or self.list(target):
-            raise AlreadyExistsError(
-                f"cannot move '{source}' to '{target}': the target exists. Nothing was moved.", path=target
-            )
-        found = [item for batch in self._below(source) for item in batch]
-        if not found:
-            raise NotFoundError(f"cannot move '{source}': there is no such directory.", path=source)
         client = self._client()
+        sizes: dict[str, int] = {}
+        marks: set[str] = set()  # of other tools, for directories: empty objects that have no name here
 
-        def copy(item: tuple[str, int]) -> None:
-            key, size = item
-            with self._errors("move", f"{self.root}/{key}", missing=True):
+        def below(root: str) -> list[str]:
+            start = len(self._key(root, is_directory=True)) + 1
+            found = {key[start:]: size for batch in self._below(root) for key, size in batch}
+            if root == source:
+                sizes.update(found)
+            return [*found, *marks]
+
+        def copy_one(name: str) -> None:
+            with self._errors("move", f"{source}/{name}", missing=True):
                 try:
-                    obstore.copy(client, key, new + key[len(old) :], overwrite=True)
+                    obstore.copy(client, f"{old}/{name}", f"{new}/{name}", overwrite=True)
                 except FileNotFoundError:
-                    if size:  # an empty one may be another tool's mark for a directory, which has no name here
+                    if sizes[name]:
                         raise
+                    marks.add(name)
 
-        def is_schema(item: tuple[str, int]) -> bool:
-            return "/schema/" in item[0][len(old) :]
+        def copy(names: Sequence[str]) -> None:
+            with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="merganser-copy") as pool:
+                list(pool.map(copy_one, names))
 
-        others, schemas = [i for i in found if not is_schema(i)], [i for i in found if is_schema(i)]
-        with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="merganser-copy") as pool:
-            for group in (others, schemas):
-                list(pool.map(copy, group))
-        self.delete(f"{self.root}/{key}" for key, _ in schemas + others)
+        move_by_copies(self, source, target, below=below, copy=copy)
 
     def _below(self, path: str) -> Iterator[Below]:
         """Yield key and size of all objects below a directory, in batches."""

@@ -92,11 +92,11 @@ def date_text(day: int) -> str:
 
 
 def time_text(milliseconds: int, precision: int) -> str:
-    """Return `HH:mm:ss` and at most `precision` fraction digits of a time of day."""
+    """Return `HH:mm:ss` and of a precision above 0 a fraction: shortest, cut to it, of one digit at least."""
     seconds, milli = divmod(milliseconds, 1000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     digits = f"{milli:03d}"[: min(precision, 3)].rstrip("0")
-    return f"{text}.{digits}" if digits else text
+    return f"{text}.{digits or '0'}" if precision else text
 
 
 def _split_timestamp(value: int, precision: int) -> tuple[int, int, int]:

@@ -95,7 +95,7 @@ class Storage(Protocol):
         """Remove files. Missing ones are fine."""
 
     def delete_tree(self, path: str) -> None:
-        """Remove a directory and all below it. A missing one is fine."""
+        """Remove a directory and all below it. A missing one is fine. On a local disk its name is free in one step."""
 
     def move_tree(self, source: str, target: str) -> None:
         """Rename a directory. Atomic on a local disk; elsewhere copied, then removed.

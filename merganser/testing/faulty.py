@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -30,6 +30,7 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, MerganserError, StorageError
+from merganser.storage.moving import move_by_copies
 from merganser.storage.protocol import Entries, Sink, Storage
 
 T = TypeVar("T")
@@ -109,15 +110,17 @@ class FaultyStorage:
     Args:
         inner: where the bytes live. Look into it to see what was left behind.
         plan: which calls go wrong; none if None.
+        copies: `move_tree` copies file by file, as an object store does, and each step of it is a call.
     """
 
-    def __init__(self, inner: Storage, plan: Plan | None = None) -> None:
+    def __init__(self, inner: Storage, plan: Plan | None = None, *, copies: bool = False) -> None:
         self.inner = inner
+        self._copies = copies
         self._number = next(_NUMBERS)
         _STATES[self._number] = self._state = _State(plan)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reload, (self.inner, self._number))
+        return (_reload, (self.inner, self._number, self._copies))
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -162,7 +165,22 @@ class FaultyStorage:
         self._whole("delete_tree", path, lambda: self.inner.delete_tree(path), lambda: self._delete_half(path))
 
     def move_tree(self, source: str, target: str) -> None:
+        if self._copies:
+
+            def copy(names: list[str]) -> None:
+                for name in names:
+                    self.replace(f"{target}/{name}", self.read(f"{source}/{name}"))
+
+            move_by_copies(self, source, target, below=lambda root: self._below(root, ""), copy=copy)
+            return
         self._whole("move_tree", source, lambda: self.inner.move_tree(source, target))
+
+    def _below(self, root: str, prefix: str) -> Iterator[str]:
+        for entry in self.list(f"{root}/{prefix}".rstrip("/")):
+            if entry.is_directory:
+                yield from self._below(root, f"{prefix}{entry.name}/")
+            else:
+                yield prefix + entry.name
 
     def _whole(self, verb: str, path: str, work: Callable[[], T], tear: Callable[[], None] | None = None) -> T:
         """Do `work`, or what the plan has for this call."""
@@ -250,12 +268,12 @@ class FaultySink:
         self._storage.inner.replace(self.path, data[: len(data) // 2])
 
 
-def _reload(inner: Storage, number: int) -> FaultyStorage:
+def _reload(inner: Storage, number: int, copies: bool) -> FaultyStorage:
     state = _STATES.get(number)
     if state is None:
         raise InvalidInputError("a FaultyStorage counts the calls of one process and cannot be loaded in another.")
     copy = FaultyStorage.__new__(FaultyStorage)
-    copy.inner, copy._number, copy._state = inner, number, state
+    copy.inner, copy._number, copy._state, copy._copies = inner, number, state, copies
     return copy
 
 
@@ -287,6 +305,7 @@ def run_every(
     path_part: str = "",
     seed: int = 0,
     runs_max: int = 10_000,
+    copies: bool = False,
 ) -> int:
     """Run `work` once for every fault at every call, and `check` what is left after each run.
 
@@ -300,6 +319,7 @@ def run_every(
         path_part: text in the paths of the calls that count.
         seed: varies what torn calls leave behind.
         runs_max: more runs than this mean that the work never ends.
+        copies: see `FaultyStorage`.
 
     Returns:
         How many runs there were. Each fault ends with a run that it does not strike.
@@ -315,7 +335,7 @@ def run_every(
                 raise InvalidInputError(f"cannot run every fault: the work made more than {runs_max} calls.")
             plan = Plan(fault, call, call_count, verbs, path_part, seed)
             inner = build()
-            faulty = FaultyStorage(inner, plan)
+            faulty = FaultyStorage(inner, plan, copies=copies)
             try:
                 check(inner, _run(faulty, plan, work))
             except Exception as error:

@@ -1,9 +1,10 @@
 """Every example of README and docs runs, in order, in a directory of its own.
 
 The blocks of a page share their names, as a reader would type them one after the other. A line such as
-`orders.read().count()   # 3` is also a claim: when the comment is a Python literal, the value must equal it. Pages
+`orders.read().count()   # 3` is also a claim: when the comment is a Python literal, the value must equal it. A list or
+a dictionary may stand in the comment lines below its statement instead. Pages
 with blocks marked `python spark` run whole in a process of their own, with a session of their own. In `sh` blocks the
-lines that start with `merganser` run after the Python blocks before them, except the demo.
+lines that start with `merganser` or `printf` run after the Python blocks before them, except the demo.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,11 @@ def run_page(page: Path) -> None:
     for block in blocks_of(page):
         if block.kind == "sh":
             for command in _commands(block):
+                ours = shlex.join([sys.executable, "-m", "merganser"])
                 done = subprocess.run(
-                    [sys.executable, "-c", "from merganser.cli.main import main; main()", *shlex.split(command)[1:]],
+                    re.sub("^merganser", ours, command),
+                    shell=True,
+                    env=os.environ | {"PYTHONPATH": str(ROOT)},
                     capture_output=True,
                     text=True,
                     check=False,
@@ -93,16 +98,17 @@ def _run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
             exec(compile(ast.Module([statement], []), str(page), "exec"), names)
             continue
         value = eval(compile(ast.Expression(statement.value), str(page), "eval"), names)
-        claimed = _literal(lines[(statement.end_lineno or 1) - 1])
+        claimed = _literal(lines[(statement.end_lineno or 1) - 1 :])
         if claimed is not None:
             assert value == claimed[0], f"{page.name}:{statement.lineno}: {ast.unparse(statement)}"
 
 
-def _literal(line: str) -> tuple[Any] | None:
-    """Return the value that the comment at the end of a line claims, if it is one."""
-    found = _COMMENT.search(line)
+def _literal(lines: list[str]) -> tuple[Any] | None:
+    """Return the value that a comment claims, if it is one: at the end of the first line, or in the lines below it."""
+    found = _COMMENT.search(lines[0])
     if not found:
-        return None
+        text = "".join(line[1:] for line in takewhile(lambda line: line.startswith("# "), lines[1:])).strip()
+        return (ast.literal_eval(text),) if text.startswith(("[", "{")) else None
     try:
         return (ast.literal_eval(found[1].strip()),)
     except (ValueError, SyntaxError):
@@ -111,7 +117,9 @@ def _literal(line: str) -> tuple[Any] | None:
 
 def _commands(block: Block) -> list[str]:
     lines = block.text.replace("\\\n", " ").splitlines()
-    return [line for line in lines if line.startswith("merganser ") and not line.startswith("merganser demo")]
+    return [
+        line for line in lines if line.startswith(("merganser ", "printf ")) and not line.startswith("merganser demo")
+    ]
 
 
 def test_a_wrong_claim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +127,14 @@ def test_a_wrong_claim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     page.write_text("```python\n1 + 1    # 3\n```\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match=r"page.md:2: 1 \+ 1"):
+        run_page(page)
+
+
+def test_a_wrong_claim_below_a_statement_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n[1] + [2]\n# [1,\n#  3]\n```\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=r"page.md:2: \[1\] \+ \[2\]"):
         run_page(page)
 
 

@@ -349,14 +349,21 @@ def test_creating_a_table_is_all_or_nothing() -> None:
     assert run_every(lambda: memory_with(files, name), work, check) > 12
 
 
-@pytest.mark.parametrize("schemas", [1, 3])
-def test_dropping_a_table_is_all_or_nothing_and_its_name_is_free_again(schemas: int) -> None:
-    files, oracle = _base(WRITES["upsert"])
-    schema_0 = next(data for path, data in files.items() if path.endswith("/schema/schema-0"))
-    for number in range(1, schemas):
-        files[f"{WAREHOUSE}/db.db/t/schema/schema-{number}"] = schema_0.replace(
+def _with_schemas(files: dict[str, bytes], schemas: int) -> dict[str, bytes]:
+    schema_0 = files[f"{WAREHOUSE}/db.db/t/schema/schema-0"]
+    return files | {
+        f"{WAREHOUSE}/db.db/t/schema/schema-{number}": schema_0.replace(
             b'"id": 0,\n  "fields"', b'"id": %d,\n  "fields"' % number
         )
+        for number in range(1, schemas)
+    }
+
+
+@pytest.mark.parametrize("schemas", [1, 3])
+@pytest.mark.parametrize("copies", [False, True])
+def test_dropping_a_table_is_all_or_nothing_and_its_name_is_free_again(schemas: int, copies: bool) -> None:
+    files, oracle = _base(WRITES["upsert"])
+    files = _with_schemas(files, schemas)
     rows = _sorted(oracle.visible())
     name = f"faults-{next(_names)}"
 
@@ -370,7 +377,9 @@ def test_dropping_a_table_is_all_or_nothing_and_its_name_is_free_again(schemas: 
         made.write([{"other": 1}])
         assert made.read().to_pylist() == [{"other": 1}]
 
-    run_every(lambda: memory_with(files, name), lambda storage: catalog_over(storage).drop_table("db.t"), check)
+    run_every(
+        lambda: memory_with(files, name), lambda storage: catalog_over(storage).drop_table("db.t"), check, copies=copies
+    )
 
 
 def test_renaming_a_table_is_all_or_nothing() -> None:
@@ -384,6 +393,42 @@ def test_renaming_a_table_is_all_or_nothing() -> None:
     run_every(
         lambda: memory_with(files, name), lambda storage: catalog_over(storage).rename_table("db.t", "db.u"), check
     )
+
+
+@pytest.mark.parametrize("schemas", [1, 3])
+def test_renaming_a_table_by_copies_never_loses_it_and_what_is_left_can_be_dropped(schemas: int) -> None:
+    """As in an object store: both names may hold the whole table after a crash, and none ever half of it."""
+    files, oracle = _base(WRITES["upsert"])
+    files = _with_schemas(files, schemas)
+    rows = _sorted(oracle.visible())
+    name = f"faults-{next(_names)}"
+    seen = set()
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        storage.delete(path for path in contents(storage) if path.endswith(".tmp"))  # puts leave no such thing
+        found = _states(storage)
+        assert all(state in (None, rows) for state in found.values())
+        assert rows in found.values()
+        if outcome.error is None:
+            assert found == {"t": None, "u": rows}
+        elif not isinstance(outcome.error, Stopped) and found["t"] is None:
+            assert "drop_table('db.t'" in str(outcome.error)
+        seen.add((found["t"] is None, found["u"] is None))
+        keep, remove = ("t", "u") if found["t"] is not None else ("u", "t")
+        catalog = catalog_over(storage)
+        catalog.drop_table(f"db.{remove}", if_exists=True)
+        assert _states(storage)[keep] == rows
+        assert not contents(storage, f"{WAREHOUSE}/db.db/{remove}")
+        catalog.rename_table(f"db.{keep}", f"db.{remove}")
+        assert _states(storage)[remove] == rows
+
+    run_every(
+        lambda: memory_with(files, name),
+        lambda storage: catalog_over(storage).rename_table("db.t", "db.u"),
+        check,
+        copies=True,
+    )
+    assert seen == {(False, True), (False, False), (True, False)}
 
 
 def test_what_is_left_of_a_dropped_table_never_becomes_part_of_a_new_one() -> None:

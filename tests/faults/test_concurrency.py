@@ -425,7 +425,7 @@ def test_two_reads_of_equal_sequence_numbers_agree_in_windows_of_any_size(monkey
     table = _versions(catalog, *batches)
     expected = _rows(catalog)
     for rows in (1, 3, 17, 1000):
-        monkeypatch.setattr("merganser.scan.read.WINDOW_ROWS", rows)
+        monkeypatch.setattr("merganser.lsm.section.WINDOW_ROWS", rows)
         assert _rows(catalog) == expected
     plan = table.read().plan()
     for split in plan.splits:

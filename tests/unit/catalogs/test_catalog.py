@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -175,3 +176,43 @@ def test_system_tables_are_opened_by_name(catalog: mg.Catalog) -> None:
     ):
         with pytest.raises(InvalidInputError, match="part of a table"):
             name()
+
+
+def test_a_table_made_while_another_of_its_name_is_removed_keeps_its_files(
+    catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("shop.t", {"n": "INT"}).write([{"n": 1}])
+    remove, made = shutil.rmtree, []
+
+    def while_removing(path: str) -> None:
+        monkeypatch.setattr(shutil, "rmtree", remove)
+        made.append(catalog.create_table("shop.t", {"n": "INT"}))
+        made[0].write([{"n": 2}])
+        remove(path)
+
+    monkeypatch.setattr(shutil, "rmtree", while_removing)
+    catalog.drop_table("shop.t")
+    assert made[0].read().to_pylist() == [{"n": 2}]
+    assert sorted(p.name for p in Path(catalog.warehouse, "shop.db").iterdir()) == [".merganser", "t"]
+
+
+def test_a_table_cannot_be_made_between_the_two_steps_of_a_drop(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", {"n": "INT"})
+    Path(table.path, "schema").rename(Path(table.path, ".schema-1"))  # the first step
+    with pytest.raises(AlreadyExistsError, match="drop_table"):
+        catalog.create_table("shop.t", {"n": "INT"})
+    catalog.drop_table("shop.t")
+    assert catalog.create_table("shop.t", {"n": "INT"}).read().count() == 0
+
+
+def test_what_a_stopped_removal_leaves_does_not_keep_a_database(catalog: mg.Catalog) -> None:
+    Path(catalog.warehouse, "shop.db", ".t.1.tmp").mkdir()
+    catalog.drop_database("shop")
+    assert catalog.list_databases() == []
+
+
+def test_a_name_that_a_stopped_rename_claimed_is_free(catalog: mg.Catalog) -> None:
+    catalog.create_table("shop.a", {"n": "INT"}).write([{"n": 1}])
+    Path(catalog.warehouse, "shop.db", "b").mkdir()
+    catalog.rename_table("shop.a", "shop.b")
+    assert catalog.table("shop.b").read().to_pylist() == [{"n": 1}]

@@ -73,6 +73,17 @@ def test_describe_knows_a_table_that_was_never_written(run: Run) -> None:
     assert "snapshot    none: nothing was written yet\n" in out
 
 
+def test_a_table_that_cannot_be_written_here_is_made_with_a_note(run: Run) -> None:
+    run("create-database", "d")
+    made = run("create-table", "d.t", "-c", "x INT", "-k", "x")
+    assert made.code == 0
+    assert made.out.endswith("/d.db/t\n")
+    assert made.err == (
+        "note: this version does not write it: a primary key and 'bucket' = '-1'. Create the table with 'bucket' set "
+        "to a number such as 4.\n"
+    )
+
+
 def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
     run("create-database", "d")
     made = run(
@@ -87,12 +98,12 @@ def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
         "-o",
         "bucket=1",
         "-o",
-        "sequence.field=y",
+        "changelog-producer=input",
     )
     if made.code:  # refused when it is made, which says it as well
         assert "sequence.field" in made.err
         return
-    assert "does not write it: 'sequence.field'" in run("describe", "d.t").out
+    assert "does not write it: 'changelog-producer'" in run("describe", "d.t").out
 
 
 def test_describe_hides_secrets(run: Run) -> None:

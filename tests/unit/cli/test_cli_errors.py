@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +117,42 @@ def test_version_names_the_libraries(run: Run) -> None:
         "numpy",
         "pyspark",
     ]
+
+
+def test_the_version_is_also_an_option(run: Run) -> None:
+    assert run("--version") == run("version")
+
+
+def test_help_is_also_a_command(run: Run) -> None:
+    assert run("help") == run("--help")
+    assert run("help", "read") == run("read", "--help")
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "merganser", "version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"merganser {mg.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["tables", "nope"], "`merganser create-database nope` makes it."),
+        (["create-database", "shop"], "pass --if-not-exists."),
+        (["create-table", "shop.orders", "-c", "id INT"], "pass --if-not-exists."),
+        (["drop-database", "shop"], "it has 1 table (first: 'orders'). Drop them first, or pass --cascade."),
+        (["describe", "/nowhere/t"], "Make one with `merganser create-table`, or check the path."),
+        (["write", "shop.orders", "in.csv"], "or name those that the files have with --columns,"),
+        (["write", "shop.orders", "in.csv", "--kinds", "op"], "--kinds names the column 'op'"),
+    ],
+)
+def test_errors_advise_in_words_of_the_command_line(
+    run: Run, orders: mg.Table, arguments: list[str], advice: str
+) -> None:
+    Path("in.csv").write_text("id,dt\n1,a\n")
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (1, "")
+    assert advice in ran.err
+    assert not re.search(r"=True|catalog\.|\{\}", ran.err)
 
 
 def test_every_command_has_a_body_and_a_name() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from merganser.cli import render
 
@@ -62,3 +64,11 @@ def test_sparklines_go_from_the_lowest_to_the_highest() -> None:
     assert render.sparkline([0, 7, 3]) == "▁█▄"
     assert render.sparkline([5, 5]) == "▅▅"
     assert render.sparkline([]) == ""
+
+
+@pytest.mark.parametrize("value", ["short", "as long as a value must be that goes on below itself"])
+def test_of_facts_only_the_names_are_bold(value: str) -> None:
+    out = StringIO()
+    render.facts(Console(file=out, force_terminal=True, width=40, color_system="standard"), [("name", value)])
+    assert out.getvalue().startswith(f"\x1b[1mname  \x1b[0m{value[:5]}")
+    assert out.getvalue().count("\x1b[1m") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 
 _names = itertools.count()
+WEST = timezone(timedelta(hours=-5))
 
 
 def _table(**options: str) -> mg.Table:
@@ -40,7 +42,7 @@ def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     target = WriteTarget(table.definition)
     import pyarrow as pa
 
-    writer.write(target.conformed(pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())})))
+    writer.write(target.accepted(pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())}), None)[0])
     return writer.finish()
 
 
@@ -279,3 +281,86 @@ def test_changes_are_values_that_pickle() -> None:
     table = _table()
     messages: Any = _files(table, 1)
     assert pickle.loads(pickle.dumps(messages)) == messages
+
+
+def test_a_commit_whose_partition_was_moved_to_other_buckets_meanwhile_lost_a_race() -> None:
+    table = _table()
+    messages = [replace(message, total_buckets=2) for message in _files(table, 2)]
+    table.write(_row(1))
+    with pytest.raises(ConflictError, match=r"written into 2 buckets, and up to snapshot 1 somebody else .* to 1"):
+        Publisher(table.definition, table.env).commit(Change(messages=messages, commit_user="late"))
+    assert _keys(table) == [1]
+
+
+STRICT = "commit.strict-mode.last-safe-snapshot"
+
+
+def _append_table(**options: str) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"publish-{next(_names)}"))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", {"k": "INT"}, options=options)
+
+
+def test_strict_mode_refuses_what_follows_a_foreign_overwrite() -> None:
+    table = _append_table()
+    table.write([{"k": 1}], commit_user="me")
+    table.write([{"k": 2}], overwrite={}, commit_user="other")
+    before = contents(table.env.storage)
+    strict = table.with_options({STRICT: "1"})
+    for overwrite in (None, dict[str, Any]()):
+        with pytest.raises(ConflictError, match=r"snapshot 2 \(OVERWRITE\) of .* 'other' came after snapshot 1"):
+            strict.write([{"k": 3}], commit_user="me", overwrite=overwrite)
+    with pytest.raises(ConflictError, match="snapshot 2"):
+        strict.truncate()
+    assert contents(table.env.storage) == before
+    assert table.with_options({STRICT: "2"}).write([{"k": 3}], commit_user="me") is not None
+
+
+def test_strict_mode_lets_own_commits_and_rows_without_buckets_pass() -> None:
+    table = _append_table()
+    table.write([{"k": 1}], commit_user="other")
+    table.write([{"k": 2}], overwrite={}, commit_user="me")
+    assert table.with_options({STRICT: "0"}).write([{"k": 3}], commit_user="me") is not None
+
+
+def test_strict_mode_refuses_what_follows_foreign_rows_in_fixed_buckets() -> None:
+    table = _table()
+    table.write(_row(1), commit_user="other")
+    with pytest.raises(ConflictError, match="APPEND to fixed buckets"):
+        table.with_options({STRICT: "0"}).write(_row(2), commit_user="me")
+
+
+def test_strict_mode_of_minus_one_begins_with_the_first_commit_of_a_writer() -> None:
+    table = _table()
+    table.write(_row(1), commit_user="other")
+    with table.with_options({STRICT: "-1"}).writer(commit_user="me") as writer:
+        writer.write(_row(2))
+        assert writer.commit() is not None
+        writer.write(_row(3))
+        assert writer.commit() is not None
+        table.write(_row(4), commit_user="other")
+        writer.write(_row(5))
+        with pytest.raises(ConflictError, match=r"snapshot 4 .* after snapshot 3"):
+            writer.commit()
+    assert _keys(table) == [1, 2, 3, 4]
+
+
+def test_strict_mode_does_not_trust_snapshots_that_have_expired() -> None:
+    table = _append_table()
+    for k in range(3):
+        table.write([{"k": k}])
+    table.env.storage.delete([f"{table.path}/snapshot/snapshot-{number}" for number in (1, 2)])
+    with pytest.raises(ConflictError, match="snapshots 1 to 2 did, which have expired"):
+        table.with_options({STRICT: "0"}).write([{"k": 9}])
+
+
+@pytest.mark.parametrize("when", [datetime(1969, 12, 31, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=WEST), 5])
+def test_a_clock_that_no_snapshot_can_be_of_is_refused_before_anything_is_written(when: Any) -> None:
+    table = _table()
+    table.write(_row(1))
+    before = contents(table.env.storage)
+    late = catalog_over(table.env.storage, clock=lambda: when).table("db.t")
+    with pytest.raises(InvalidInputError, match="the clock"):
+        late.write(_row(2))
+    assert contents(table.env.storage) == before
+    assert _keys(table) == [1]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import FormatError, StorageError
+from merganser.errors import FormatError, StorageError, UnsupportedError
 from merganser.files.layout import file_layout
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.files.write import RollingWriter
@@ -175,3 +176,47 @@ def test_a_failing_store_removes_the_file_and_its_error_is_the_one_told() -> Non
     with pytest.raises(StorageError, match="close"):
         table.write(_rows(table, 1))
     assert contents(table.env.storage.inner) == before
+
+
+def test_no_file_has_more_rows_than_the_target_however_the_rows_come() -> None:
+    table = _table(**{"target-file-row-num": "4"})
+    layout = file_layout(table.definition)
+    writer = RollingWriter(table=table.definition, env=table.env, directory=f"{table.path}/bucket-0", layout=layout)
+    for start, end in ((0, 3), (3, 14), (14, 15)):
+        writer.write(_rows(table, *range(start, end)), sequences=pa.array(range(start, end), pa.int64()))
+    files = writer.close()
+    assert [(f.row_count, f.min_sequence, f.max_sequence) for f in files] == [
+        (4, 0, 3), (4, 4, 7), (4, 8, 11), (3, 12, 14)
+    ]  # fmt: skip
+    table.write(_rows(table, *range(100)))
+    assert max(table.files().column("record_count").to_pylist()) == 4
+    assert table.read().count() == 100
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_dropped_file_is_given_up_by_its_format_too(file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table(**{"file.format": file_format})
+    given_up = []
+    layout = file_layout(table.definition)
+    writer = RollingWriter(table=table.definition, env=table.env, directory=f"{table.path}/bucket-0", layout=layout)
+    writer.write(_rows(table, 1), sequences=pa.array([1]))
+    assert writer._open is not None
+    inner = writer._open._writer
+    monkeypatch.setattr(inner, "abort", lambda: given_up.append(True), raising=True)
+    writer.abort()
+    assert given_up == [True]
+    assert not any("/bucket-0/" in path for path in contents(table.env.storage))
+
+
+def test_a_file_whose_format_cannot_be_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT"})
+
+    def refuse(*_: object) -> None:
+        raise UnsupportedError("no such format")
+
+    monkeypatch.setattr("merganser.files.write.open_writer", refuse)
+    with pytest.raises(UnsupportedError):
+        table.write([{"k": 1}])
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".merganser", "schema-0"]

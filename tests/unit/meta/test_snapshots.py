@@ -153,3 +153,25 @@ def test_walking_back_ends_where_a_snapshot_is_gone() -> None:
 def test_a_table_without_snapshots_says_so() -> None:
     with pytest.raises(NotFoundError, match="no snapshots yet"):
         _store().load(1)
+
+
+@pytest.mark.parametrize("end", ["", "0", "007", "\u0663", "9.tmp", "-1"])
+def test_only_names_as_writers_write_them_are_snapshots(end: str) -> None:
+    store = _store()
+    store.create(MINIMAL)
+    store.env.storage.replace(f"memory://x/t/snapshot/snapshot-{end}", b"")
+    assert store.ids() == [1]
+    assert store.latest() == MINIMAL
+
+
+def test_a_walk_back_reads_ahead_and_stops_at_what_is_missing_or_damaged_only_when_it_comes_there() -> None:
+    store = _store()
+    for number in range(3, 201):
+        store.create(replace(MINIMAL, id=number))
+    walk = [snapshot.id for snapshot in store.walk_back(200)]
+    assert walk == list(range(200, 2, -1))
+    store.env.storage.replace(store.paths.snapshot(190), b"damaged")
+    ids = iter(store.walk_back(200))
+    assert [next(ids).id for _ in range(10)] == list(range(200, 190, -1))
+    with pytest.raises(FormatError, match="snapshot-190"):
+        next(ids)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 import uuid
 from collections.abc import Generator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from merganser.errors import InvalidInputError
 from merganser.storage.env import Env
 from merganser.storage.memory import MemoryStorage
 
@@ -111,3 +114,24 @@ def test_a_job_carries_the_storage_and_rebuilds_the_rest() -> None:
     assert copy.storage == MemoryStorage("carried")
     assert copy.cache.get("x") is None
     assert copy.map(lambda i: i, range(3)) == [0, 1, 2]
+
+
+def test_a_forked_process_works_on_threads_of_its_own() -> None:
+    shared = env()
+    assert shared.map(abs, [-1, -2, -3]) == [1, 2, 3]  # there is a pool now, which a fork does not take along
+
+    def child() -> None:
+        assert shared.map(abs, [-1, -2, -3]) == [1, 2, 3]
+
+    forked = multiprocessing.get_context("fork").Process(target=child)
+    forked.start()
+    forked.join(30)
+    code = forked.exitcode
+    forked.kill()
+    assert code == 0
+
+
+@pytest.mark.parametrize("moment", [datetime(1969, 12, 31, tzinfo=UTC), datetime(10, 1, 1), "now"])
+def test_a_clock_that_tells_no_time_of_a_table_is_refused(moment: Any) -> None:
+    with pytest.raises(InvalidInputError, match="the clock"):
+        Env(MemoryStorage(), clock=lambda: moment).now_ms()
