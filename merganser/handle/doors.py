@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.errors import NotFoundError
 from merganser.handle.table import Table, open_table
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
+from merganser.storage.paths import TablePaths
+
+_NAME: Final = re.compile(r"\w[^./\\]*\.[^./\\]+")
+"""`database.table`, which is no path that anybody means."""
 
 
 def catalog(
@@ -39,7 +45,7 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
         clock: returns the current time, aware; for tests and replays.
 
     Raises:
-        NotFoundError: there is no table at the path; says how to make one.
+        NotFoundError: there is no table at the path; says how to make one, or how to open one by name.
     """
     given = dict(options or {})
     store = {
@@ -48,6 +54,12 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
         if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")
     }
     storage, root = storage_for(str(path), store)
+    if _NAME.fullmatch(str(path)) and not storage.exists(TablePaths(root).schema(0)):
+        raise NotFoundError(
+            f"there is no table at '{root}'. '{path}' looks like the name of a table in a warehouse: "
+            f"merganser.catalog('<warehouse>').table('{path}') opens that.",
+            path=root,
+        )
     return open_table(root, _env(storage, clock), name=root, options=given)
 
 

@@ -27,3 +27,6 @@ class SystemTable:
     ) -> StoredRows:
         """Return its rows; columns, filter and limit as for tables."""
         return self.base.system(self.system_name, columns=columns, where=where, limit=limit)
+
+    def __repr__(self) -> str:
+        return f"SystemTable({self.name!r})"

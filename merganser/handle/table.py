@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
 from merganser.ingest.rows import batches_of, split_kinds
-from merganser.lsm.session import WriteSession, checked_identifier
+from merganser.lsm.compaction import Wish, compact
+from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -22,8 +23,8 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
-from merganser.options.validate import check_scan_options
-from merganser.scan.rows import StoredRows
+from merganser.options.validate import check_scan_options, unsupported_for_writing
+from merganser.scan.rows import StoredRows, counted
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import resolve
@@ -62,7 +63,7 @@ class Table:
     @property
     def schema(self) -> TableSchema:
         """Columns, keys and stored options, as they were when the handle was made."""
-        return self.definition.schema
+        return self.definition.schema.shown
 
     @property
     def options(self) -> Options:
@@ -136,7 +137,7 @@ class Table:
             if found is not None and found.schema_id != definition.schema.id:
                 definition = replace(definition, schema=SchemaStore(definition.paths, self.env).load(found.schema_id))
         _check_limit(limit, self.name)
-        predicate: Predicate | None = to_predicate(where, definition.schema.fields)
+        predicate: Predicate | None = to_predicate(where, definition.schema.user_fields)
         return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
 
     def system(
@@ -189,14 +190,17 @@ class Table:
         schema = self.schema
         latest = self.latest_snapshot()
         width = max(len(n) for n in schema.names)
-        lines = [f"table      {self.name}", f"path       {self.path}"]
+        lines = [f"table      {self.name}"]
+        if self.name != self.path:
+            lines.append(f"path       {self.path}")
         if schema.comment:
             lines.append(f"comment    {schema.comment}")
         lines.append("columns")
         lines += [
             f"  {f.name:<{width}}  {f.type}{'  -- ' + f.description if f.description else ''}" for f in schema.fields
         ]
-        lines.append(f"key        {', '.join(schema.primary_keys) or 'none: rows are appended'}")
+        unkeyed = "none: equal rows are counted" if self.definition.counting else "none: rows are appended"
+        lines.append(f"key        {', '.join(schema.primary_keys) or unkeyed}")
         lines.append(f"partitions {', '.join(schema.partition_keys) or 'none'}")
         lines.append("options" if self.options else "options    none")
         lines += [f"  {key} = {value}" for key, value in sorted(self.options.items())]
@@ -207,9 +211,14 @@ class Table:
             size = sum(e.file.size for e in state.live)
             lines.append(f"snapshot   {latest.id}, {latest.commit_kind} at {latest.commit_time:%Y-%m-%d %H:%M:%S} UTC")
             lines.append(
-                f"stored     {latest.total_record_count or 0:,} rows before merging, {size:,} bytes in "
-                f"{len(state.live):,} files, {len(state.live.buckets):,} buckets"
+                f"stored     {counted(latest.total_record_count or 0, 'row')}"
+                f"{', before merging' if self.definition.keyed else ''}; {size:,} bytes in "
+                f"{counted(len(state.live), 'file')}, {counted(len(state.live.buckets), 'bucket')}"
             )
+        lines += [
+            f"note       this version does not write it: {gap.feature}"
+            for gap in unsupported_for_writing(self.definition.schema)
+        ]
         return "\n".join(lines)
 
     # writing
@@ -273,7 +282,8 @@ class Table:
         """Write the rows of files as one commit, by column name, in the order of their paths; memory is bounded.
 
         Args:
-            files: a pattern such as "in/*.parquet"; the extension says the format (parquet, orc, avro, csv, json).
+            files: a pattern such as "in/*.parquet"; the extension says the format: parquet, csv (with a
+                heading), json (an object per line) or arrow. Text is read as the table's types.
 
         Raises:
             NotFoundError: no file matches.
@@ -299,12 +309,43 @@ class Table:
             partitions = list(partitions)
         return WriteSession(self.definition, self.env).drop(partitions)  # type: ignore[arg-type]
 
+    # upkeep
+
+    def compact(self, full: bool = False, partitions: Iterable[Mapping[str, Any]] | None = None) -> Snapshot | None:
+        """Put files together, so that reads merge less; what a read returns stays the same.
+
+        Args:
+            full: everything into the highest level. Otherwise what the rules of universal compaction pick, which
+                is nothing while a bucket has few sorted runs.
+            partitions: only these, such as [{"dt": "2026-01-01"}]; a spec may name some partition columns only.
+
+        Returns:
+            The snapshot, or None when there was nothing to do.
+
+        Raises:
+            ConflictError: others changed the same files again and again; nothing is lost.
+            FormatError: a file is damaged or missing; the table is as it was.
+        """
+        return compact(self.definition, self.env, self.compaction_wish(full, partitions))
+
+    def compaction_wish(self, full: bool, partitions: Iterable[Mapping[str, Any]] | None) -> Wish:
+        """Return what `compact` is asked to do, checked."""
+        if partitions is None:
+            return Wish(full=full)
+        target = WriteTarget(self.definition)
+        if isinstance(partitions, str | Mapping):
+            raise InvalidInputError(
+                f"cannot compact '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
+                "[{'dt': '2026-01-01'}]."
+            )
+        return Wish(full=full, partitions=[target.stored_spec(spec) for spec in partitions])
+
     @property
     def _snapshots(self) -> SnapshotStore:
         return MetaReader(self.definition.paths, self.env, self.name).snapshots
 
     def __repr__(self) -> str:
-        return f"Table({self.name!r}, {self.path!r})"
+        return f"Table({self.path!r})" if self.name == self.path else f"Table({self.name!r}, {self.path!r})"
 
 
 class Writer:
@@ -315,10 +356,17 @@ class Writer:
         self._commit_user = commit_user
 
     def write(self, data: Any, kinds: Any = None) -> None:
-        """Take rows; see `Table.write`."""
-        for batch, held in batches_of(data):
-            rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
-            self.session.write(rows, row_kinds, held=held)
+        """Take rows; see `Table.write`. After an error that came halfway the writer has to be aborted."""
+        taken = False
+        try:
+            for batch, held in batches_of(data, self.session.table.schema.fields):
+                rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
+                self.session.write(rows, row_kinds, held=held)
+                taken = True
+        except BaseException:
+            if taken:
+                self.session.give_up()
+            raise
 
     def commit(self, identifier: int | None = None) -> Snapshot | None:
         """Make the rows written since the last commit one snapshot; None when there were none."""

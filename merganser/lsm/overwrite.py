@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from merganser.codec.binary_row import deserialize, deserialize_columns
+from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
 from merganser.commit.message import CommitMessage
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.meta.data_file import DELETE, ManifestEntry
@@ -32,11 +32,16 @@ def of_partitions(partitions: Sequence[bytes]) -> Selection:
 
 def of_spec(table: TableDef, spec: Mapping[str, Any]) -> Selection:
     """Return the choice of all files of the partitions that have some stored values; {}: of the table."""
-    names = table.schema.partition_keys
+    names, kinds = (
+        table.schema.partition_keys,
+        dict(zip(table.schema.partition_keys, table.partition_types, strict=True)),
+    )
+    wanted = {name: serialize((value,), (kinds[name],)) for name, value in spec.items()}
 
     def matches(partition: bytes) -> bool:
         values = dict(zip(names, deserialize(partition, table.partition_types), strict=True))
-        return all(values[name] == value for name, value in spec.items())
+        # As bytes, as partitions differ: NaN is one of them, and -0.0 is not 0.0.
+        return all(serialize((values[name],), (kinds[name],)) == value for name, value in wanted.items())
 
     return lambda live: _removals(live, matches)
 

@@ -6,7 +6,6 @@ tasks run `TableWriter`, their driver publishes the messages through `publish_me
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.codec.binary_row import arrow_to_stored
+from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.conflict import check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm import overwrite as ow
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.compaction import RunJobs, catch_up, follow
+from merganser.lsm.incoming import Arrival, Prepared, accepted
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId, LiveFiles
@@ -28,11 +30,9 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_write
-from merganser.scan.plan import partition_directory
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
 from merganser.storage.env import Env
-from merganser.storage.paths import join
 
 
 class WriteTarget:
@@ -76,12 +76,20 @@ class WriteTarget:
         """Whether a commit replaces what is there."""
         return self.dynamic or self.spec is not None
 
-    def conformed(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly the table's columns and types, checked.
+    def accepted(self, rows: pa.Table, kinds: pa.Array | None, arrival: Arrival | None = None) -> Prepared:
+        """Return the rows to write, checked: exactly the table's columns and types, and kinds that it takes.
+
+        Args:
+            rows: the columns supplied, in types that convert without loss.
+            kinds: int8, one per row; None: all inserts.
+            arrival: int64, orders the rows; None: by position.
 
         Raises:
             InvalidInputError: names the column, the row and the value.
         """
+        return accepted(self.table, self._conformed(rows), kinds, arrival, action=self.action)
+
+    def _conformed(self, rows: pa.Table) -> pa.Table:
         table = self.table
         fields = table.schema.fields_with_defaults
         if self.columns is not None:
@@ -113,26 +121,6 @@ class WriteTarget:
         if self.dynamic:
             return ow.of_partitions([message.partition for message in messages]) if messages else None
         return None if self.spec is None else ow.of_spec(self.table, self.spec)
-
-    def checked_kinds(self, kinds: pa.Array | None) -> pa.Array | None:
-        """Return the kinds to write with rows; None: all are inserts, as all rows of tables without a key are.
-
-        Raises:
-            InvalidInputError: a table without a key is given something else; names the row.
-        """
-        if kinds is None or self.table.keyed:
-            return kinds
-        odd = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), 1)
-        row = pc.index(odd, True).as_py()
-        if row >= 0:
-            symbol = ("+I", "-U", "+U", "-D")[kinds[row].as_py()]
-            raise InvalidInputError(
-                f"{self.action}: row {row + 1} is of kind {symbol}, and a table without a primary key takes "
-                "inserts only (+I, +U). "
-                "Nothing was written. Leave such rows out, or set 'ignore-delete' to drop them.",
-                row=row,
-            )
-        return None
 
     def stored_spec(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Return a partition spec with stored values.
@@ -169,7 +157,7 @@ class WriteTarget:
     def _checked_columns(self, columns: Sequence[str] | None) -> tuple[str, ...] | None:
         if columns is None:
             return None
-        names = self.table.schema.names
+        names = self.table.schema.shown.names
         if isinstance(columns, str):
             raise InvalidInputError(
                 f"{self.action}: columns must be a list of names, not the text '{columns}'. Write "
@@ -197,14 +185,14 @@ class WriteTarget:
             column = rows.column(name)
             for chunk in column.unique().chunks if isinstance(column.unique(), pa.ChunkedArray) else [column.unique()]:
                 for scalar in chunk:
-                    if arrow_to_stored(scalar, kind) != value:
+                    if serialize((arrow_to_stored(scalar, kind),), (kind,)) != serialize((value,), (kind,)):
                         row = (
                             pc.index(column, scalar).as_py()
                             if scalar.is_valid
                             else pc.index(pc.is_null(column), True).as_py()
                         )
                         raise InvalidInputError(
-                            f"{self.action}: row {row + 1} has {name} = {scalar.as_py()!r}, outside the partition "
+                            f"{self.action}: row {row + 1} has {name} = '{scalar.as_py()}', outside the partition "
                             "that is overwritten. Nothing was written.",
                             column=name,
                             row=row,
@@ -262,12 +250,14 @@ def publish_messages(
     identifier: int,
     uuid: str | None = None,
     since: int | None = None,
+    safe: int | None = None,
     keep_files: bool = False,
 ) -> Snapshot | None:
-    """Make written files one commit; on a definite failure remove them.
+    """Make written files one commit; on a definite failure remove them. Whoever calls it lets `follow` come after.
 
     Args:
         uuid, since: of a caller that repeats a commit; see `Change`.
+        safe: of a caller that commits more than once, its last commit; None: what the table's strict mode says.
         keep_files: leave the files of a commit that failed, for the caller to try again or to remove.
 
     Returns:
@@ -293,6 +283,7 @@ def publish_messages(
         allow_empty=allow_empty,
         uuid=uuid,
         since=since,
+        safe=options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe,
     )
     try:
         return Publisher(table, env).commit(change)
@@ -302,16 +293,6 @@ def publish_messages(
         if not keep_files:
             remove_files(table, env, messages)
         raise
-
-
-def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -> None:
-    """Remove the new files of messages that are certainly not committed. Best effort: else they are orphans."""
-    with contextlib.suppress(MerganserError):
-        env.storage.delete(
-            join(table.paths.bucket_directory(partition_directory(table, message.partition), message.bucket), file.name)
-            for message in messages
-            for file in message.added
-        )
 
 
 class WriteSession:
@@ -343,13 +324,26 @@ class WriteSession:
         self._failed: list[CommitMessage] = []
         self._uuid = env.new_id()
         self._unknown_since: int | None = None
+        self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)
+        self._torn = False
+        self._closed = False
 
-    def applied(self, identifier: int) -> tuple[bool, Snapshot | None]:
-        """Return whether a commit of this user was applied already, and its snapshot if it is kept."""
-        return Publisher(self.table, self.env).applied(self.user, identifier)
+    def applied(self, identifier: int, *, run: RunJobs | None = None) -> tuple[bool, Snapshot | None]:
+        """Return whether a commit of this user was applied already, and its snapshot if it is kept.
+
+        Whoever made it may have been stopped before the compaction that makes its rows visible; it is made up for.
+
+        Args:
+            run: where that runs; None: on the threads of this process.
+        """
+        done, snapshot = Publisher(self.table, self.env).applied(self.user, identifier)
+        if done:
+            catch_up(self.table, self.env, run=run)
+        return done, snapshot
 
     def write(self, rows: pa.Table, kinds: pa.Array | None, *, held: bool = False) -> None:
         """Take rows; see `TableWriter.write`. Rows that do not fit are refused before any of them is written."""
+        self._check_usable()
         if not rows.num_columns and not rows.num_rows:
             return
         if self._unknown_since is not None:
@@ -357,8 +351,7 @@ class WriteSession:
                 f"{self.target.action}: nobody knows yet whether the last commit of this writer was made. "
                 "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
-        conformed = self.target.conformed(rows)
-        kinds = self.target.checked_kinds(kinds)
+        prepared = self.target.accepted(rows, kinds)
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             live = Publisher(self.table, self.env).latest().live
             starts = starting_sequences(self.table, live, overwrites=self.target.overwrites)
@@ -367,15 +360,25 @@ class WriteSession:
             self._writer.next_sequence = starts
             self._taking = True
         assert self._writer is not None
-        self._writer.write(conformed, kinds, held=held)
+        try:
+            self._writer.write(prepared[0], prepared[1], held=held)
+        except BaseException:
+            self.give_up()
+            raise
 
     def commit(self, identifier: int = BATCH_IDENTIFIER) -> Snapshot | None:
         """Publish what was written since the last commit.
 
-        When it fails the rows stay with the session: a repeat of this call commits them, once.
+        When the commit fails the rows stay with the session: a repeat of this call commits them, once. When they
+        cannot be written nothing of them can be committed any more.
         """
+        self._check_usable()
         if self._writer is not None:
-            self._failed += self._writer.finish()
+            try:
+                self._failed += self._writer.finish()
+            except BaseException:
+                self.give_up()
+                raise
         messages = self._failed
         try:
             snapshot = publish_messages(
@@ -386,20 +389,49 @@ class WriteSession:
                 identifier=identifier,
                 uuid=self._uuid,
                 since=self._unknown_since,
+                safe=self._safe,
                 keep_files=True,
             )
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
             self._unknown_since = tried if self._unknown_since is None else min(tried, self._unknown_since)
             raise
+        except MerganserError:
+            raise
+        except BaseException:  # stopped at any instruction, perhaps with the snapshot made: its files must stay
+            self._unknown_since = 1
+            raise
         if self._unknown_since is None and (snapshot is None or snapshot.uuid != self._uuid):
             remove_files(self.table, self.env, messages)  # a twin of this commit was there first, with files of its own
-        self._settle()
+        if self._safe is not None and snapshot is not None:
+            self._safe = snapshot.id
+        self._settle()  # before what follows: the commit stands, and nothing of it may be removed any more
+        follow(self.table, self.env, messages, commit_user=self.user, identifier=identifier)
         return snapshot
+
+    def give_up(self) -> None:
+        """Commit nothing more before an abort: rows were taken in part.
+
+        What was written of them and what was not cannot be told apart, so a commit would hold some of them.
+        """
+        self._torn = True
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise InvalidInputError(
+                f"{self.target.action}: this writer is closed, and what it had not committed is dropped. Make another "
+                "one with table.writer()."
+            )
+        if self._torn:
+            raise InvalidInputError(
+                f"{self.target.action}: an earlier write of this writer failed halfway, so a commit would hold a part "
+                "of its rows. Nothing since its last commit is visible. Call abort(), then write all rows again."
+            )
 
     def _settle(self) -> None:
         """Begin the next commit."""
         self._failed, self._uuid, self._unknown_since, self._taking = [], self.env.new_id(), None, False
+        self._torn = False
 
     def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove partitions as one commit."""
@@ -419,7 +451,8 @@ class WriteSession:
             found = {entry.identity: entry for choice in choices for entry in choice(live)}
             return list(found.values())
 
-        return Publisher(self.table, self.env).commit(Change(messages=[], commit_user=self.user, overwrites=chosen))
+        change = Change(messages=[], commit_user=self.user, overwrites=chosen, safe=self._safe)
+        return Publisher(self.table, self.env).commit(change)
 
     def abort(self) -> None:
         """Drop what was not committed. Files of a commit of unknown outcome stay."""
@@ -432,6 +465,7 @@ class WriteSession:
 
     def close(self, error: BaseException | None = None) -> None:
         """End the session; what was not committed is dropped."""
+        self._closed = True
         self.abort()
 
 

@@ -1,7 +1,8 @@
 """Rows of many buckets -> level-0 files, at the write buffer's size.
 
 A flush takes what is buffered, parts it by partition and bucket, and gives every bucket of a key table one
-sorted run: rows ordered by (key, arrival), of each key the newest. Sequence numbers go on from the bucket's
+sorted run: rows ordered by (key, arrival), of each key what they merge to (and before it one of removals, where a
+row is removed and comes back). Sequence numbers go on from the bucket's
 newest, one per row received, before rows are folded. Value columns are gathered slice by slice while the file
 is written, so beyond the buffer a flush needs one slice of memory per thread. Append tables keep one open
 file per bucket and write rows as they come.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +29,9 @@ from merganser.errors import MerganserError
 from merganser.files.layout import FileLayout, file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.buckets import UNAWARE, Group, groups
-from merganser.merge.deduplicate import newest
-from merganser.merge.keys import sorted_positions
+from merganser.merge.engine import Folded
+from merganser.merge.groups import Groups
+from merganser.merge.rules import Merge, merge_of
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
@@ -66,6 +69,10 @@ class TableWriter:
     _directories: dict[BucketId, str] = field(default_factory=dict)
     _open: dict[BucketId, RollingWriter] = field(default_factory=dict)
     _numbers_by_arrival: bool = False
+
+    @cached_property
+    def _merge(self) -> Merge:
+        return merge_of(self.table, stored=False)
 
     def write(
         self,
@@ -172,17 +179,54 @@ class TableWriter:
         whole = len(at) == rows.num_rows and arrival is None
         indices = None if whole else pa.array(at)
         keys = [rows.column(name) if indices is None else rows.column(name).take(indices) for name in self.table.key]
-        positions = newest(*sorted_positions(keys))
+        merge = self._merge
+        ordering = () if merge.order is None else merge.order.columns
+        ordered = rows.select(ordering) if indices is None else rows.select(ordering).take(indices)
+        of_bucket = None if kinds is None else kinds.to_numpy()[at]
+        groups = merge.groups(ordered, keys, of_bucket)
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
+        of_rows = None if kinds is None else kinds.to_numpy()
+        removals = merge.removals(rows, groups, at, of_rows)
+        if len(removals):
+            # A run holds a key once. Where a row is removed and then added to, the removal has to reach the older
+            # versions below, so it goes into a run before; numbers of both lie apart, within those of the rows.
+            removed = np.sort(groups.positions[removals])
+            numbers = np.arange(len(at)) if numbers is None else numbers
+            rising = np.sort(numbers)
+            first = numbers.copy()
+            first[removed] = rising[: len(removed)]
+            alone = Groups(groups.positions[removals], np.arange(len(removals)), np.zeros(len(removals), np.bool_))
+            self._write_run(bucket, alone, start, first, rows, at, of_rows, layout)
+            numbers = np.maximum(numbers, rising[len(removed)])
+        self._write_run(bucket, groups, start, numbers, rows, at, of_rows, layout)
+
+    def _write_run(
+        self,
+        bucket: BucketId,
+        groups: Groups,
+        start: int,
+        numbers: npt.NDArray[np.int64] | None,
+        rows: pa.Table,
+        at: npt.NDArray[np.int64],
+        kinds: npt.NDArray[np.int8] | None,
+        layout: FileLayout,
+    ) -> None:
+        """Write one sorted run.
+
+        Args:
+            groups: versions of keys among the rows of the bucket.
+            numbers: sequence numbers of the rows of the bucket, from `start` on; None: their positions.
+            at: where the rows of the bucket are in `rows`.
+        """
         writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         try:
-            for begin in range(0, len(positions), SLICE_ROWS):
-                part = positions[begin : begin + SLICE_ROWS]
-                chosen = pa.array(at[part])
+            for begin, part in groups.slices(SLICE_ROWS):
+                folded = self._fold(rows, replace(part, positions=at[part.positions]), kinds)
+                lenders = groups.positions[folded.lenders + begin]
                 writer.write(
-                    rows.take(chosen),
-                    sequences=pa.array((part if numbers is None else numbers[part]) + start),
-                    kinds=None if kinds is None else kinds.take(chosen),
+                    folded.table(),
+                    sequences=pa.array((lenders if numbers is None else numbers[lenders]) + start),
+                    kinds=None if folded.kinds is None else pa.array(folded.kinds),
                 )
             files = writer.close()
         except BaseException:
@@ -190,9 +234,19 @@ class TableWriter:
             raise
         self._files.setdefault(bucket, []).extend(files)
 
+    def _fold(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
+        """Return the groups merged, at a cost that goes with their rows and not with all that were flushed."""
+        if not self._merge.engine.chooses and 2 * len(groups.positions) < rows.num_rows:
+            kinds = None if kinds is None else kinds[groups.positions]
+            rows = rows.take(pa.array(groups.positions))
+            groups = replace(groups, positions=np.arange(len(groups.positions)))
+        return self._merge.fold(rows, groups, kinds, rows.column_names)
+
     def _append(self, group: Group, rows: pa.Table, layout: FileLayout) -> None:
         bucket = (group.partition, group.bucket)
         if bucket not in self._open:
+            if self.table.bucket > 0:
+                self._take_sequences(bucket, 0)  # refuses another number of buckets before a file is begun
             if len(self._open) >= _OPEN_FILES_MAX:
                 self._close(next(iter(self._open)))
             self._open[bucket] = RollingWriter(
@@ -205,11 +259,12 @@ class TableWriter:
 
     def _close(self, bucket: BucketId) -> None:
         """Finish the open file of an append bucket. Where a bucket has an order, its files are numbered in it."""
-        for file in self._open.pop(bucket).close():
+        for file in self._open[bucket].close():
             if self.table.bucket > 0:
                 first = self._take_sequences(bucket, file.row_count)
                 file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)
             self._files.setdefault(bucket, []).append(file)
+        del self._open[bucket]  # not before: `abort` removes what a failed close leaves
 
     def _reserve(self, group: Group) -> int:
         """Take a sequence number for every row of the group; return the first."""

@@ -1,41 +1,62 @@
-"""Merge engine deduplicate: the newest version of a key is the row; a retraction makes the key absent."""
+"""Engines that choose a version: deduplicate the last, first-row the first. Both only name rows, and gather none."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pyarrow as pa
 
-from merganser.errors import InvariantError
-from merganser.schema import row_kind
+from merganser.merge.engine import NO_REMOVALS, Folded, Kinds
+from merganser.merge.groups import Groups, Positions
 
 
-def newest(positions: npt.NDArray[np.int64], is_last: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the position of the newest version of every key, in key order.
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The newest version of a key is the row; a retraction makes the key absent.
 
-    Args:
-        positions: int64[n], rows in (key, order) order.
-        is_last: bool[n] over sorted rows.
-
-    Returns:
-        int64[k], one of each key. Retractions are kept, since only the caller knows what lies below.
-
-    Format: merge engine `deduplicate`. Oracle: `testing.oracle`.
+    Format: merge engine `deduplicate`. Oracle: `testing.engines_oracle`.
     """
-    if len(is_last) and not is_last[-1]:
-        raise InvariantError("the last sorted row must be the last of its key")
-    return positions[is_last]
+
+    chooses: ClassVar[bool] = True
+    removes: ClassVar[bool] = False
+
+    def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def refusal(self, *, deletes: bool, updates_before: bool) -> str | None:
+        return None
+
+    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
+        return NO_REMOVALS
+
+    def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
+        last = groups.last
+        return Folded(rows.select(columns), last, None if kinds is None else kinds[last], groups.ends - 1)
 
 
-def visible(positions: npt.NDArray[np.int64], kinds: pa.ChunkedArray | None) -> npt.NDArray[np.int64]:
-    """Return those positions whose row kind is an add (+I, +U).
+@dataclass(frozen=True, slots=True)
+class FirstRow:
+    """The first version of a key to arrive is the row, for ever.
 
-    Args:
-        positions: int64[k].
-        kinds: int8[n], the kinds of all rows; None: all are adds.
+    Format: merge engine `first-row`. Oracle: `testing.engines_oracle`.
     """
-    if kinds is None:
-        return positions
-    values = kinds.to_numpy()[positions]
-    adds = (values == row_kind.INSERT) | (values == row_kind.UPDATE_AFTER)
-    return positions if adds.all() else positions[adds]
+
+    chooses: ClassVar[bool] = True
+    removes: ClassVar[bool] = False
+
+    def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def refusal(self, *, deletes: bool, updates_before: bool) -> str | None:
+        return (
+            "merge engine first-row keeps the first row of a key and takes none back. Set 'ignore-delete' to drop them."
+        )
+
+    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
+        return NO_REMOVALS
+
+    def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
+        first = groups.first
+        return Folded(rows.select(columns), first, None if kinds is None else kinds[first], groups.starts)

@@ -76,12 +76,16 @@ def _float_image(values: npt.NDArray[np.floating]) -> npt.NDArray[np.signedinteg
 
 
 def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
-    packed = _packed(image) if tie is None else None
+    if tie is not None:
+        first = _by_integer(tie, None)[0]
+        positions, is_last = _by_integer(image[first], None)
+        return first[positions], is_last
+    packed = _packed(image)
     if packed is not None:
         packed_words, bits = packed
         packed_words.sort()
         return packed_words & ((1 << bits) - 1), _last_of_each(packed_words >> bits)
-    positions = np.argsort(image, kind="stable") if tie is None else np.lexsort((tie, image))
+    positions = np.argsort(image, kind="stable")
     return positions, _last_of_each(image[positions])
 
 

@@ -9,15 +9,14 @@ of runs and rows::
     run 1   ...|===|------             - waits
     run 0   ...|==========|            this one's last key is the smallest: the bound
 
-Runs are given oldest first and ties keep that order, which is the order of sequence numbers as long as the
-runs' ranges of sequence numbers are disjoint; otherwise the caller asks for a sort by sequence number too. Equal
-numbers, which writers that ran side by side may give: an addition counts for newer than a retraction, then the
-later run for newer than the earlier one.
+Runs are given oldest first and versions of a key keep that order, which is the order of sequence numbers as long
+as the runs' ranges of them are disjoint; otherwise, and where a table has an order of its own, the caller says
+what else orders them (`merge.order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,9 +29,6 @@ from merganser.merge.keys import Image, KeyImages, count_at_most, sorted_positio
 
 WINDOW_ROWS = 200_000
 """Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
-
-_DOUBLED_MAX = 1 << 62
-"""Sequence numbers below this can be doubled. Larger ones no writer gives."""
 
 
 class Run(Protocol):
@@ -65,8 +61,7 @@ def windows(
     runs: Sequence[Run],
     *,
     key: Sequence[str],
-    sequence: str | None = None,
-    kind: str | None = None,
+    tie: Callable[[pa.Table], npt.NDArray[np.int64] | None] | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> Iterator[Window]:
     """Yield windows in key order; together they hold every row of every run once.
@@ -74,8 +69,7 @@ def windows(
     Args:
         runs: oldest first.
         key: names of the key columns, in key order.
-        sequence: column that orders versions of a key; None: by run.
-        kind: column of row kinds, which orders versions of equal sequence number; None: by run.
+        tie: gives int64[n] that orders versions of a key; None, or when it gives None: by run.
         window_rows: rows that a window should have, about.
 
     Raises:
@@ -118,9 +112,7 @@ def windows(
         if len(parts) == 1:
             window = Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
         else:
-            window = Window(
-                rows, *sorted_positions(keys, None if sequence is None else _versions(rows, sequence, kind))
-            )
+            window = Window(rows, *sorted_positions(keys, None if tie is None else tie(rows)))
         # Versions of a key could come in two windows, and both be taken for the newest, if a run were not sorted.
         if reached is not None and images.at(keys, int(window.positions[0])) <= reached:
             raise _unsorted(runs, key)
@@ -135,15 +127,6 @@ def _unsorted(runs: Sequence[Run], key: Sequence[str]) -> FormatError:
         f"cannot merge sorted runs: one of {len(runs)} is not sorted by its key ({', '.join(key)}). "
         "Another engine wrote it so, or its file is damaged."
     )
-
-
-def _versions(rows: pa.Table, sequence: str, kind: str | None) -> npt.NDArray[np.int64]:
-    """Return int64[n] that orders the versions of a key: by sequence number, then retractions before additions."""
-    numbers: npt.NDArray[np.int64] = rows.column(sequence).to_numpy()
-    if kind is None or not -_DOUBLED_MAX < int(numbers.min()) <= int(numbers.max()) < _DOUBLED_MAX:
-        return numbers
-    additions: npt.NDArray[np.int64] = 1 - (rows.column(kind).to_numpy() & 1)
-    return numbers * 2 + additions
 
 
 def _filled(run: Run, buffer: pa.Table | None, rows: int) -> tuple[pa.Table | None, bool]:

@@ -305,12 +305,16 @@ def _format_other_than(option: Option[str], *known: str) -> Callable[[TableLike]
     return lambda table: table.options.get(option) not in known
 
 
+def _old_counting(table: TableLike) -> bool:
+    """Whether it counts equal rows in the way of releases before the format had a version: files without columns."""
+    return table.options.get(w.WRITE_MODE) == "change-log" and not table.primary_keys
+
+
 _ELSEWHERE: Final = "Use another engine for this table."
 _NUMBER: Final = "Create the table with 'bucket' set to a number such as 4."
 
 WRITE_GAPS: Final = (
     Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
-    Gap("a merge engine other than deduplicate ('merge-engine')", _keyed(_set(w.MERGE_ENGINE)), _ELSEWHERE),
     Gap(
         "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
         lambda table: cross_partition(table) and _bucket(DYNAMIC)(table),
@@ -320,17 +324,13 @@ WRITE_GAPS: Final = (
     Gap("a primary key and 'bucket' = '-2'", _keyed(_bucket(POSTPONE)), _NUMBER),
     Gap("'changelog-producer' other than none", _set(w.CHANGELOG_PRODUCER), _ELSEWHERE),
     Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
-    Gap("'sequence.field'", _set(w.SEQUENCE_FIELD), _ELSEWHERE),
     Gap("'sequence.snapshot-ordering'", _set(w.SEQUENCE_SNAPSHOT_ORDERING), _ELSEWHERE),
-    Gap("'rowkind.field'", _set(w.ROWKIND_FIELD), _ELSEWHERE),
-    Gap("'ignore-delete'", _set(w.IGNORE_DELETE), _ELSEWHERE),
-    Gap("'ignore-update-before'", _set(w.IGNORE_UPDATE_BEFORE), _ELSEWHERE),
     Gap("'row-tracking.enabled'", _set(w.ROW_TRACKING), _ELSEWHERE),
     Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
     Gap("'record-level.expire-time'", _set(u.RECORD_LEVEL_EXPIRE_TIME), _ELSEWHERE),
     Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
     Gap("'data-file.external-paths'", _set(w.DATA_FILE_EXTERNAL_PATHS), _ELSEWHERE),
-    Gap("'write-mode' = 'change-log'", lambda table: table.options.get(w.WRITE_MODE) == "change-log", _ELSEWHERE),
+    Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
     Gap("'log.system'", _set(w.LOG_SYSTEM), _ELSEWHERE),
     Gap("large object columns ('blob-field')", _set(w.BLOB_FIELD), _ELSEWHERE),
     Gap(
@@ -344,11 +344,10 @@ WRITE_GAPS: Final = (
 
 READ_GAPS: Final = (
     Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
-    Gap("merge engine first-row", lambda table: table.options.get(w.MERGE_ENGINE) == "first-row", _ELSEWHERE),
     Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
     Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
     Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
-    Gap("'write-mode' = 'change-log'", lambda table: table.options.get(w.WRITE_MODE) == "change-log", _ELSEWHERE),
+    Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
     Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
     Gap("'scan.fallback-branch'", _set(r.SCAN_FALLBACK_BRANCH), _ELSEWHERE),
     Gap("'scan.primary-branch'", _set(r.SCAN_PRIMARY_BRANCH), _ELSEWHERE),
@@ -356,12 +355,7 @@ READ_GAPS: Final = (
 """What reading does not do yet, whatever files a read meets."""
 
 _COMPACT: Final = "Compact the table fully with another engine, then it can be read."
-MERGE_READ_GAPS: Final = (
-    Gap("a merge engine other than deduplicate ('merge-engine')", _keyed(_set(w.MERGE_ENGINE)), _COMPACT),
-    Gap("'sequence.field'", _keyed(_set(w.SEQUENCE_FIELD)), _COMPACT),
-    Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),
-    Gap("'ignore-delete'", _keyed(_set(w.IGNORE_DELETE)), _COMPACT),
-)
+MERGE_READ_GAPS: Final = (Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),)
 """What reading does not do yet when rows of several files have to be merged."""
 
 

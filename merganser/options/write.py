@@ -207,6 +207,17 @@ WRITE_MODE: Final = Option[str | None](
     "rows, so rows can be deleted.",
 )  # fmt: skip
 
+ASKED_ENGINE: Final = Option[str | None](
+    "merganser.merge-engine", choice("versioned"), None,
+    "Ours: the merge engine that was asked for, where the format has it under another name. versioned: stored as "
+    "deduplicate ordered by the version column.",
+    immutable=True,
+)  # fmt: skip
+DELETES: Final = Option(
+    "merganser.deletes", choice("take", "refuse"), "take",
+    "Ours: whether rows of kind -U and -D are taken, or refused with an error.",
+)  # fmt: skip
+
 AGGREGATE_FUNCTION: Final = ColumnOption[str | None](
     "aggregate-function", TEXT, None, "Function that folds the values of the column, such as sum or last_value.",
 )  # fmt: skip
@@ -419,7 +430,8 @@ COMMIT_FORCE_CREATE_SNAPSHOT: Final = Option(
 )
 COMMIT_STRICT_LAST_SAFE_SNAPSHOT: Final = Option[int | None](
     "commit.strict-mode.last-safe-snapshot", INTEGER, None,
-    "Fail a commit when another user compacted or overwrote after this snapshot; -1 starts at the first commit.",
+    "Fail a commit when after this snapshot another user compacted, overwrote, or added rows to fixed buckets. "
+    "A writer goes on from each of its own commits; -1 starts with the first of them.",
 )  # fmt: skip
 COMMIT_USER_PREFIX: Final = Option[str | None](
     "commit.user-prefix", TEXT, None, "How the commit user that is made up for a writer begins."

@@ -17,6 +17,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize, deserialize_columns, stored_to_arrow
 from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
+from merganser.codec.stored import sort_key
 from merganser.errors import FormatError
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.meta.data_file import DataFile, ManifestEntry
@@ -76,6 +77,8 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
     chosen = _by_partition(table, state.live, where)
     counts["after partitions"] = sum(len(files.entries) for _, files in chosen)
     chosen = _by_bucket(table, chosen, where)
+    if table.options.get(r.SCAN_PLAN_SORT_PARTITION):
+        chosen = _sorted_by_partition(table, chosen)
     counts["after buckets"] = sum(len(files.entries) for _, files in chosen)
     splits: list[Split] = []
     target = table.options.get(r.SOURCE_SPLIT_TARGET_SIZE)
@@ -84,7 +87,7 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
         if bucket < 0:  # postponed rows are not part of the table yet
             continue
         if partition not in directories:
-            directories[partition] = partition_directory(table, partition)
+            directories[partition] = table.partition_directory(partition)
         directory = table.paths.bucket_directory(directories[partition], bucket)
         make = _keyed_splits if table.keyed else _append_splits
         splits.extend(make(table, directory, bucket, files, where, target))
@@ -96,12 +99,6 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
     ):
         schemas[schema_id] = store.load(schema_id).fields
     return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas), tuple(splits), counts)
-
-
-def partition_directory(table: TableDef, partition: bytes) -> str:
-    """Return the directory of a serialized partition."""
-    values = partition_values(table, [partition])[0]
-    return table.paths.partition_directory(table.schema.partition_keys, values, table.partition_types)
 
 
 def partition_values(table: TableDef, partitions: Sequence[bytes]) -> list[tuple[Any, ...]]:
@@ -164,6 +161,18 @@ def _by_bucket(
     return kept
 
 
+def _sorted_by_partition(
+    table: TableDef, chosen: list[tuple[BucketId, BucketFiles]]
+) -> list[tuple[BucketId, BucketFiles]]:
+    """Return buckets by the values of their partition; those of one partition stay as they are."""
+    partitions = list({partition for (partition, _), _ in chosen})
+    keys = {
+        partition: sort_key(values, table.partition_types)
+        for partition, values in zip(partitions, partition_values(table, partitions), strict=True)
+    }
+    return sorted(chosen, key=lambda item: keys[item[0][0]])
+
+
 def _append_splits(
     table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
 ) -> list[Split]:
@@ -186,6 +195,8 @@ def _keyed_splits(
     table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
 ) -> list[Split]:
     entries = list(files.entries)
+    if table.options.get(w.MERGE_ENGINE) == "first-row":  # rows come to light with the compaction of their commit
+        entries = [entry for entry in entries if entry.file.level > 0]
     kinds = table.key_types
     low = deserialize_columns([entry.file.min_key for entry in entries], kinds)
     high = deserialize_columns([entry.file.max_key for entry in entries], kinds)

@@ -16,6 +16,11 @@ BATCH_ROWS = 65_536
 """Most rows of a batch that is handed out."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 file", "2,000 files"."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
 class Rows:
     """Conversions over `to_arrow` and `to_batches`, which the heirs define."""
 
@@ -74,6 +79,9 @@ class StoredRows(Rows):
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table."""
         return self.make()
+
+    def __repr__(self) -> str:
+        return f"StoredRows({self.title!r})"
 
     def explain(self) -> str:
         """Return what is read."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_read
 from merganser.scan.plan import Plan, plan
 from merganser.scan.read import read_split
-from merganser.scan.rows import BATCH_ROWS, Rows
+from merganser.scan.rows import BATCH_ROWS, Rows, counted
+from merganser.scan.split import Split
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.predicate import Predicate
@@ -51,11 +53,18 @@ class Scan(Rows):
         """Return what will be read: one snapshot, fixed now.
 
         Raises:
+            NotFoundError: the table is gone since it was opened.
             UnsupportedError: the table needs something this version cannot read rightly.
             FormatError: metadata is damaged or missing.
         """
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
+        if state.snapshot is None and not SchemaStore(self.table.paths, self.env).ids():
+            raise NotFoundError(
+                f"cannot read '{self.table.name}': nothing is at '{self.table.path}' any more, so the table was "
+                "dropped or renamed since it was opened. Open it again.",
+                table=self.table.name,
+            )
         newest = 0 if state.snapshot is None else state.snapshot.schema_id
         if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
             SchemaStore(self.table.paths, self.env).load(newest)
@@ -89,7 +98,8 @@ class Scan(Rows):
         found = Scan(self.table, self.env, self._counted_columns(), self.where, self.snapshot).plan()
         known, rest = 0, []
         for split in found.splits:
-            if self.where is None and split.raw and all(not self.table.keyed or file.level > 0 for file in split.files):
+            plain = split.raw and not self.table.counting
+            if self.where is None and plain and all(not self.table.keyed or file.level > 0 for file in split.files):
                 known += split.rows
             else:
                 rest.append(split)
@@ -112,14 +122,25 @@ class Scan(Rows):
                 f"{'files' if i == 0 else '':<11}{count:>8,} {step}"
                 for i, (step, count) in enumerate(found.counts.items())
             ),
-            f"read       {sum(s.size_bytes for s in splits):,} bytes in {sum(len(s.files) for s in splits):,} "
-            f"files, {sum(s.rows for s in splits):,} rows stored",
+            f"read       {sum(s.size_bytes for s in splits):,} bytes in "
+            f"{counted(sum(len(s.files) for s in splits), 'file')}, {counted(sum(s.rows for s in splits), 'row')} "
+            "stored",
             f"splits     {len(splits):,}: {sum(1 for s in splits if s.raw):,} read as they stand, "
             f"{sum(1 for s in splits if not s.raw):,} merged",
-            f"merge      at most {max((len(section) for s in splits for section in s.sections), default=0):,} "
-            "files in one section",
         ]
+        if widest := max((len(section) for s in splits if not s.raw for section in s.sections), default=0):
+            lines.append(f"merge      at most {counted(widest, 'file')} in one section")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        chosen = {
+            "columns": list(self.schema.names) if self.columns != self.table.schema.fields else None,
+            "where": None if self.where is None else str(self.where),
+            "snapshot": None if self.snapshot is None else self.snapshot.id,
+            "limit": self.limit,
+        }
+        given = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
+        return f"Scan({self.table.name!r}{given})"
 
     def _counted_columns(self) -> tuple[t.Field, ...]:
         """Return the fewest columns whose rows can be counted."""
@@ -138,7 +159,9 @@ class Scan(Rows):
     def _tables(self) -> Iterator[pa.Table]:
         found = self.plan()
         schema = self.schema
-        for table in self.env.gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
+        ordered = self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
+        gather = self.env.gather if not ordered else _in_turn
+        for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
             yield _with_schema(table, schema)
 
     def _limited(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -153,6 +176,11 @@ class Scan(Rows):
             left -= table.num_rows
             if left <= 0:
                 break
+
+
+def _in_turn(read: Callable[[Split], Iterator[pa.Table]], splits: Sequence[Split]) -> Iterator[pa.Table]:
+    for split in splits:
+        yield from read(split)
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -171,10 +199,10 @@ def chosen_columns(table: TableDef, names: Sequence[str] | None) -> tuple[t.Fiel
         InvalidInputError: a name that is not a column, or named twice.
     """
     if names is None:
-        return table.schema.fields
+        return table.schema.user_fields
     if isinstance(names, str):
         raise InvalidInputError(f"columns must be a list of names, not the text '{names}'. Write columns=['{names}'].")
-    by_name = {field.name: field for field in table.schema.fields}
+    by_name = {field.name: field for field in table.schema.user_fields}
     for i, name in enumerate(names):
         if name not in by_name:
             hint = did_you_mean(str(name), list(by_name))

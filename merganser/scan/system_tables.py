@@ -21,7 +21,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
-from merganser.scan.plan import partition_directory, partition_values
+from merganser.scan.plan import partition_values
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join, partition_text
@@ -113,7 +113,7 @@ def _files(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     schemas = SchemaStore(table.paths, env)
     rows: list[list[Any]] = []
     for (partition, bucket), files in state.live.buckets.items():
-        directory = table.paths.bucket_directory(partition_directory(table, partition), bucket)
+        directory = table.bucket_directory(partition, bucket)
         shown = _partition_shown(table, partition)
         for entry in files.entries:
             file = entry.file

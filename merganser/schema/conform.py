@@ -157,8 +157,9 @@ def _check_names(found: Sequence[str], fields: Sequence[t.Field], action: str) -
     if missing:
         first = ", ".join(f"'{name}'" for name in missing[:3])
         raise InvalidInputError(
-            f"{action}: {len(missing)} of {len(names)} columns are missing from the data (first: {first}). Add them, "
-            "or name the columns that you give, so that the others take their default or null.",
+            f"{action}: {len(missing)} of {len(names)} columns {'is' if len(missing) == 1 else 'are'} missing from the "
+            f"data (first: {first}). Add {'it' if len(missing) == 1 else 'them'}, or name the columns that you give, "
+            "so that the others take their default or null.",
             column=missing[0],
             missing=missing,
         )
@@ -258,6 +259,11 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         return _plain(array.storage)
     if pa.types.is_dictionary(array.type):
+        if pa.types.is_string_view(array.type.value_type) or pa.types.is_binary_view(array.type.value_type):
+            large = pa.large_string() if pa.types.is_string_view(array.type.value_type) else pa.large_binary()
+            array = pa.DictionaryArray.from_arrays(
+                array.indices, array.dictionary.cast(large)
+            )  # views are not gathered
         return _plain(array.dictionary_decode())
     if pa.types.is_run_end_encoded(array.type):
         return _plain(pc.run_end_decode(array))

@@ -47,4 +47,5 @@ def _field(name: str, fields: Sequence[t.Field], what: str, plural: str) -> t.Fi
     hint = f" Did you mean '{next(n for n in names if n.lower() == close[0])}'?" if close else ""
     first = ", ".join(f"'{n}'" for n in names[:3])
     more = f", ... ({len(names)} in all)" if len(names) > 3 else ""
-    raise InvalidInputError(f"unknown {what} '{name}'.{hint} The {plural} are {first}{more}.", column=name)
+    text = f" If it is text, write it in quotes: '{name}'." if what == "column" and not close else ""
+    raise InvalidInputError(f"unknown {what} '{name}'.{hint} The {plural} are {first}{more}.{text}", column=name)

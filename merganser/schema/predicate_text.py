@@ -9,8 +9,8 @@ This is the one module that imports sqlglot for expressions (0.2 s), so import i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow.compute as pc
 import sqlglot
@@ -134,13 +134,28 @@ def _parsed(text: str, what: str) -> exp.Expression:
         found = error.errors[-1] if error.errors else {}
         place = f", at line {found['line']}, column {found['col']}" if found.get("line") else ""
         near = f", near '{found['highlight']}'" if found.get("highlight") else ""
-        reason = str(found.get("description") or "it is not an expression")
-        raise InvalidInputError(f"cannot read the {what} '{text}': {reason}{place}{near}", text=text) from None
+        raise InvalidInputError(
+            f"cannot read the {what} '{text}': {_reason(text, found)}{place}{near}", text=text
+        ) from None
+    except sqlglot.errors.TokenError:
+        raise InvalidInputError(
+            f"cannot read the {what} '{text}': a quote or a comment that begins in it does not end.", text=text
+        ) from None
     except sqlglot.errors.SqlglotError as error:
         raise InvalidInputError(f"cannot read the {what} '{text}': {error}", text=text) from None
     if not isinstance(node, exp.Expression):
         raise InvalidInputError(f"cannot read the {what} '{text}': it is not an expression", text=text)
     return node
+
+
+def _reason(text: str, found: Mapping[str, Any]) -> str:
+    """Return why a text is no expression, in words of ours where the parser's are about itself."""
+    if text.split(maxsplit=1)[0].lower() == "where":
+        return "it begins with WHERE, which is left out"
+    said = str(found.get("description") or "")
+    if said.startswith("Required keyword"):
+        return "a value is missing"
+    return said if said.startswith("Expecting") else "it is not an expression"
 
 
 def _check_bound(column: Column, fields: Sequence[t.Field]) -> None:

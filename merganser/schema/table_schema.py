@@ -19,6 +19,7 @@ import pyarrow as pa
 from merganser.errors import FormatError, InvalidInputError
 from merganser.options import facts
 from merganser.options import write as options_write
+from merganser.options.dialects import check_has_key, check_versioned, translated
 from merganser.options.facts import listed, refuse
 from merganser.options.option import Options
 from merganser.options.registry import check_keys, did_you_mean, normalize_options
@@ -45,6 +46,8 @@ VALUE_KIND: Final = t.Field(2_147_483_645, "_VALUE_KIND", t.TinyInt(nullable=Fal
 LEVEL: Final = t.Field(2_147_483_644, "_LEVEL", t.Int(nullable=False))
 ROW_KIND: Final = t.Field(2_147_483_643, "rowkind", t.VarChar())
 ROW_ID: Final = t.Field(2_147_483_642, "_ROW_ID", t.BigInt())
+VALUE_COUNT: Final = t.Field(UNNUMBERED, "_VALUE_COUNT", t.BigInt(nullable=False))
+"""Column of ours in tables that count equal rows: how many there are."""
 RESERVED_NAMES: Final = frozenset(field.name for field in (SEQUENCE_NUMBER, VALUE_KIND, LEVEL, ROW_KIND, ROW_ID))
 
 
@@ -111,6 +114,25 @@ class TableSchema:
         return facts.cross_partition(self)
 
     @property
+    def counting(self) -> bool:
+        """Whether it has no key and counts equal rows (`write-mode` = change-log; decision 0011)."""
+        return (
+            self.options.get(options_write.WRITE_MODE) == "change-log"
+            and bool(self.fields)
+            and self.fields[-1].name == VALUE_COUNT.name
+        )
+
+    @property
+    def shown(self) -> TableSchema:
+        """The schema as users see it: without the key and the column that counting takes."""
+        return replace(self, fields=self.user_fields, primary_keys=()) if self.counting else self
+
+    @property
+    def user_fields(self) -> tuple[t.Field, ...]:
+        """The columns that users read and write."""
+        return self.fields[:-1] if self.counting else self.fields
+
+    @property
     def value_fields(self) -> tuple[t.Field, ...]:
         """All columns of the table, key and partition columns included: what a data file stores as values."""
         return self.fields
@@ -127,10 +149,11 @@ class TableSchema:
 
     @property
     def fields_with_defaults(self) -> tuple[t.Field, ...]:
-        """The columns, with the default that option `fields.<column>.default-value` gives where they have none."""
+        """The columns of users, with the defaults of options `fields.<column>.default-value` where they have none."""
         defaults = {name: self.options.get(options_write.DEFAULT_VALUE.of(name)) for name in self.names}
         return tuple(
-            replace(field, default=defaults[field.name]) if field.default is None else field for field in self.fields
+            replace(field, default=defaults[field.name]) if field.default is None else field
+            for field in self.user_fields
         )
 
     def field(self, name: str) -> t.Field:
@@ -284,11 +307,15 @@ def create_schema(
     fields = _fields(schema, what)
     _check_names(fields, what)
     names = [field.name for field in fields]
-    texts = normalize_options(options)
+    texts = normalize_options(translated(options or {}, what=what))
     key = _columns_from(texts, options_write.PRIMARY_KEY.key, primary_key, what)
     partition = _columns_from(texts, options_write.PARTITION.key, partition_by, what)
     for role, option, columns in (("primary key", "primary_key", key), ("partition", "partition_by", partition)):
         _check_columns(role, option, columns, names, what)
+    check_has_key(options or {}, key, what=what)
+    if not key and texts.get(options_write.WRITE_MODE.key, "").strip().lower() == "change-log":
+        fields, key = _counting(fields, texts, what)
+        names = [field.name for field in fields]
     check_keys(texts, columns=names)
     view = Options(texts)
     _check_key_types(fields, key, partition, what)
@@ -312,10 +339,45 @@ def create_schema(
             "Add a column to the primary key, or take it out of the partition columns.",
         )
     check_table_options(made, what=what)
+    check_versioned(made, what=what)
     for field in made.fields_with_defaults:
         if field.default is not None:
             default_value(field)  # refuses a text that is no literal of the type
     return made
+
+
+def _counting(
+    fields: tuple[t.Field, ...], texts: dict[str, str], what: str
+) -> tuple[tuple[t.Field, ...], tuple[str, ...]]:
+    """Return the columns and key of a table that counts equal rows; adds to its options.
+
+    To the format, and so to other engines, it is an aggregation table: the whole row is the key, and a column
+    sums how many there are.
+    """
+    for option in (options_write.MERGE_ENGINE, options_write.CHANGELOG_PRODUCER):
+        if texts.get(option.key, option.default) not in (option.default, "input"):
+            refuse(
+                what,
+                f"'{option.key}' = '{texts[option.key]}' does not go with 'write-mode' = 'change-log': a table without "
+                "a key counts equal rows. Define a primary key, or remove one of the two.",
+                option=option.key,
+            )
+    for log in (options_write.LOG_CHANGELOG_MODE, options_write.LOG_CONSISTENCY):
+        if texts.get(log.key, log.default) in ("upsert", "eventual"):
+            refuse(what, f"'{log.key}' = '{texts[log.key]}' needs a primary key.", option=log.key)
+    nested = [field for field in fields if t.is_nested(field.type)]
+    if nested:
+        refuse(
+            what,
+            f"column '{nested[0].name}' has the type {nested[0].type}, whose values cannot be compared, and "
+            "'write-mode' = 'change-log' finds rows by all their columns.",
+            column=nested[0].name,
+        )
+    texts.setdefault(options_write.BUCKET.key, "1")
+    texts[options_write.MERGE_ENGINE.key] = "aggregation"
+    texts[options_write.AGGREGATE_FUNCTION.of(VALUE_COUNT.name).key] = "sum"
+    texts[options_write.PRIMARY_KEY_NULLABLE.key] = "true"
+    return (*fields, VALUE_COUNT), tuple(field.name for field in fields)
 
 
 def _fields(schema: SchemaLike, what: str) -> tuple[t.Field, ...]:
@@ -356,7 +418,7 @@ def _field(name: Any, kind: Any, what: str) -> t.Field:
     if not isinstance(kind, str):
         refuse(what, f"the type of column '{name}' is {kind!r:.100}, not text such as 'BIGINT'.")
     try:
-        return t.Field(UNNUMBERED, name, parse_type(kind))
+        return t.Field(UNNUMBERED, name, parse_type(kind, definition=True))
     except InvalidInputError as error:
         raise InvalidInputError(f"{what}: column '{name}': {error.message}", column=name, type=kind) from error
 

@@ -34,13 +34,17 @@ _SIMPLE: Final[dict[str, Callable[[], t.DataType]]] = {
 }  # fmt: skip
 
 
-def parse_type(text: str) -> t.DataType:
+def parse_type(text: str, *, definition: bool = False) -> t.DataType:
     """Return the type that `text` names.
+
+    Args:
+        definition: the text defines a column of a new table. VARBINARY without a length then has no limit: the
+            format's own length of 1 holds no bitmap and no sketch, and nobody who leaves it out means it.
 
     Raises:
         InvalidInputError: the text is not a type, or a parameter is out of range; names the place.
     """
-    return _Parser(text).whole()
+    return _Parser(text, t.LENGTH_MAX if definition else 1).whole()
 
 
 def type_from_json(value: Any) -> t.DataType:
@@ -151,8 +155,9 @@ def _number_type(kind: t.DataType, following: int) -> tuple[t.DataType, int]:
 class _Parser:
     """Recursive descent over the tokens of one type."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, varbinary_length: int = 1) -> None:
         self.text = text
+        self.varbinary_length = varbinary_length
         self.tokens: list[tuple[str, int]] = []
         at = 0
         stripped = text.rstrip()
@@ -204,7 +209,7 @@ class _Parser:
             case "BINARY":
                 return t.Binary(self._length(1))
             case "VARBINARY":
-                return t.VarBinary(self._length(1))
+                return t.VarBinary(self._length(self.varbinary_length))
             case "DECIMAL" | "DEC" | "NUMERIC":
                 return self._decimal()
             case "TIME":

@@ -36,13 +36,15 @@ from merganser.handle.table import Overwrite, Table
 from merganser.ingest.files import matching_files, read_file
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.buckets import groups
+from merganser.lsm.incoming import Prepared
 from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier, starting_sequences
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.spark.bucketing import TASK, to_tasks
-from merganser.spark.jobs import Outcome, Prepared, WriteJob
+from merganser.spark.compaction import on_tasks
+from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.storage.env import Env
@@ -117,7 +119,14 @@ def load(
     starts = starting_sequences(table.definition, live, overwrites=target.overwrites)
     job = WriteJob(target, table.env.storage, starts, kinds)
     outcomes = _run(spark, job, portions) if portions else []
-    return publish_outcomes(target, table.env, outcomes, commit_user=session.user, identifier=identifier)
+    return publish_outcomes(
+        target,
+        table.env,
+        outcomes,
+        commit_user=session.user,
+        identifier=identifier,
+        run=on_tasks(spark, table.env),
+    )
 
 
 def _run(spark: SparkSession, job: WriteJob, portions: Sequence[Portion]) -> list[Outcome]:
@@ -130,7 +139,8 @@ def _run(spark: SparkSession, job: WriteJob, portions: Sequence[Portion]) -> lis
         return run_jobs(numbers, LoadJob(job, tasks))
     count = len(tasks) if table.schema.partition_keys else min(table.bucket, len(tasks))
     scattered = numbers.mapInArrow(ScatterJob(job, tasks, count), SCATTERED_SCHEMA)
-    return run_jobs(to_tasks(scattered, count), GatherJob(job))
+    # In the order of the files: engines that put versions together take neighbours only.
+    return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,7 @@ class LoadJob:
         """Yield one outcome for each share, as `mapInArrow` wants them."""
         for number in _numbers(batches):
             share = self.tasks[number]
-            tables = (rows for portion in share for rows in _rows(portion, self.job.target.table.schema.fields))
+            tables = (rows for portion in share for rows in _rows(portion, self.job.target.table.schema.user_fields))
             yield self.job.run(tables, skipped=share[0].before).to_batch()
 
 
@@ -168,25 +178,23 @@ class ScatterJob:
                 except StorageError:
                     raise
                 except MerganserError as refusal:
-                    yield _scattered_batch([0], [b""], [pickle.dumps(refusal)])
+                    yield _scattered_batch([0], [b""], [pickle.dumps(refusal)], -1)
 
     def _scattered(self, portion: Portion) -> Iterator[pa.RecordBatch]:
         target = self.job.target
         before = portion.before
-        for table in _rows(portion, target.table.schema.fields):
+        for table in _rows(portion, target.table.schema.user_fields):
             rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
-            conformed = target.conformed(rows)
-            kinds = target.checked_kinds(texts)
-            arrival = pa.array(np.arange(before, before + conformed.num_rows))
-            before += conformed.num_rows
-            whole = conformed.append_column(_ARRIVAL, arrival)
+            conformed, kinds, arrival = target.accepted(rows, texts, np.arange(before, before + rows.num_rows))
+            before += rows.num_rows
+            whole = conformed.append_column(_ARRIVAL, pa.array(arrival))
             if kinds is not None:
                 whole = whole.append_column(_KIND, kinds)
             places: dict[int, list[np.ndarray]] = {}
             for group in groups(target.table, conformed):
                 places.setdefault((zlib.crc32(group.partition) + group.bucket) % self.count, []).append(group.rows)
             payloads = [_to_stream(whole.take(pa.array(np.sort(np.concatenate(at))))) for at in places.values()]
-            yield _scattered_batch(list(places), payloads, [None] * len(places))
+            yield _scattered_batch(list(places), payloads, [None] * len(places), before - rows.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +218,21 @@ class GatherJob:
                 yield rows, kinds, table.column(_ARRIVAL).to_numpy()
 
 
-SCATTERED_SCHEMA: Final = f"{TASK} int, rows binary, refusal binary"
+_FIRST: Final = "first"
+SCATTERED_SCHEMA: Final = f"{TASK} int, rows binary, refusal binary, {_FIRST} bigint"
 _ARRIVAL: Final = "__merganser_arrival"
 _KIND: Final = "__merganser_kind"
 
 
-def _scattered_batch(tasks: list[int], rows: list[bytes], refusals: list[bytes | None]) -> pa.RecordBatch:
-    columns = [pa.array(tasks, pa.int32()), pa.array(rows, pa.binary()), pa.array(refusals, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=[TASK, "rows", "refusal"])
+def _scattered_batch(tasks: list[int], rows: list[bytes], refusals: list[bytes | None], first: int) -> pa.RecordBatch:
+    """Return rows for tasks; `first` is where the rows begin among those of all files."""
+    columns = [
+        pa.array(tasks, pa.int32()),
+        pa.array(rows, pa.binary()),
+        pa.array(refusals, pa.binary()),
+        pa.array([first] * len(tasks), pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=[TASK, "rows", "refusal", _FIRST])
 
 
 def _to_stream(table: pa.Table) -> bytes:

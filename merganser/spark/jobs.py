@@ -13,23 +13,21 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 import merganser
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
+from merganser.lsm.incoming import Prepared
 from merganser.lsm.session import StartingSequences, WriteTarget
 from merganser.lsm.writer import TableWriter
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 
-Prepared: TypeAlias = "tuple[pa.Table, pa.Array | None, npt.NDArray[np.int64] | None]"
-"""Rows in exactly the table's types, their kinds (None: inserts) and arrival (None: in order)."""
 OUTCOME_SCHEMA: Final = "message binary"
 """What `mapInArrow` is told that jobs yield."""
 
@@ -112,4 +110,4 @@ class WriteJob:
             arrival = table.column(self.arrival).to_numpy().astype(np.int64, copy=False)
             table = table.drop_columns([self.arrival])
         rows, kinds = split_kinds(table, self.kinds, table=self.target.table.name)
-        return self.target.conformed(rows), self.target.checked_kinds(kinds), arrival
+        return self.target.accepted(rows, kinds, arrival)

@@ -2,7 +2,7 @@
 
 The plan is made once, in the caller's process and with the caller's storage, so every action of the DataFrame sees
 the same snapshot, and no process of Spark plans again. Columns are pruned and the filter is applied inside the
-tasks; a filter that Spark adds later is not known here: `spark.read.format("merganser")` takes those.
+tasks; a filter that Spark adds later is applied by Spark and leaves no file out.
 """
 
 from __future__ import annotations

@@ -23,18 +23,21 @@ from pyspark.sql import functions as f
 from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.compaction import RunJobs, follow
 from merganser.lsm.session import (
     WriteSession,
     WriteTarget,
     checked_identifier,
     publish_messages,
-    remove_files,
     starting_sequences,
 )
+from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
+from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import messages_of, opened, our_errors, run_jobs
 from merganser.spark.types import arrow_schema_of
@@ -77,10 +80,18 @@ def write(
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
     table = opened(orders)
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidInputError(
+            f"cannot write to '{table.name}': the rows are a {type(df).__module__}.{type(df).__qualname__}, and a "
+            "Spark DataFrame is wanted. Table.write takes rows that lie in this process.",
+            table=table.name,
+        )
     session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
     check_names_and_types(session.target, arrow_schema_of(df.schema), kinds)
     if identifier is not None:
-        done, snapshot = session.applied(checked_identifier(identifier, commit_user))
+        done, snapshot = session.applied(
+            checked_identifier(identifier, commit_user), run=on_tasks(df.sparkSession, table.env)
+        )
         if done:
             return snapshot
     if collect:
@@ -94,13 +105,30 @@ def write(
     outcomes = run_jobs(frame, job)
     if table.definition.keyed and bucket_column(table.definition, df.schema) is not None:
         _check_writers(session.target, table.env, outcomes)
-    return publish_outcomes(session.target, table.env, outcomes, commit_user=session.user, identifier=identifier)
+    return publish_outcomes(
+        session.target,
+        table.env,
+        outcomes,
+        commit_user=session.user,
+        identifier=identifier,
+        run=on_tasks(df.sparkSession, table.env),
+    )
 
 
 def publish_outcomes(
-    target: WriteTarget, env: Env, outcomes: list[Outcome], *, commit_user: str, identifier: int | None
+    target: WriteTarget,
+    env: Env,
+    outcomes: list[Outcome],
+    *,
+    commit_user: str,
+    identifier: int | None,
+    run: RunJobs | None = None,
 ) -> Snapshot | None:
-    """Make what tasks wrote one commit, or remove it and raise the first refusal."""
+    """Make what tasks wrote one commit, or remove it and raise the first refusal.
+
+    Args:
+        run: where a compaction runs that makes the commit visible; None: on the threads of this process.
+    """
     messages = messages_of(outcomes)
     refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
     if refusal is not None:
@@ -108,13 +136,26 @@ def publish_outcomes(
         raise refusal
     if not messages and target.spec is None:
         return None
-    return publish_messages(
+    uuid = env.new_id()
+    snapshot = publish_messages(
         target,
         env,
         messages,
         commit_user=commit_user,
         identifier=BATCH_IDENTIFIER if identifier is None else identifier,
+        uuid=uuid,
     )
+    if snapshot is None or snapshot.uuid != uuid:
+        remove_files(target.table, env, messages)  # a twin of this commit was there first, with files of its own
+    follow(
+        target.table,
+        env,
+        messages,
+        commit_user=commit_user,
+        identifier=BATCH_IDENTIFIER if identifier is None else identifier,
+        run=run,
+    )
+    return snapshot
 
 
 def _check_writers(target: WriteTarget, env: Env, outcomes: list[Outcome]) -> None:
@@ -141,8 +182,7 @@ def check_names_and_types(target: WriteTarget, schema: pa.Schema, kinds: Any) ->
             f"{target.action}: kinds is a {type(kinds).__name__}. On Spark it is the name of a column."
         )
     empty, texts = split_kinds(schema.empty_table(), kinds, table=target.table.name)
-    target.conformed(empty)
-    target.checked_kinds(texts)
+    target.accepted(empty, texts)
 
 
 def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:
@@ -150,6 +190,7 @@ def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:
     if not table.schema.bucket_key and not table.keyed:
         return df, None
     frame = one_writer_each(df.withColumn(ARRIVAL, f.monotonically_increasing_id()), table)
-    if table.keyed:
+    if table.keyed and merge_of(table).engine.chooses:
         return frame, ARRIVAL
-    return frame.sortWithinPartitions(quoted(ARRIVAL)).drop(ARRIVAL), None  # a queue keeps the order of its rows
+    # A queue keeps the order of its rows; engines that put versions together take neighbours only.
+    return frame.sortWithinPartitions(quoted(ARRIVAL)).drop(ARRIVAL), None

@@ -43,8 +43,10 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import InvalidInputError, MerganserError
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
-from merganser.lsm.session import WriteSession, checked_identifier, remove_files, starting_sequences
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.session import WriteSession, checked_identifier, starting_sequences
 from merganser.meta.table_state import MetaReader
+from merganser.options.registry import closest, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.schema.predicate import conjuncts, points
@@ -73,6 +75,8 @@ _OWN_OPTIONS: Final = frozenset(
         "replacewhere",
     ]
 )
+_ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
+"""What other sources call an option of ours."""
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
@@ -213,7 +217,17 @@ def _table(options: Mapping[str, str]) -> Table:
             "A table that Spark's own catalog keeps forgets its options; use CREATE TEMPORARY VIEW v USING merganser "
             "OPTIONS (path '...')."
         )
-    return table_at(path, {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS})
+    others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS}
+    for key in others:
+        meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if find_option(key) is None else None)
+        if meant is not None:
+            shown = {"partitionoverwritemode": "partitionOverwriteMode", "replacewhere": "replaceWhere"}.get(
+                meant, meant
+            )
+            raise InvalidInputError(
+                f"unknown option '{key}' of the data source 'merganser'. Did you mean '{shown}'?", option=key
+            )
+    return table_at(path, others)
 
 
 def _scan(options: Mapping[str, str], columns: tuple[str, ...] | None = None) -> Scan:

@@ -89,6 +89,7 @@ class MerganserEngine:
         """Open the catalog; the package is imported here, so that the harness can be tested without it."""
         import merganser
 
+        self.warehouse = warehouse
         self._catalog = merganser.catalog(str(warehouse))
 
     def create(self, table: str, shape: TableShape) -> None:

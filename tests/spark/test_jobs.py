@@ -74,6 +74,19 @@ def test_a_refusal_is_returned_and_removes_the_files_of_all_tasks(catalog: mg.Ca
     assert table.snapshots() == ()
 
 
+def test_a_commit_that_a_twin_made_first_leaves_no_files_of_its_tasks(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", schema={"id": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
+    session, job = job_for(table)
+    outcome = job.run([pa.table({"id": [1, 2]})])
+    twin = table.write([{"id": 1}, {"id": 2}], commit_user="job", identifier=4)
+    made = publish_outcomes(session.target, table.env, [outcome], commit_user="job", identifier=4)
+    assert made == twin
+    names = [entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")]
+    assert len(names) == 1
+    assert outcome.messages[0].added[0].name not in names
+    assert table.read().count() == 2
+
+
 def test_splits_are_packed_largest_first_and_none_is_lost(catalog: mg.Catalog) -> None:
     table = catalog.create_table(
         "shop.t",

@@ -109,6 +109,16 @@ def test_errors_of_the_source_carry_our_class_and_text(spark: SparkSession, tmp_
         ("InvalidInputError: cannot read .* it has no column 'x'", orders.path, ("columns", "x")),
         ("InvalidInputError: option 'snapshot' is 'new'", orders.path, ("snapshot", "new")),
         ("NotFoundError", orders.path, ("tag", "v1")),
+        (
+            "InvalidInputError: unknown option '(?i:versionAsOf)' .* Did you mean 'snapshot'",
+            orders.path,
+            ("versionAsOf", "1"),
+        ),
+        (
+            "InvalidInputError: unknown option 'snapshot-id' .* Did you mean 'snapshot'",
+            orders.path,
+            ("snapshot-id", "1"),
+        ),
     ]:
         with pytest.raises(PySparkException, match=text):
             spark.read.format("merganser").option(*option).load(path).schema  # noqa: B018

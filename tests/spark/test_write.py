@@ -173,7 +173,7 @@ PART = {"kinds": "op", "columns": ["id", "state"]}
     ("values", "schema", "arguments", "message"),
     [
         ([(None, "a", None)], WHOLE, {}, "key column 'id' is null"),
-        ([(1, "a")], "id long, state string", {}, "1 of 3 columns are missing"),
+        ([(1, "a")], "id long, state string", {}, "1 of 3 columns is missing"),
         ([(1, "a", None, 1)], f"{WHOLE}, x int", {}, "'x' of the data is not a column"),
         ([("1", "a", None)], "id string, state string, amount decimal(10,2)", {}, "column 'id' is string"),
         ([(1.5, "a", None)], "id double, state string, amount decimal(10,2)", {}, "1.5 does not fit BIGINT"),
@@ -256,3 +256,8 @@ def test_an_explicit_number_of_tasks_and_no_adaptive_execution(spark: SparkSessi
         spark.conf.unset("spark.sql.adaptive.enabled")
     assert [r["state"] for r in rows(orders)] == ["y"] * 10 + ["x"] * 80
     assert orders.files().num_rows == 6
+
+
+def test_rows_that_are_no_frame_of_spark_are_refused(spark: SparkSession, orders: mg.Table) -> None:
+    with pytest.raises(InvalidInputError, match=r"a pandas.*DataFrame, and a Spark DataFrame is wanted"):
+        ms.write(orders.read().to_pandas(), orders)

@@ -36,6 +36,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # engines, people, tests
     ("spark",),
     ("cli",),
+    ("__main__",),
     ("testing",),
 )
 
@@ -54,7 +55,7 @@ PYSPARK: Final[dict[str, str]] = {
 }
 """Modules (or packages) that may import pyspark."""
 
-ROOTS: Final[tuple[str, ...]] = ("merganser", "merganser.spark", "merganser.cli.main")
+ROOTS: Final[tuple[str, ...]] = ("merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__")
 """What users import. A module that none of these reaches is dead; `testing` is for tests and counts as reached."""
 
 EFFECTS: Final[frozenset[str]] = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.errors import FormatError, InvalidInputError, NotFoundError
 
 FAST = {"local.sync": "false"}
 
@@ -151,7 +153,15 @@ def test_a_table_tells_what_it_is(orders: mg.Table) -> None:
     assert "nothing was written yet" in orders.describe()
     orders.write(ROWS)
     text = orders.describe()
-    for part in ("shop.orders", "id", "BIGINT NOT NULL", "bucket = 1", "snapshot   1", "2 rows", "1 files"):
+    for part in (
+        "shop.orders",
+        "id",
+        "BIGINT NOT NULL",
+        "bucket = 1",
+        "snapshot   1",
+        "2 rows, before merging",
+        "1 file, 1 bucket",
+    ):
         assert part in text
     assert (orders.primary_key, orders.partition_by) == (("id",), ())
     assert repr(orders) == f"Table('shop.orders', {orders.path!r})"
@@ -207,3 +217,90 @@ def test_handles_pickle_with_their_table(orders: mg.Table) -> None:
     assert again.read().to_pylist() == ROWS
     again.write([{"id": 3, "state": "x"}])
     assert orders.read().count() == 3
+
+
+def test_json_files_hold_dates_and_times_as_text(catalog: mg.Catalog, tmp_path: Path) -> None:
+    schema = {"id": "INT", "dt": "DATE", "at": "TIME(3)", "days": "ARRAY<DATE>", "r": "ROW<d DATE, n INT>"}
+    table = catalog.create_table("shop.days", schema)
+    (tmp_path / "in.json").write_text(
+        '{"id": 1, "dt": "2026-01-31", "at": "10:00:00.250", "days": ["2026-02-01", null], "r": {"d": "2026-03-01"}}\n'
+        '{"id": 2}\n'
+    )
+    table.load(str(tmp_path / "in.json"))
+    assert sorted(table.read().to_pylist(), key=lambda row: row["id"]) == [
+        {
+            "id": 1,
+            "dt": date(2026, 1, 31),
+            "at": time(10, 0, 0, 250_000),
+            "days": [date(2026, 2, 1), None],
+            "r": {"d": date(2026, 3, 1), "n": None},
+        },
+        {"id": 2, "dt": None, "at": None, "days": None, "r": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("in.json", '{"id": 1, "dt": "2026-01-31"}\n', '{"id": 2, "dt": "31.1.2026"}\n'),
+        ("in.csv", "1,2026-01-31\n", "x,\n"),
+    ],
+)
+def test_a_bad_line_far_into_a_file_names_the_file(
+    catalog: mg.Catalog, tmp_path: Path, name: str, good: str, bad: str
+) -> None:
+    table = catalog.create_table("shop.days", {"id": "INT", "dt": "DATE"})
+    (tmp_path / name).write_text(("id,dt\n" if name.endswith("csv") else "") + good * 200_000 + bad)
+    with pytest.raises(FormatError, match=f"cannot read the rows of '.*{name}'"):
+        table.load(str(tmp_path / name))
+    assert table.latest_snapshot() is None
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        ("in.csv", "table.load(...)"),
+        (Path("in.csv"), "table.load(...)"),
+        (ROWS[0], "a list of dictionaries, one per row"),
+        (pl.LazyFrame(ROWS), "collect()"),
+        (5, "a pandas or Polars frame"),
+    ],
+)
+def test_what_holds_no_rows_is_refused_with_what_does(orders: mg.Table, data: Any, advice: str) -> None:
+    with pytest.raises(InvalidInputError, match="cannot take rows from a ") as refused:
+        orders.write(data)
+    assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize("gone", ["dropped", "renamed"])
+def test_a_table_that_is_gone_is_not_read_as_empty(catalog: mg.Catalog, orders: mg.Table, gone: str) -> None:
+    orders.write(ROWS)
+    if gone == "dropped":
+        catalog.drop_table("shop.orders")
+    else:
+        catalog.rename_table("shop.orders", "shop.sales")
+    for ask in (orders.read().count, orders.read().to_arrow, lambda: list(orders.read().to_batches())):
+        with pytest.raises(NotFoundError, match=r"'shop.orders'.* was dropped or renamed since it was opened"):
+            ask()
+
+
+def test_a_name_where_a_path_belongs_is_told_from_a_path(orders: mg.Table) -> None:
+    with pytest.raises(NotFoundError, match=r"table\('shop.orders'\) opens that"):
+        mg.table("shop.orders")
+    assert mg.table(orders.path).path == orders.path
+
+
+def test_handles_are_shown_in_a_line(catalog: mg.Catalog, orders: mg.Table) -> None:
+    assert repr(catalog) == f"Catalog({catalog.warehouse!r})"
+    assert repr(mg.table(orders.path)) == f"Table({orders.path!r})"
+    assert repr(orders.read()) == "Scan('shop.orders')"
+    assert repr(catalog.table("shop.orders$files")) == "SystemTable('shop.orders$files')"
+    assert repr(orders.system("files")) == "StoredRows('shop.orders$files')"
+    orders.write(ROWS)
+    shown = repr(orders.read(columns=["id"], where="id > 1", snapshot=1, limit=5))
+    assert shown == "Scan('shop.orders', columns=['id'], where='id > 1', snapshot=1, limit=5)"
+
+
+def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"])
+    assert table.describe().endswith("note       this version does not write it: a primary key and 'bucket' = '-1'")

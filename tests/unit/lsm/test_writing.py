@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +74,7 @@ def test_rows_of_an_append_bucket_are_numbered_on_and_on() -> None:
             writer.write([{"k": 3}, {"k": 4}])
             writer.commit()
     numbers = [(e.file.min_sequence, e.file.max_sequence) for e in _live(table)]
-    assert numbers == [(0, 2), (3, 4), (5, 7), (8, 9)]
+    assert numbers == [(0, 1), (2, 3), (4, 4), (5, 6), (7, 8), (9, 9)]
     assert [row["k"] for row in table.read().to_pylist()] == [*range(5), *range(5)]
 
 
@@ -246,3 +249,85 @@ def test_a_session_of_unknown_outcome_takes_no_more_rows() -> None:
     session._unknown_since = 1
     with pytest.raises(InvalidInputError, match="commit again with the same identifier"):
         session.write(pa.table({"k": pa.array([1], pa.int32()), "v": ["x"]}), None)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_rows_that_could_not_be_written_are_never_committed_in_part(keyed: bool) -> None:
+    how: dict[str, Any] = {"primary_key": ["k"], "options": {"bucket": "4"}} if keyed else {}
+    table = _table({"k": "INT", "v": "STRING"}, **how)
+    storage, before = table.env.storage, contents(table.env.storage)
+    table.env.storage = FaultyStorage(storage, Plan(Fault.FAIL, 2 if keyed else 1, 1, frozenset({"close"})))
+    with table.writer() as writer:
+        writer.write(iter([[{"k": k, "v": "a"} for k in range(20)]]))  # no held table: written by the commit
+        with pytest.raises(StorageError):
+            writer.commit()
+        for again in (writer.commit, lambda: writer.write([{"k": 1, "v": "b"}])):
+            with pytest.raises(InvalidInputError, match="failed halfway"):
+                again()
+        writer.abort()
+        assert contents(storage) == before
+        writer.write([{"k": 7, "v": "c"}])
+        assert writer.commit() is not None
+    assert table.read().to_pylist() == [{"k": 7, "v": "c"}]
+
+
+@pytest.mark.parametrize("error", [ValueError("broken source"), KeyboardInterrupt()])
+def test_a_source_that_breaks_halfway_is_not_committed_in_part(error: BaseException) -> None:
+    def rows() -> Iterator[Any]:
+        yield [{"k": 1, "v": "a"}]
+        raise error
+
+    table = _keyed()
+    with table.writer() as writer:
+        with pytest.raises(type(error)):
+            writer.write(rows())
+        with pytest.raises(InvalidInputError, match="failed halfway"):
+            writer.commit()
+    assert table.snapshots() == ()
+
+
+def test_rows_that_are_refused_before_any_is_taken_leave_the_writer_as_it_was() -> None:
+    table = _keyed()
+    with table.writer() as writer:
+        writer.write([{"k": 1, "v": "a"}])
+        with pytest.raises(InvalidInputError):
+            writer.write([{"k": None, "v": "b"}])
+        writer.commit()
+    assert table.read().to_pylist() == [{"k": 1, "v": "a"}]
+
+
+def test_a_closed_writer_takes_nothing_more() -> None:
+    table = _keyed()
+    with table.writer() as writer:
+        writer.write([{"k": 1, "v": "a"}])
+    for late in (writer.commit, lambda: writer.write([{"k": 1, "v": "b"}])):
+        with pytest.raises(InvalidInputError, match="is closed"):
+            late()
+
+
+def test_an_append_with_another_number_of_buckets_is_refused_before_a_file_is_begun() -> None:
+    table = _table({"k": "INT"}, options={"bucket": "1", "bucket-key": "k"})
+    table.write([{"k": 1}])
+    before = contents(table.env.storage)
+    schema = replace(table.schema, options=table.options.merged({"bucket": "2"}))
+    other = mg.Table(replace(table.definition, schema=schema, options=schema.options), table.env)
+    faulty = table.env.storage = FaultyStorage(table.env.storage)
+    with pytest.raises(InvalidInputError, match="files of 1 buckets, and 'bucket' is now 2"):
+        other.write([{"k": 2}])
+    assert not any(call.verb == "writer" for call in faulty.calls)
+    assert contents(faulty.inner) == before
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_partitions_of_nan_and_of_both_zeros_are_overwritten_and_dropped_one_by_one(kind: str) -> None:
+    table = _table({"k": "INT", "p": kind}, partition_by=["p"])
+    values = [0.0, -0.0, math.nan, math.inf, None]
+    table.write([{"k": k, "p": p} for k, p in enumerate(values)])
+    for k, p in enumerate(values):
+        table.write([{"k": k + 10, "p": p}], overwrite={"p": p})
+        assert sorted(row["k"] for row in table.read().to_pylist()) == [*range(k + 1, 5), *range(10, k + 11)]
+    for k, p in enumerate(values):
+        table.drop_partitions([{"p": p}])
+        assert sorted(row["k"] for row in table.read().to_pylist()) == list(range(k + 11, 15))
+    with pytest.raises(InvalidInputError, match="outside the partition"):
+        table.write([{"k": 1, "p": -0.0}], overwrite={"p": 0.0})

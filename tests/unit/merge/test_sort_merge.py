@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from merganser.errors import FormatError
-from merganser.merge.deduplicate import newest, visible
+from merganser.merge.order import arrivals
 from merganser.merge.sort_merge import windows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string()), ("seq", pa.int64()), ("kind", pa.int8()), ("v", pa.int64())])
@@ -57,6 +57,13 @@ def _runs(draw: Any) -> list[Rows]:
     return out
 
 
+def _by_kind(rows: pa.Table) -> np.ndarray:
+    return arrivals(rows.column("seq").to_numpy(), rows.column("kind").to_numpy())
+
+
+TIES = {"run": None, "sequence": lambda rows: rows.column("seq").to_numpy(), "kind": _by_kind}
+
+
 def _newest(runs: list[Rows], by: str) -> dict[Any, tuple[Any, ...]]:
     """Return the newest row of each key: the rule in words of one row at a time."""
     found: dict[Any, tuple[Any, ...]] = {}
@@ -81,15 +88,14 @@ def test_windows_of_any_size_give_the_newest_row_of_every_key_once(
     made = windows(
         [_run(rows, group) for rows in runs],
         key=["k", "t"],
-        sequence=None if by == "run" else "seq",
-        kind="kind" if by == "kind" else None,
+        tie=TIES[by],
         window_rows=size,
     )
     found: list[tuple[Any, ...]] = []
     rows_seen = 0
     for window in made:
         rows_seen += window.rows.num_rows
-        taken = window.rows.take(pa.array(newest(window.positions, window.is_last)))
+        taken = window.rows.take(pa.array(window.positions[window.is_last]))
         found += list(zip(*(taken.column(name).to_pylist() for name in SCHEMA.names), strict=True))
     expected = _newest(runs, by)
     assert rows_seen == sum(map(len, runs))
@@ -133,13 +139,7 @@ def test_a_run_that_is_not_sorted_is_refused_and_gives_no_key_twice(keys: tuple[
         list(windows(runs, key=["k"], window_rows=4))
 
 
-def test_retractions_hide_their_key_and_unknown_kinds_are_no_additions() -> None:
-    kinds = pa.chunked_array([pa.array([0, 1, 2, 3], pa.int8())])
-    assert visible(np.arange(4), kinds).tolist() == [0, 2]
-    assert visible(np.arange(4), None).tolist() == [0, 1, 2, 3]
-
-
 def test_sequence_numbers_too_large_to_double_still_order_rows() -> None:
     runs = [_run([(1, "", 2**62 + 5, 0, 10)]), _run([(1, "", 2**62 + 4, 0, 11)])]
-    [window] = windows(runs, key=["k"], sequence="seq", kind="kind")
-    assert window.rows.column("v")[int(newest(window.positions, window.is_last)[0])].as_py() == 10
+    [window] = windows(runs, key=["k"], tie=_by_kind)
+    assert window.rows.column("v")[int(window.positions[window.is_last][0])].as_py() == 10

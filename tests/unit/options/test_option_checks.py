@@ -254,7 +254,7 @@ def test_keys_that_move_between_partitions_need_the_partition_columns():
 
 def test_a_refusal_to_write_names_the_table_and_every_feature():
     with pytest.raises(UnsupportedError) as caught:
-        check_can_write(table(KEYED | {"merge-engine": "first-row", "changelog-producer": "lookup"}), name="db.t")
+        check_can_write(table(KEYED | {"manifest.format": "orc", "changelog-producer": "lookup"}), name="db.t")
     assert str(caught.value).startswith("cannot write to 'db.t': ")
     assert "Nothing was written." in str(caught.value)
     assert len(caught.value.context["features"]) == 2
@@ -267,14 +267,13 @@ def test_every_gap_has_a_feature_and_advice_of_its_own(gaps):
     assert all(gap.advice.endswith(".") for gap in gaps)
 
 
-def test_a_merge_engine_that_is_not_done_stops_reading_only_where_rows_must_be_merged():
-    schema = table(KEYED | {"merge-engine": "aggregation"})
+def test_an_order_that_is_not_done_stops_reading_only_where_rows_must_be_merged():
+    schema = table(KEYED | {"sequence.snapshot-ordering": "true", "write-only": "true"})
     check_can_read(schema, name="db.t", merge=False)
     with pytest.raises(UnsupportedError, match="whose files have to be merged"):
         check_can_read(schema, name="db.t", merge=True)
 
 
-@pytest.mark.parametrize("option", [{"merge-engine": "first-row"}, {"deletion-vectors.enabled": "true"}])
-def test_a_table_that_hides_level_0_is_not_read_at_all(option):
+def test_a_table_that_hides_rows_by_deletion_vectors_is_not_read_at_all():
     with pytest.raises(UnsupportedError):
-        check_can_read(table(KEYED | option), name="db.t", merge=False)
+        check_can_read(table(KEYED | {"deletion-vectors.enabled": "true"}), name="db.t", merge=False)

@@ -154,13 +154,14 @@ def test_sequence_groups_name_ordering_and_protected_columns():
     assert sequence_groups(options) == ((("g", "h"), ("a", "b")), (("i",), ("c",)))
 
 
-def test_the_format_s_immutable_options_are_marked():
+def test_the_format_s_immutable_options_and_ours_are_marked():
     listed = (
         "type bucket-key bucket-function.type data-file.path-directory merge-engine sequence.snapshot-ordering "
         "aggregation.remove-record-on-delete partial-update.remove-record-on-delete "
         "partial-update.remove-record-on-sequence-group rowkind.field primary-key primary-key.nullable partition "
         "dynamic-bucket.initial-buckets force-lookup row-tracking.enabled data-evolution.enabled "
-        "index-file-in-data-file-dir blob-field blob-descriptor-field blob-view-field pk-clustering-override"
+        "index-file-in-data-file-dir blob-field blob-descriptor-field blob-view-field pk-clustering-override "
+        "merganser.merge-engine"
     )
     assert frozenset(listed.split()) == IMMUTABLE_KEYS
 

@@ -15,7 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError
-from merganser.scan import read as scan_read
+from merganser.lsm import section
 from merganser.scan.read import read_split
 from merganser.scan.time_travel import epoch_ms
 from merganser.testing.builders import catalog_over, memory_with
@@ -245,7 +245,7 @@ def test_a_limit_gives_that_many_rows(limit: int) -> None:
 
 
 def test_windows_are_sized_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_read, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(section, "WINDOW_BYTES", 1)
     table = _catalog().create_table("db.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options={"bucket": "1"})
     for _ in range(3):
         table.write([{"k": k, "v": "x" * 10} for k in range(300)])

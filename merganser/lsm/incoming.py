@@ -1,0 +1,96 @@
+"""Rows that fit their table -> rows to write: kinds read from a column, dropped, refused, or turned into counts."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.errors import InvalidInputError
+from merganser.merge.rules import merge_of
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema import row_kind
+from merganser.schema.conform import kinds_from
+from merganser.schema.table_schema import VALUE_COUNT
+
+Arrival: TypeAlias = "npt.NDArray[np.int64]"
+Prepared: TypeAlias = "tuple[pa.Table, pa.Array | None, Arrival | None]"
+"""Rows in exactly the table's stored types, their kinds (None: all inserts), and what orders them (None: position)."""
+
+
+def accepted(
+    table: TableDef, rows: pa.Table, kinds: pa.Array | None, arrival: Arrival | None, *, action: str
+) -> Prepared:
+    """Return the rows to write.
+
+    Args:
+        rows: in exactly the types of the table's columns.
+        kinds: int8, one per row; None: all inserts.
+        arrival: int64, orders the rows; None: by position.
+        action: beginning of messages, such as "cannot write to 'db.orders'".
+
+    Raises:
+        InvalidInputError: a kind that the table does not take; names the row.
+    """
+    column = table.options.get(w.ROWKIND_FIELD)
+    if column is not None:
+        kinds = _from_column(rows, column, action)
+    if kinds is None:
+        return _counted(rows, None, arrival) if table.counting else (rows, None, arrival)
+    found = kinds.to_numpy(zero_copy_only=False)
+    dropped = _dropped(table, found)
+    if dropped is not None and dropped.any():
+        kept = ~dropped
+        rows, kinds, found = rows.filter(pa.array(kept)), kinds.filter(pa.array(kept)), found[kept]
+        arrival = None if arrival is None else arrival[kept]
+    if table.counting:
+        return _counted(rows, found, arrival)
+    if not (found & 1).any():
+        # Kinds that only say "added" are stored, since +U is a kind of its own; a table without a key has no place.
+        return rows, kinds if table.keyed and found.any() else None, arrival
+    if not table.keyed:
+        why = (
+            "a table without a primary key takes inserts only (+I, +U). Leave such rows out, set 'ignore-delete' to "
+            "drop them, or create the table with 'write-mode' = 'change-log'."
+        )
+        _refuse(found, why, action)
+    if table.options.get(w.DELETES) == "refuse":
+        _refuse(found, "deletes are refused by 'merganser.deletes'. Leave such rows out.", action)
+    refusal = merge_of(table).refusal(found)
+    if refusal is not None:
+        _refuse(found, refusal, action)
+    return rows, kinds, arrival
+
+
+def _from_column(rows: pa.Table, column: str, action: str) -> pa.Array:
+    try:
+        return kinds_from(rows.column(column), rows.num_rows)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{action}: column '{column}' ('rowkind.field'): {error}", **error.context) from error
+
+
+def _dropped(table: TableDef, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_] | None:
+    """Return bool[n], the rows that the options drop; None: none."""
+    dropped: npt.NDArray[np.bool_] | None = None
+    if table.options.get(w.IGNORE_DELETE):
+        dropped = (kinds & 1) == 1
+    elif table.options.get(w.IGNORE_UPDATE_BEFORE):
+        dropped = kinds == row_kind.UPDATE_BEFORE
+    return dropped
+
+
+def _counted(rows: pa.Table, kinds: npt.NDArray[np.int8] | None, arrival: Arrival | None) -> Prepared:
+    """Return rows of a table that counts equal rows: +1 for one added, -1 for one taken back."""
+    count = np.ones(rows.num_rows, np.int64) if kinds is None else 1 - 2 * (kinds & 1).astype(np.int64)
+    return rows.append_column(VALUE_COUNT.name, pa.array(count)), None, arrival
+
+
+def _refuse(kinds: npt.NDArray[np.int8], why: str, action: str) -> None:
+    row = int(np.flatnonzero(kinds & 1)[0])
+    symbol = row_kind.SYMBOLS[kinds[row]]
+    raise InvalidInputError(
+        f"{action}: row {row + 1} of {len(kinds):,} is of kind {symbol}, and {why} Nothing was written.", row=row
+    )

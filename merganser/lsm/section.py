@@ -1,0 +1,223 @@
+"""Files of one section of a bucket -> the rows that the versions of every key become, window by window.
+
+Reads and compactions share it. A section of one sorted run needs no merge; its files are read as they stand
+(`plain`). Of several, windows of bounded size are merged by the table's merge function (`merged`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.codec.binary_row import deserialize_columns
+from merganser.errors import FormatError
+from merganser.files.read import DataFileReader, FileToRead
+from merganser.lsm.levels import dense_ranks, runs_of
+from merganser.merge.engine import Folded
+from merganser.merge.groups import groups_of
+from merganser.merge.order import arrivals
+from merganser.merge.rules import Merge, merge_of
+from merganser.merge.sort_merge import WINDOW_ROWS, windows
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_def import TableDef
+from merganser.schema import types as t
+from merganser.schema.predicate import Predicate
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.paths import join
+from merganser.storage.protocol import Storage
+
+WINDOW_BYTES = 128 * 1024 * 1024
+"""Bytes that a window should have decoded, about."""
+
+Runs = list[list[DataFile]]
+Sequences = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SectionReader:
+    """Reads sections of one bucket.
+
+    Attributes:
+        table: the table, with the schema that is read with.
+        directory: the bucket's.
+        schemas: columns of every schema that a file was written with, by schema id.
+    """
+
+    table: TableDef
+    directory: str
+    schemas: Mapping[int, tuple[t.Field, ...]]
+    storage: Storage
+
+    @cached_property
+    def merge(self) -> Merge:
+        """How versions of a key merge."""
+        return merge_of(self.table)
+
+    def runs(self, files: Sequence[DataFile]) -> Runs:
+        """Return sorted runs, oldest first."""
+        if len(files) == 1:
+            return [list(files)]
+        kinds = self.table.key_types
+        low = deserialize_columns([file.min_key for file in files], kinds)
+        high = deserialize_columns([file.max_key for file in files], kinds)
+        return runs_of(files, *dense_ranks(low, high))
+
+    def plain(
+        self,
+        file: DataFile,
+        fields: Sequence[t.Field],
+        *,
+        sequence: bool = False,
+        groups_filter: Predicate | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a file that no other overlaps, with their kinds where the table has a key."""
+        reader = self._opened(file, fields, kind=self.table.keyed, sequence=sequence, groups_filter=groups_filter)
+        rows = _window_rows(reader.rows, file.size)
+        try:
+            while (table := reader.read(rows)) is not None:
+                yield table
+        finally:
+            reader.close()
+
+    def merged(
+        self,
+        files: Sequence[DataFile],
+        runs: Runs,
+        fields: Sequence[t.Field],
+        *,
+        sequence: bool = False,
+        groups_filter: Predicate | None = None,
+    ) -> Iterator[tuple[Folded, Sequences | None]]:
+        """Yield the merged rows of several runs, in key order, some of them retractions.
+
+        Args:
+            files: of the section, as they were committed: it settles equal sequence numbers.
+            runs: the same, oldest first.
+            fields: columns of the result.
+            sequence: whether sequence numbers are wanted.
+            groups_filter: on key columns alone, so that no version of a key is left out.
+
+        Yields:
+            Merged rows, and int64[k] their sequence numbers, None if not wanted.
+        """
+        names = [field.name for field in fields]
+        wanted = {field.name: field for field in fields}
+        for name in (*self.table.key, *self.merge.needs(names)):
+            wanted.setdefault(name, self.table.schema.field(name))
+        by_sequence = not _disjoint(runs)
+        if by_sequence:
+            runs = _in_commit_order(runs, files)
+        readers = [
+            _RunReader(
+                [
+                    self._opened(
+                        file,
+                        list(wanted.values()),
+                        kind=True,
+                        sequence=by_sequence or sequence,
+                        groups_filter=groups_filter,
+                    )
+                    for file in run
+                ]
+            )
+            for run in runs
+        ]
+        rows, size = sum(reader.rows for reader in readers), sum(file.size for file in files)
+        try:
+            for window in windows(
+                readers,
+                key=self.table.key,
+                tie=partial(_tie, self.merge, by_sequence) if by_sequence or self.merge.order is not None else None,
+                window_rows=_window_rows(rows, size),
+            ):
+                kinds = window.rows.column(VALUE_KIND.name).to_numpy()
+                adds = (kinds & 1) == 0
+                groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
+                folded = self.merge.fold(window.rows, groups, kinds, names)
+                numbers = None
+                if sequence:
+                    numbers = window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.lenders]]
+                yield folded, numbers
+        finally:
+            for reader in readers:
+                reader.close()
+
+    def _opened(
+        self, file: DataFile, fields: Sequence[t.Field], *, kind: bool, sequence: bool, groups_filter: Predicate | None
+    ) -> DataFileReader:
+        path = file.external_path or join(self.directory, file.name)
+        try:
+            stored = self.schemas[file.schema_id]
+        except KeyError:
+            raise FormatError(
+                f"cannot read the data file '{path}': it was written with schema {file.schema_id}, which the table "
+                "lacks.",
+                path=path,
+            ) from None
+        return DataFileReader(
+            self.storage,
+            FileToRead(path, file, stored),
+            columns=fields,
+            kind=kind,
+            sequence=sequence,
+            groups_filter=groups_filter,
+        )
+
+
+def _window_rows(rows: int, size: int) -> int:
+    """Return how many rows a window should have; files hold about a quarter of their rows' bytes, at a guess."""
+    budget = rows if not size else max(4096, WINDOW_BYTES * max(1, rows) // max(1, 4 * size))
+    return max(1, min(WINDOW_ROWS, budget))
+
+
+def _in_commit_order(runs: Runs, files: Sequence[DataFile]) -> Runs:
+    """Return runs whose sequence numbers meet so that of equal numbers the later commit counts.
+
+    Writers that ran side by side may have given the same numbers. What was compacted is the oldest.
+    """
+    place = {file.name: i for i, file in enumerate(files)}
+    return sorted(runs, key=lambda run: (-run[0].level, max(place[file.name] for file in run)))
+
+
+def _tie(merge: Merge, by_sequence: bool, rows: pa.Table) -> Sequences | None:
+    """Return what orders versions of a key in rows of several runs; None: their position."""
+    kinds = rows.column(VALUE_KIND.name).to_numpy()
+    versions = arrivals(rows.column(SEQUENCE_NUMBER.name).to_numpy(), kinds) if by_sequence else None
+    return merge.tie(rows, kinds, versions)
+
+
+def _disjoint(runs: Runs) -> bool:
+    """Return whether ranges of sequence numbers of runs, oldest first, do not meet."""
+    highest = None
+    for run in runs:
+        low, high = min(f.min_sequence for f in run), max(f.max_sequence for f in run)
+        if highest is not None and low <= highest:
+            return False
+        highest = high
+    return True
+
+
+class _RunReader:
+    """Files of one sorted run, one after the other."""
+
+    def __init__(self, files: list[DataFileReader]) -> None:
+        self._files = files
+        self._at = 0
+        self.rows = sum(file.rows for file in files)
+
+    def read(self, rows: int) -> pa.Table | None:
+        while self._at < len(self._files):
+            table = self._files[self._at].read(rows)
+            if table is not None:
+                return table
+            self._at += 1
+        return None
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()

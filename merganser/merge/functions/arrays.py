@@ -1,0 +1,68 @@
+"""collect: the elements of arrays, one after the other; with `distinct`, each once, where it was first seen.
+
+A retracted element takes away one equal element: of several the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.merge.functions.entries import Entries, apart, entries_of, gathered, runs_of, undone
+from merganser.merge.functions.function import retracting
+from merganser.merge.functions.segments import any_of, empty
+from merganser.merge.groups import Groups, Positions
+from merganser.schema import types as t
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """The arrays of a group in one.
+
+    The image of retractions is all their elements, equal ones too, so that as many are taken away later.
+    """
+
+    column: t.Field
+    distinct: bool = False
+    name: str = "collect"
+    retracts: bool = True
+
+    def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        if not groups.count:
+            return empty(column.type)
+        if not self.distinct and retracting(groups) is None:
+            entries = entries_of(column, groups)
+            return gathered(entries, np.arange(len(entries)), column.type)
+        return apart(column, groups, self._chosen)
+
+    def _chosen(self, entries: Entries, groups: Groups) -> tuple[Entries, Positions]:
+        if not self.distinct:
+            return entries, undone(entries, _left_over)
+        place, _ = runs_of(entries.group, entries.codes(), entries.back).chosen()
+        if groups.additions is None:
+            return entries, place
+        stays = ~any_of(groups.additions, groups.starts)[entries.group]
+        stays[place] = True
+        return entries, np.flatnonzero(stays)
+
+
+def _left_over(entries: Entries) -> Positions:
+    """Return the entries that remain when each retracted one takes away the first equal one that is there.
+
+    Added is +1, taken away -1, and what is not there cannot be taken: what remains of a run is its balance above
+    the lowest point it ever had. As the first go first, the last so many stay.
+    """
+    assert entries.back is not None
+    runs = runs_of(entries.group, entries.codes())
+    change = np.where(entries.back[runs.order], -1, 1)
+    run_of = np.repeat(np.arange(len(runs.starts)), runs.ends - runs.starts)
+    balance = np.cumsum(change)
+    before = balance[runs.starts] - change[runs.starts]
+    lowest = np.minimum(np.minimum.reduceat(balance, runs.starts), before)
+    remaining = balance[runs.ends - 1] - lowest
+    added = np.cumsum(change > 0)
+    later: Positions = added[runs.ends - 1][run_of] - added  # additions of the run after this one
+    kept = (change > 0) & (later < remaining[run_of])
+    return np.sort(runs.order[kept])

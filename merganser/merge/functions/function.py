@@ -1,0 +1,147 @@
+"""What an aggregate function promises, and how retractions reach it.
+
+In a group of one row the value passes untouched. In a larger one that has an addition, the accumulator begins as
+null and each row is added to it or retracted from it, in merge order. A group of retractions only becomes their
+image: a value that, retracted later, does what the rows would have done one by one (the sum of what a sum
+loses, the elements that a collection loses).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.errors import InvalidInputError
+from merganser.merge.functions.segments import any_of, taken, validity
+from merganser.merge.groups import Groups, Mask, Positions
+from merganser.schema import types as t
+
+
+class Function(Protocol):
+    """An aggregate function of one column."""
+
+    @property
+    def name(self) -> str:
+        """Name of the function in table options."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether it can take a row back; if not, a retraction in a group of two or more rows is an error."""
+
+    def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        """Return k values, one per group, of exactly the column's type.
+
+        Args:
+            column: n values, not sorted.
+            groups: which rows belong together, in which order, and which of them retract.
+
+        Raises:
+            InvalidInputError: a retraction that the function cannot take, or values it cannot put together;
+                names column and function. The key is the caller's to add.
+        """
+
+
+class PickFunction(Function, Protocol):
+    """A function that chooses one row per group, so that columns can share what it costs to find it."""
+
+    def pick(self, valid: Mask | None, groups: Groups) -> Positions:
+        """Return int64[k]: the row of the table that gives each group its value, or -1 for null.
+
+        Args:
+            valid: bool[n], which rows of the table have a value; None: all.
+            groups: as in `fold`.
+        """
+
+
+def picked(function: PickFunction, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+    """Return what a picking function folds a column to: its picks, gathered."""
+    return taken(column, function.pick(validity(column), groups))
+
+
+def retracting(groups: Groups) -> Mask | None:
+    """Return bool[n] over sorted rows: those to take back, None if there are none.
+
+    A retraction in a group without additions is not among them, for its value goes into the group's image.
+    """
+    if groups.additions is None or groups.additions.all():
+        return None
+    rows = ~groups.additions & any_of(groups.additions, groups.starts)[groups.group_of]
+    return rows if rows.any() else None
+
+
+def refuse_retractions(groups: Groups, column: t.Field, name: str) -> None:
+    """Raise InvalidInputError if a group of two or more rows has a retraction."""
+    if groups.additions is None or not groups.count:
+        return
+    count = int(np.count_nonzero(~groups.additions & (groups.sizes > 1)[groups.group_of]))
+    if count:
+        raise InvalidInputError(
+            f"cannot merge column '{column.name}': its aggregate function '{name}' does not support retraction, and "
+            f"{count} rows of kind -U or -D retract from it. Set 'fields.{column.name}.ignore-retract' to keep the "
+            "column as it is then, or 'ignore-delete' to drop such rows.",
+            column=column.name,
+            function=name,
+            rows=count,
+        )
+
+
+def refuse(column: t.Field, name: str, why: str, **context: object) -> NoReturn:
+    """Raise InvalidInputError: the values of a column cannot be put together by a function."""
+    raise InvalidInputError(
+        f"cannot merge column '{column.name}' with aggregate function '{name}': {why}",
+        column=column.name,
+        function=name,
+        **context,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRetract:
+    """A function that additions alone reach; a retraction leaves the column as it is.
+
+    A group of retractions only keeps the value of its last row. A group that is left with one addition gives that
+    row's value untouched, like any group of one.
+    """
+
+    inner: Function
+    retracts: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        return self.inner.fold(column, additions_only(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRetractPick:
+    """`IgnoreRetract` of a function that picks."""
+
+    inner: PickFunction
+    retracts: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def pick(self, valid: Mask | None, groups: Groups) -> Positions:
+        return self.inner.pick(valid, additions_only(groups))
+
+    def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        return picked(self, column, groups)
+
+
+def additions_only(groups: Groups) -> Groups:
+    """Return the groups without their retractions; of a group that has nothing else, with its last row."""
+    if groups.additions is None or groups.additions.all():  # which is so if there are no groups, too
+        return Groups(groups.positions, groups.starts)
+    kept: npt.NDArray[np.bool_] = groups.additions.copy()
+    only_retractions = ~any_of(groups.additions, groups.starts)
+    kept[groups.ends[only_retractions] - 1] = True
+    before = np.concatenate(([0], np.cumsum(kept)))
+    return Groups(groups.positions[kept], before[groups.starts])

@@ -1,0 +1,186 @@
+"""How the versions of a key merge in one table: its engine, its order, and which kinds of rows it takes.
+
+Flushes, reads and compactions share it: `groups` orders versions, `fold` makes one row of each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.merge.aggregation import Aggregation
+from merganser.merge.deduplicate import Deduplicate, FirstRow
+from merganser.merge.engine import NO_REMOVALS, Engine, Folded, Kinds
+from merganser.merge.functions.function import Function
+from merganser.merge.functions.picks import LastNonNullValue, LastValue
+from merganser.merge.functions.registry import function_for
+from merganser.merge.groups import Groups, Mask, Positions, groups_of
+from merganser.merge.keys import sorted_positions
+from merganser.merge.order import UserOrder
+from merganser.merge.partial_update import PartialUpdate, SequenceGroup
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.options.merge_rules import LAST_NON_NULL
+from merganser.options.registry import sequence_groups
+
+Versions = Callable[[pa.Table], npt.NDArray[np.int64]]
+"""Rows -> int64[n], which of them came later."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The merge of one table.
+
+    Attributes:
+        engine: what becomes of the versions of a key.
+        order: order of versions before that of their arrival.
+        ignore_delete: retractions have no effect, wherever they come from.
+    """
+
+    engine: Engine
+    order: UserOrder | None = None
+    ignore_delete: bool = False
+
+    def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that must be read to merge these, besides themselves and the key."""
+        order = () if self.order is None else self.order.columns
+        return tuple(dict.fromkeys((*self.engine.needs(columns), *order)))
+
+    def refusal(self, kinds: Kinds) -> str | None:
+        """Return why rows of these kinds cannot be written; None: they can."""
+        deletes, updates_before = bool((kinds == 3).any()), bool((kinds == 1).any())
+        if not deletes and not updates_before:
+            return None
+        return self.engine.refusal(deletes=deletes, updates_before=updates_before)
+
+    def tie(self, rows: pa.Table, kinds: Kinds | None, versions: npt.NDArray[np.int64] | None) -> (
+        npt.NDArray[np.int64] | None
+    ):  # fmt: skip
+        """Return int64[n] that orders versions of a key; None: by their position.
+
+        Args:
+            rows: with the columns that the order looks at.
+            kinds: int8[n]; None: all are inserts.
+            versions: int64[n], which rows came later; None: by position.
+        """
+        if self.order is None:
+            return versions
+        ranks = self.order.ranks(rows, None if kinds is None else (kinds & 1) == 0)
+        if versions is None:
+            return ranks
+        place = np.empty(len(ranks), np.int64)
+        place[np.lexsort((versions, ranks))] = np.arange(len(ranks))
+        return place
+
+    def groups(
+        self,
+        rows: pa.Table,
+        keys: Sequence[pa.ChunkedArray],
+        kinds: Kinds | None,
+        versions: npt.NDArray[np.int64] | None = None,
+    ) -> Groups:
+        """Return rows as groups of versions, in merge order."""
+        positions, is_last = sorted_positions(keys, self.tie(rows, kinds, versions))
+        return groups_of(positions, is_last, _additions(kinds))
+
+    def removals(self, rows: pa.Table, groups: Groups, at: Positions, kinds: Kinds | None) -> Positions:
+        """Return which versions a flush must store before what `fold` makes of the groups; see `Engine.removals`.
+
+        Args:
+            groups: of some rows of the table.
+            at: int64[n], where those are in the table.
+        """
+        if kinds is None or groups.additions is None or not self.engine.removes or self.ignore_delete:
+            return NO_REMOVALS
+        return self.engine.removals(rows, replace(groups, positions=at[groups.positions]), kinds)
+
+    def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
+        """Return one row per group; see `Engine.fold`. Groups that have nothing but ignored retractions are gone."""
+        if self.ignore_delete and groups.additions is not None and not groups.additions.all():
+            place = np.flatnonzero(groups.additions)
+            groups, _ = groups.only(groups.additions)
+            if not groups.count:
+                return Folded(rows.select(columns), np.empty(0, np.int64), None, np.empty(0, np.int64))
+            folded = self.engine.fold(rows, groups, kinds, columns)
+            return Folded(folded.rows, folded.positions, folded.kinds, place[folded.lenders])
+        return self.engine.fold(rows, groups, kinds, columns)
+
+
+def _additions(kinds: Kinds | None) -> Mask | None:
+    if kinds is None:
+        return None
+    adds: Mask = (kinds & 1) == 0
+    return None if adds.all() else adds
+
+
+def merge_of(table: TableDef, *, stored: bool = True) -> Merge:
+    """Return how a table merges.
+
+    Args:
+        table: a table with a key, whose options have been checked.
+        stored: whether the versions are stored rows, or rows as they come in, which some functions tell apart.
+    """
+    options = table.options
+    columns = options.get(w.SEQUENCE_FIELD)
+    order = None
+    if columns:
+        order = UserOrder(
+            columns,
+            options.get(w.SEQUENCE_FIELD_SORT_ORDER) == "descending",
+            "row-kind-flag" in options.get(w.SEQUENCE_AUTO_PADDING),
+        )
+    return Merge(
+        _ENGINES[options.get(w.MERGE_ENGINE)](table, stored),
+        order,
+        options.get(w.IGNORE_DELETE),
+    )
+
+
+def _aggregation(table: TableDef, stored: bool) -> Engine:
+    options = table.options
+    ordering = options.get(w.SEQUENCE_FIELD)
+    default = options.get(w.DEFAULT_AGGREGATE_FUNCTION)
+    functions: dict[str, Function] = {}
+    for column in table.schema.fields:
+        if column.name in table.schema.primary_keys:
+            continue
+        if column.name in ordering:
+            functions[column.name] = LastValue(column)
+            continue
+        name = options.get(w.AGGREGATE_FUNCTION.of(column.name)) or default or LAST_NON_NULL
+        functions[column.name] = function_for(column, name, options, stored=stored)
+    return Aggregation(functions, options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE))
+
+
+def _partial_update(table: TableDef, stored: bool) -> Engine:
+    options = table.options
+    default = options.get(w.DEFAULT_AGGREGATE_FUNCTION)
+    removing = set(options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
+    fields = {field.name: field for field in table.schema.fields}
+    groups = []
+    for ordering, protected in sequence_groups(options):
+        functions = {}
+        kept = tuple(name for name in protected if name not in ordering)
+        for name in kept:
+            function = options.get(w.AGGREGATE_FUNCTION.of(name)) or default
+            if function is not None:
+                functions[name] = function_for(fields[name], function, options, stored=stored)
+        groups.append(SequenceGroup(ordering, kept, functions, not removing.isdisjoint(ordering)))
+    grouped = {name for group in groups for name in group.columns}
+    keys = table.schema.primary_keys
+    plain = {
+        name: LastNonNullValue(field) for name, field in fields.items() if name not in grouped and name not in keys
+    }
+    return PartialUpdate(keys, plain, tuple(groups), options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE))
+
+
+_ENGINES: dict[str, Callable[[TableDef, bool], Engine]] = {
+    "deduplicate": lambda table, stored: Deduplicate(),
+    "first-row": lambda table, stored: FirstRow(),
+    "aggregation": _aggregation,
+    "partial-update": _partial_update,
+}

@@ -1,0 +1,88 @@
+"""`ms.compact`: buckets are compacted by Spark's Python tasks, one task each, and the driver makes them one commit."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from merganser.commit.message import CommitMessage
+from merganser.errors import MerganserError, StorageError
+from merganser.handle.table import Table
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.compact import CompactJob
+from merganser.lsm.compaction import RunJobs
+from merganser.lsm.compaction import compact as compact_table
+from merganser.meta.snapshot import Snapshot
+from merganser.spark.jobs import Outcome
+from merganser.spark.session import messages_of, opened, run_jobs
+from merganser.storage.env import Env
+from merganser.storage.protocol import Storage
+
+
+def compact(
+    spark: SparkSession,
+    orders: Table | str,
+    full: bool = False,
+    partitions: Iterable[Mapping[str, Any]] | None = None,
+) -> Snapshot | None:
+    """Compact a table with one Spark task per bucket; see `Table.compact`.
+
+    Args:
+        orders: a table, or its path.
+        full: everything into the highest level.
+        partitions: only these.
+
+    Returns:
+        The snapshot, or None when there was nothing to do.
+
+    Raises:
+        ConflictError: others changed the same files again and again; nothing is lost.
+        FormatError: a file is damaged or missing; the table is as it was.
+    """
+    table = opened(orders)
+    wish = table.compaction_wish(full, partitions)
+    return compact_table(table.definition, table.env, wish, run=on_tasks(spark, table.env))
+
+
+def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
+    """Return what runs compactions as Spark tasks."""
+
+    def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
+        task = CompactTask(tuple(pickle.dumps(job) for job in jobs), env.storage)
+        outcomes = run_jobs(spark.range(0, len(jobs), 1, len(jobs)), task)
+        messages = messages_of(outcomes)
+        refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
+        if refusal is not None:
+            remove_files(jobs[0].table, env, messages)
+            raise refusal
+        return messages
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """Runs the jobs whose numbers it is given; each travels as its own bytes, read by the one task that runs it."""
+
+    jobs: tuple[bytes, ...]
+    storage: Storage
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one outcome per job, as `mapInArrow` wants it."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield self._run(pickle.loads(self.jobs[number])).to_batch()
+
+    def _run(self, job: CompactJob) -> Outcome:
+        try:
+            message = job.run(Env(self.storage))
+        except StorageError:
+            raise
+        except MerganserError as refusal:
+            return Outcome(refusal=refusal)
+        return Outcome(() if message is None else (message,))

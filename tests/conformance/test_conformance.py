@@ -1,0 +1,98 @@
+"""All cases of `tests/vectors` embedded, and a fixed slice of them through Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.cases import load
+from tests.conformance.door import EmbeddedDoor
+from tests.conformance.report import counts, file_report, skip_reasons
+from tests.conformance.run import run_case, run_file
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+SKIPPED_MAX = {
+    "aggregation": 0,
+    "buckets_partitions_dml": 9,
+    "changelog": 26,
+    "compaction": 0,
+    "deduplicate": 0,
+    "first_row": 1,
+    "fluss": 18,
+    "log_system": 3,
+    "maintenance": 5,
+    "no_primary_key": 4,
+    "partial_update": 0,
+    "reads": 16,
+    "scenarios": 5,
+    "schema_evolution": 22,
+    "seed_examples": 23,
+    "sequence": 0,
+    "sequence_groups": 0,
+    "tablestore_stream": 6,
+    "validation_errors": 0,
+}
+"""Most cases of a file that may be skipped. Lower a number when what they ask for is built; never raise one."""
+SPARK_SLICE: dict[str, list[str] | None] = {
+    "deduplicate": None,
+    "no_primary_key": ["append-", "vc-delete-removes"],
+    "buckets_partitions_dml": ["ow-dynamic", "ow-static", "xp-deduplicate", "xp-aggregation", "truncate"],
+    "aggregation": [
+        "agg-sum-all", "agg-sum-int-overflow", "agg-max-min-numeric", "agg-max-timestamp", "agg-max-retract",
+        "agg-merge-map-with", "agg-nested-update-keyed", "agg-rbm32",
+    ],
+    "partial_update": ["pu-partial-columns", "pu-remove-then"],
+    "sequence": ["seq-late-smaller", "seq-timestamp", "rowkind-field-drives"],
+    "sequence_groups": ["sg-two-groups", "sg-listagg", "sg-remove-record-on-sequence-group-older"],
+    "first_row": ["fr-first-wins-inside"],
+    "changelog": ["cl-input-passes", "cl-lookup-insert", "cl-fc-update"],
+    "reads": ["rd-time-travel", "rd-batch-from-timestamp"],
+    "scenarios": None,
+}  # fmt: skip
+"""File -> beginnings of the names of the cases that also go through Spark; None: all."""
+
+
+def files() -> list[str]:
+    return sorted(path.stem for path in VECTORS.glob("*.json"))
+
+
+def spark_cases() -> Iterator[Any]:
+    for file, beginnings in SPARK_SLICE.items():
+        for case in load(VECTORS / f"{file}.json"):
+            if beginnings is None or case["name"].startswith(tuple(beginnings)):
+                yield pytest.param(case, id=case["name"])
+
+
+def test_every_file_has_a_number_of_skips() -> None:
+    assert sorted(SKIPPED_MAX) == files()
+
+
+def test_the_slice_names_cases_that_are_there() -> None:
+    names = {file: [case["name"] for case in load(VECTORS / f"{file}.json")] for file in SPARK_SLICE}
+    asked = [(file, start) for file, starts in SPARK_SLICE.items() for start in starts or [""]]
+    assert [(file, start) for file, start in asked if not any(name.startswith(start) for name in names[file])] == []
+
+
+@pytest.mark.parametrize("file", files())
+def test_cases_of_a_file_embedded(file: str) -> None:
+    path = VECTORS / f"{file}.json"
+    results = list(run_file(path, EmbeddedDoor()))
+    found = counts(results)
+    assert found["failed"] == 0, "\n" + file_report(path.name, results, verbose=False)
+    assert found["skipped"] <= SKIPPED_MAX[file], "\n" + "\n".join(
+        f"{number} {reason}" for reason, number in skip_reasons(results).most_common()
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", list(spark_cases()))
+def test_a_case_through_spark(case: dict[str, Any], spark: Any) -> None:
+    from tests.conformance.spark_door import SparkDoor
+
+    result = run_case(case, SparkDoor(spark))
+    if result.status == "skipped":
+        pytest.skip(result.reason)
+    assert result.status == "passed", "\n" + "\n".join(result.problems)

@@ -1,0 +1,260 @@
+"""Random tables of every merge engine, with rows for them: what `histories` writes and reads."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+Draw = Callable[[random.Random], Any]
+ENGINES = ("deduplicate", "first-row", "partial-update", "aggregation", "counting", "append")
+TEXTS = ["", "a", "b", "abcdefgh", "zażółć", "\U0001f986 duck"]
+ITEM = "ROW<id INT, v STRING, ts STRING>"
+
+
+@dataclass
+class DrawnTable:
+    """A table to create, and values for its columns.
+
+    Attributes:
+        columns: SQL types.
+        draws: values of each column, nulls included.
+    """
+
+    engine: str
+    columns: dict[str, str] = field(default_factory=dict)
+    draws: dict[str, Draw] = field(default_factory=dict)
+    key: list[str] = field(default_factory=list)
+    partition: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, kind: str, draw: Draw) -> None:
+        self.columns[name], self.draws[name] = kind, draw
+
+    def row(self, rng: random.Random) -> dict[str, Any]:
+        return {name: draw(rng) for name, draw in self.draws.items()}
+
+
+def choice(*values: Any) -> Draw:
+    return lambda rng: rng.choice(values)
+
+
+def maybe(draw: Draw, nulls: float = 0.3) -> Draw:
+    return lambda rng: None if rng.random() < nulls else draw(rng)
+
+
+def several(draw: Draw) -> Draw:
+    return lambda rng: [draw(rng) for _ in range(rng.choice([0, 1, 2, 3]))]
+
+
+def _map(item: Draw) -> Draw:
+    return lambda rng: [(key, item(rng)) for key in rng.sample("abcd", rng.choice([0, 1, 2, 3]))]
+
+
+def _item(rng: random.Random) -> dict[str, Any]:
+    return {"id": rng.choice([None, 1, 2, 3]), "v": rng.choice([None, "x", "y"]), "ts": rng.choice([None, "1", "2"])}
+
+
+WHOLE = choice(-3, -1, 0, 2, 5, 7)
+QUARTERS = choice(-2.25, -0.5, 0.0, 0.75, 4.0)
+FLOATS = choice(-1.5, -0.0, 0.0, 2.5, math.nan, math.inf)
+PRICES = choice(Decimal("-1.50"), Decimal("0.00"), Decimal("0.25"), Decimal("99.99"))
+TEXT = choice(*TEXTS)
+
+Function = tuple[str, str, Draw, Mapping[str, tuple[str, ...]]]
+"""(name, type of the column, values, options with the texts that they may have)."""
+
+RETRACTING: list[Function] = [
+    ("sum", "BIGINT", WHOLE, {}),
+    ("sum", "DECIMAL(12, 2)", PRICES, {}),
+    ("sum", "DOUBLE", QUARTERS, {}),
+    ("product", "BIGINT", choice(1, 1, -1, 2), {}),
+    ("count", "BIGINT", WHOLE, {}),
+    ("last_value", "STRING", TEXT, {}),
+    ("last_non_null_value", "DOUBLE", FLOATS, {}),
+    ("collect", "ARRAY<INT>", several(maybe(WHOLE, 0.1)), {"distinct": ("true", "false")}),
+    ("merge_map", "MAP<STRING, INT>", _map(maybe(WHOLE, 0.1)), {}),
+    ("nested_update", f"ARRAY<{ITEM}>", several(_item), {"nested-key": ("id",), "nested-sequence-field": ("ts",)}),
+    ("nested_update", f"ARRAY<{ITEM}>", several(maybe(_item, 0.1)), {"count-limit": ("3",)}),
+]
+ADDING: list[Function] = [
+    ("max", "STRING", TEXT, {}),
+    ("min", "DOUBLE", FLOATS, {}),
+    ("max", "DATE", choice(date(1969, 12, 31), date(2024, 2, 29)), {}),
+    ("first_value", "STRING", TEXT, {}),
+    ("first_non_null_value", "INT", WHOLE, {}),
+    ("bool_and", "BOOLEAN", choice(True, False), {}),
+    ("bool_or", "BOOLEAN", choice(True, False), {}),
+    ("listagg", "STRING", choice("", " ", "a", "b", "a;b"), {"list-agg-delimiter": (";", ","), "distinct": ("true",)}),
+    ("merge_map_with_keytime", f"MAP<STRING, {ITEM}>", _map(maybe(_item, 0.2)), {"ts-field": ("ts",)}),
+    ("nested_partial_update", f"ARRAY<{ITEM}>", several(_item), {"nested-key": ("id",)}),
+]
+KEYS: dict[str, Draw] = {
+    "INT": choice(*range(-3, 4)),
+    "STRING": choice(*TEXTS[:5], "x" * 20),
+    "BIGINT": choice(-(2**63), 0, 1, 2**63 - 1),
+    "DATE": choice(date(1969, 12, 31), date(2024, 2, 29), date(9999, 12, 31)),
+    "BOOLEAN": choice(True, False),
+}
+
+
+def drawn_table(engine: str, rng: random.Random) -> DrawnTable:
+    """Return a random table of an engine."""
+    table = DrawnTable(engine)
+    if engine != "append":
+        kinds = rng.choice([["INT"], ["STRING"], ["INT", "STRING"], ["DATE", "BIGINT"], ["STRING", "BOOLEAN", "INT"]])
+        for i, kind in enumerate(kinds):
+            table.add(f"k{i}", kind, KEYS[kind])
+            table.key.append(f"k{i}")
+    if rng.random() < 0.4:
+        table.add("p", "STRING", choice("a", "b/c"))
+        table.partition.append("p")
+    table.add("n", "INT", maybe(choice(*range(10))))
+    table.add("v", "STRING", maybe(TEXT))
+    table.options = {
+        "bucket": str(rng.choice([1, 2, 3])),
+        "write-buffer-size": rng.choice(["1 b", "256 mb"]),
+        "target-file-row-num": str(rng.choice([3, 100_000])),
+        "num-sorted-run.compaction-trigger": rng.choice(["2", "3", "5"]),
+        "file.format": rng.choice(["parquet", "parquet", "parquet", "orc", "avro"]),
+    }
+    _RULES[engine](table, rng)
+    names = list(table.columns)
+    rng.shuffle(names)
+    table.columns = {name: table.columns[name] for name in names}
+    return table
+
+
+def _deduplicate(table: DrawnTable, rng: random.Random) -> None:
+    _order(table, rng)
+    _kinds(table, rng)
+
+
+def _first_row(table: DrawnTable, rng: random.Random) -> None:
+    table.options["merge-engine"] = "first-row"
+    _kinds(table, rng)
+
+
+def _order(table: DrawnTable, rng: random.Random) -> None:
+    """Give the table an order of its own, most of the time."""
+    fields = {"s1": ("INT", WHOLE), "s2": ("DOUBLE", FLOATS), "s3": ("STRING", TEXT)}
+    chosen = rng.sample(list(fields), rng.choice([0, 1, 1, 2, 3]))
+    for name in chosen:
+        table.add(name, fields[name][0], maybe(fields[name][1], 0.2))
+    if chosen:
+        table.options["sequence.field"] = ",".join(chosen)
+        if rng.random() < 0.3:
+            table.options["sequence.field.sort-order"] = "descending"
+        if rng.random() < 0.3:
+            table.options["sequence.auto-padding"] = "row-kind-flag"
+
+
+def _kinds(table: DrawnTable, rng: random.Random, *, ignore: bool = True) -> None:
+    """Give the table options that change kinds, some of the time."""
+    if ignore and rng.random() < 0.3:
+        table.options["ignore-delete"] = "true"
+    if rng.random() < 0.2:
+        table.options["ignore-update-before"] = "true"
+    if rng.random() < 0.15:
+        table.add("rk", "STRING", choice("+I"))
+        table.options["rowkind.field"] = "rk"
+
+
+def _function(table: DrawnTable, name: str, rng: random.Random, *, retracting: bool, nulls: float = 0.25) -> None:
+    function, kind, draw, options = rng.choice(RETRACTING if retracting else RETRACTING + ADDING)
+    table.add(name, kind, maybe(draw, nulls))
+    table.options[f"fields.{name}.aggregate-function"] = function
+    chosen = [option for option in options if rng.random() < 0.5]
+    if function == "nested_partial_update" or "nested-sequence-field" in chosen:
+        chosen.append("nested-key")
+    for option in dict.fromkeys(chosen):
+        table.options[f"fields.{name}.{option}"] = rng.choice(options[option])
+
+
+def _aggregation(table: DrawnTable, rng: random.Random) -> None:
+    table.options["merge-engine"] = "aggregation"
+    if rng.random() < 0.5:
+        _order(table, rng)
+    removes = rng.random() < 0.35
+    if removes:
+        table.options["aggregation.remove-record-on-delete"] = "true"
+    if rng.random() < 0.3:
+        table.options["fields.default-aggregate-function"] = rng.choice(["last_value", "last_non_null_value"])
+    style = rng.choice(["retracting", "retracting", "any"])
+    for i in range(rng.randrange(2, 6)):
+        _function(table, f"f{i}", rng, retracting=style == "retracting")
+        if not removes and rng.random() < (0.7 if style == "any" else 0.1):
+            table.options[f"fields.f{i}.ignore-retract"] = "true"
+    _kinds(table, rng)
+
+
+def _partial_update(table: DrawnTable, rng: random.Random) -> None:
+    table.options["merge-engine"] = "partial-update"
+    if rng.random() < 0.2:
+        _order(table, rng)
+    groups = rng.choice([0, 1, 1, 2, 2, 3])
+    if not groups:
+        removes = rng.random() < 0.6
+        if removes:
+            table.options["partial-update.remove-record-on-delete"] = "true"
+        _kinds(table, rng, ignore=not removes)
+        return
+    style = rng.choice(["retracting", "retracting", "any"])
+    removing = []
+    for i in range(groups):
+        ordering = [f"g{i}"]
+        table.add(f"g{i}", "INT", maybe(choice(*range(12)), 0.35))
+        if rng.random() < 0.4:
+            ordering.append(f"h{i}")
+            table.add(f"h{i}", *rng.choice([("DOUBLE", maybe(FLOATS, 0.35)), ("STRING", maybe(TEXT, 0.35))]))
+        protected = []
+        for j in range(rng.randrange(1, 4)):
+            name = f"c{i}{j}"
+            protected.append(name)
+            if rng.random() < 0.6:
+                _function(table, name, rng, retracting=style == "retracting")
+                if rng.random() < (0.7 if style == "any" else 0.1):
+                    table.options[f"fields.{name}.ignore-retract"] = "true"
+            else:
+                table.add(name, "STRING", maybe(TEXT))
+        table.options[f"fields.{','.join(ordering)}.sequence-group"] = ",".join(protected)
+        if rng.random() < 0.3:
+            removing.append(rng.choice(ordering))
+    if rng.random() < 0.2:
+        table.options["fields.default-aggregate-function"] = "last_non_null_value"
+    if removing and rng.random() < 0.7:
+        table.options["partial-update.remove-record-on-sequence-group"] = ",".join(removing)
+        _kinds(table, rng, ignore=False)
+    else:
+        _kinds(table, rng)
+
+
+def _counting(table: DrawnTable, rng: random.Random) -> None:
+    table.options["write-mode"] = "change-log"
+    table.draws["n"], table.draws["v"] = maybe(choice(1, 2)), maybe(choice("a", "b"))
+    table.draws["k0"] = choice(*{table.draws["k0"](rng) for _ in range(2)})
+    table.key.clear()
+    if rng.random() < 0.3:
+        _kinds(table, rng)
+
+
+def _append(table: DrawnTable, rng: random.Random) -> None:
+    if rng.random() < 0.5:
+        table.options["bucket"] = "-1"
+    else:
+        table.options["bucket-key"] = "n"
+    _kinds(table, rng)
+
+
+_RULES: dict[str, Callable[[DrawnTable, random.Random], None]] = {
+    "deduplicate": _deduplicate,
+    "first-row": _first_row,
+    "partial-update": _partial_update,
+    "aggregation": _aggregation,
+    "counting": _counting,
+    "append": _append,
+}
