@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import merganser as mg
 
+from . import engine_data
 from .data import FIELDS, few, load
 
 OPTIONS = {"bucket": "4", "write-only": "true"}
@@ -116,3 +117,21 @@ def plan_warm(table: str, key_space: int) -> Callable[[], dict[str, int]]:
 
 def _planned_files(table: Any) -> int:
     return sum(len(split.files) for split in table.read().plan().splits)
+
+
+def engine_table(table: str, engine: str, rows: int, seed: int) -> Callable[[], int]:
+    """Make a table of one merge engine and write its five runs."""
+    shape, options = engine_data.ENGINES[engine]
+    path = Path(table)
+    catalog = mg.catalog(str(path.parent.parent))
+    catalog.create_database("db", if_not_exists=True)
+    target = catalog.create_table(
+        f"db.{path.name}", schema=dict(engine_data.SHAPES[shape]), primary_key=["k"], options=OPTIONS | options
+    )
+
+    def action() -> int:
+        for number in range(engine_data.RUNS):
+            target.write(engine_data.run_of(shape, rows, number, seed))
+        return rows
+
+    return action

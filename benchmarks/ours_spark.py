@@ -37,3 +37,8 @@ def scan(spark: SparkSession, table: Path, *, columns: Sequence[str] | None = No
     """Read the table merged and drop every row in the JVM."""
     rows = ms.read(spark, mg.table(str(table)), columns=list(columns) if columns else None, where=where)
     rows.write.format("noop").mode("overwrite").save()
+
+
+def engine_table(table: str, engine: str, rows: int, seed: int) -> None:
+    """Make a table of one merge engine and write its five runs, without Spark."""
+    ours.engine_table(table, engine, rows, seed)()

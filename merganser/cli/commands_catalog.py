@@ -89,7 +89,7 @@ def create_table(
         if_not_exists=if_not_exists,
     )
     print(made.path)
-    for gap in unsupported_for_writing(made.schema):
+    for gap in unsupported_for_writing(made.definition.schema):
         stderr().print(f"note: this version does not write it: {gap.feature}. {gap.advice}", soft_wrap=True)
 
 

@@ -192,10 +192,31 @@ def explain(
     )
 
 
+def compact(
+    table: TableName,
+    full: Annotated[
+        bool, typer.Option("--full", help="Everything into the highest level, not only what needs it.")
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="COLUMN=VALUE", help="Only this partition. Repeatable for its columns."),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Put files of a table together, so that reads merge less. What a read returns stays the same."""
+    from merganser.cli import rows
+    from merganser.cli.target import pairs, table_of
+
+    spec = dict(pairs(partition, "--partition"))
+    rows.compact(table_of(table, warehouse, store), full=full, partitions=[spec] if spec else None)
+
+
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("read", read),
     ("write", write),
     ("snapshots", snapshots),
     ("files", files),
     ("explain", explain),
+    ("compact", compact),
 )

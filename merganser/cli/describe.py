@@ -15,13 +15,14 @@ def show(table: Table, console: Console) -> None:
     schema = table.schema
     latest = table.latest_snapshot()
     state = MetaReader(table.definition.paths, table.env, table.name).state(latest)
+    unkeyed = "equal rows are counted" if table.definition.counting else "rows are appended"
     facts = [("table", table.name)]
     if table.name != table.path:
         facts.append(("path", table.path))
     if schema.comment:
         facts.append(("comment", schema.comment))
     facts += [
-        ("key", ", ".join(table.primary_key) or "none: rows are appended"),
+        ("key", ", ".join(table.primary_key) or f"none: {unkeyed}"),
         ("partitions", ", ".join(table.partition_by) or "none"),
         ("buckets", _buckets(table)),
         ("schema", str(schema.id)),
@@ -39,7 +40,7 @@ def show(table: Table, console: Console) -> None:
             (
                 "rows",
                 f"{render.count(latest.total_record_count or 0)} stored"
-                + (", before merging" if table.primary_key else ""),
+                + (", before merging" if table.definition.keyed else ""),
             ),
             ("size", f"{render.size(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
         ]
@@ -72,7 +73,7 @@ def _buckets(table: Table) -> str:
     number = table.definition.bucket
     if number > 0:
         per = " per partition" if table.partition_by else ""
-        return f"{number}{per}, by {', '.join(table.schema.bucket_key)}"
+        return f"{number}{per}, by {', '.join(table.definition.schema.bucket_key)}"
     if number == -2:
         return "postponed"
     return "dynamic" if table.primary_key else "none: files are written side by side"
@@ -80,8 +81,9 @@ def _buckets(table: Table) -> str:
 
 def _gaps(table: Table) -> list[str]:
     """Return what this version cannot do with the table."""
-    unread = unsupported_for_reading(table.schema, merge=bool(table.primary_key))
-    unwritten = unsupported_for_writing(table.schema)
+    stored = table.definition.schema
+    unread = unsupported_for_reading(stored, merge=table.definition.keyed)
+    unwritten = unsupported_for_writing(stored)
     notes = []
     if unread:
         notes.append(f"this version does not read it where files have to be merged: {unread[0].feature}")

@@ -15,6 +15,7 @@ from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable
 from merganser.handle.table import Table
 from merganser.ingest.files import batches_of_files, matching_files
+from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.table_state import MetaReader
 from merganser.scan.rows import Rows
 
@@ -118,11 +119,27 @@ def load(
     added = [
         entry.file
         for entry in MetaReader(table.definition.paths, table.env, table.name).delta(snapshot)
-        if entry.kind == 0
+        if entry.kind == ADD
     ]
     size = render.size(sum(file.size for file in added))
     print(
         f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(len(added), 'file')}, {size}"
+    )
+
+
+def compact(table: Table, *, full: bool, partitions: list[dict[str, str]] | None) -> None:
+    """Compact a table and say what changed."""
+    with render.progress(render.stderr(), "compacting"):
+        snapshot = table.compact(full=full, partitions=partitions)
+    if snapshot is None:
+        print("nothing to compact" + ("" if full else "; --full puts everything into one level"))
+        return
+    entries = MetaReader(table.definition.paths, table.env, table.name).delta(snapshot)
+    before, after = ([entry.file for entry in entries if entry.kind == kind] for kind in (DELETE, ADD))
+    print(
+        f"snapshot {snapshot.id}: {render.counted(len(before), 'file')} "
+        f"({render.size(sum(file.size for file in before))}) became {len(after)} "
+        f"({render.size(sum(file.size for file in after))})"
     )
 
 

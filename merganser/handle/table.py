@@ -21,6 +21,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.validate import check_scan_options, unsupported_for_writing
@@ -101,7 +102,18 @@ class Table:
                     option=key,
                     table=self.name,
                 )
+        for option in (w.IGNORE_DELETE, w.IGNORE_UPDATE_BEFORE):
+            if self.schema.options.get(option) and not merged.get(option):
+                raise InvalidInputError(
+                    f"cannot open '{self.name}' with '{option.key}' = 'false': the table drops such rows, and one of "
+                    "its writers cannot keep them. Open it without the option.",
+                    option=option.key,
+                    table=self.name,
+                )
         check_scan_options(merged, what=f"cannot read '{self.name}'")
+        changed = {key for key, text in merged.items() if self.options.get(key) != text}
+        if any(key.startswith("fields.") or key == w.SEQUENCE_FIELD.key for key in changed):
+            check_merge_rules(replace(self.definition.schema, options=merged), what=f"cannot open '{self.name}'")
         return replace(self, definition=replace(self.definition, options=merged))
 
     # reading
@@ -135,7 +147,7 @@ class Table:
         if snapshot is not None or tag is not None or timestamp is not None:
             found = resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp)
             if found is not None and found.schema_id != definition.schema.id:
-                definition = replace(definition, schema=SchemaStore(definition.paths, self.env).load(found.schema_id))
+                definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(found.schema_id))
         _check_limit(limit, self.name)
         predicate: Predicate | None = to_predicate(where, definition.schema.user_fields)
         return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
@@ -332,8 +344,8 @@ class Table:
         """Return what `compact` is asked to do, checked."""
         if partitions is None:
             return Wish(full=full)
-        target = WriteTarget(self.definition)
-        if isinstance(partitions, str | Mapping):
+        target = WriteTarget(self.definition, action=f"cannot compact '{self.name}'")
+        if isinstance(partitions, str | Mapping) or not isinstance(partitions, Iterable):
             raise InvalidInputError(
                 f"cannot compact '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
                 "[{'dt': '2026-01-01'}]."

@@ -6,8 +6,9 @@ beside it; a large file that overlaps nothing is *upgraded*: only its level chan
     section   |1| |2 2| |3| |====== 4 ======| |5|        1, 3, 5 small; 2 overlapping; 4 large
     done      |--- rewritten --| |  upgraded  | |upgraded|
 
-Retractions are dropped where nothing older lies below the output. Crash at any instruction: files are there that
-no snapshot names.
+Retractions are dropped where nothing older lies below the output. In first-row tables so are keys that lie below it:
+others read the levels of such a table without a merge, so no key may be in two. Crash at any instruction: files are
+there that no snapshot names.
 
 Format: sections "rewrite or upgrade", "when retractions may be dropped".
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
@@ -56,6 +58,7 @@ class CompactJob:
         output_level: of the new files; 0 in tables without a key.
         drop_retractions: nothing older than the output is left in the bucket.
         schemas: columns of every schema that a file was written with.
+        below: files that stay, whose keys must not be written again; all are older than what was picked.
     """
 
     table: TableDef
@@ -67,6 +70,7 @@ class CompactJob:
     output_level: int
     drop_retractions: bool
     schemas: Mapping[int, tuple[t.Field, ...]]
+    below: tuple[DataFile, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -175,7 +179,7 @@ class _KeyCompaction(_Compaction):
         options = self.table.options
         if self.job.drop_retractions and (file.delete_row_count != 0 or self.table.counting):
             return True
-        if options.get(u.FORCE_REWRITE_ALL_FILES):
+        if options.get(u.FORCE_REWRITE_ALL_FILES) or (self.job.below and file.level == 0):
             return True
         if file.level or not pushes_level_0(options) or self.job.output_level == u.level_count(options) - 1:
             return False
@@ -214,14 +218,66 @@ class _KeyCompaction(_Compaction):
             self._put(writer, rows.select(names), rows.column(SEQUENCE_NUMBER.name).combine_chunks(), kinds)
 
     def _put(self, writer: RollingWriter, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> None:
+        there: npt.NDArray[np.bool_] | None = None
+        if self.job.below and rows.num_rows:
+            keys = [rows.column(name).combine_chunks() for name in self.table.key]
+            there = np.ones(rows.num_rows, np.bool_)
+            for run in self._below:
+                there &= ~run.holds(keys)
         if self.job.drop_retractions and self.table.counting:
             there = rows.column(VALUE_COUNT.name).to_numpy() != 0
-            if not there.all():
-                mask = pa.array(there)
-                rows, numbers = rows.filter(mask), numbers.filter(mask)
-                kinds = None if kinds is None else kinds.filter(mask)
+        if there is not None and not there.all():
+            mask = pa.array(there)
+            rows, numbers = rows.filter(mask), numbers.filter(mask)
+            kinds = None if kinds is None else kinds.filter(mask)
         if rows.num_rows:
             writer.write(rows, sequences=numbers, kinds=kinds)
+
+    @cached_property
+    def _below(self) -> list[_KeysBelow]:
+        """Sorted runs that stay, where they reach into the keys of what is compacted."""
+        picked, below = self.job.files, self.job.below
+        types = self.table.key_types
+        low = deserialize_columns([file.min_key for file in picked + below], types)
+        high = deserialize_columns([file.max_key for file in picked + below], types)
+        first, last = dense_ranks(low, high)
+        count = len(picked)
+        meets = (last[count:] >= first[:count].min()) & (first[count:] <= last[:count].max())
+        files = [file for file, meeting in zip(below, meets.tolist(), strict=True) if meeting]
+        return [_KeysBelow(self.reader, run) for run in self.reader.runs(files)] if files else []
+
+
+class _KeysBelow:
+    """The keys of a sorted run that stays, a window at a time; asked with rising keys."""
+
+    def __init__(self, reader: SectionReader, files: Sequence[DataFile]) -> None:
+        names = reader.table.key
+        fields = [reader.table.schema.field(name) for name in names]
+        windows = (window for file in files for window in reader.plain(file, fields))
+        self._windows = ([_added(window).column(name).combine_chunks() for name in names] for window in windows)
+        self._window: list[pa.Array] | None = None
+
+    def holds(self, keys: list[pa.Array]) -> npt.NDArray[np.bool_]:
+        """Return which of these keys are in the run.
+
+        Args:
+            keys: key columns of n rows, at least one, in key order and above those of the last call.
+        """
+        found = np.zeros(len(keys[0]), np.bool_)
+        while True:
+            self._window = self._window or next(self._windows, None)
+            if self._window is None:
+                return found
+            held, asked = dense_ranks(self._window, keys)
+            found |= np.isin(asked, held)
+            if len(held) and held[-1] > asked[-1]:
+                return found
+            self._window = None
+
+
+def _added(rows: pa.Table) -> pa.Table:
+    adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
+    return rows if adds.all() else rows.filter(pa.array(adds))
 
 
 class _AppendCompaction(_Compaction):
@@ -236,10 +292,12 @@ class _AppendCompaction(_Compaction):
                     writer.write(table)
 
         made = self.write(self.job.files, rows)
-        first = self.job.files[0].min_sequence
+        first, last = self.job.files[0].min_sequence, self.job.files[-1].min_sequence
         for file in made:
             if self.table.bucket > 0:  # numbered as the rows were, so that later files stay later
-                file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)
+                # Writers that ran side by side gave numbers twice; counted on, they would pass those of later files.
+                low = min(first, last)
+                file = replace(file, min_sequence=low, max_sequence=low + file.row_count - 1)
                 first += file.row_count
             self.added.append(file)
 

@@ -26,6 +26,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.options import upkeep as u
+from merganser.options import write as w
 from merganser.options.validate import check_can_write
 from merganser.storage.env import Env
 
@@ -65,7 +66,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[
         if wish.partitions is not None and not _fits(table, partition, wish.partitions):
             continue
         for picked in _picked(table, env, files, wish):
-            for schema_id in {file.schema_id for file in picked.files} - set(schemas):
+            for schema_id in {file.schema_id for file in picked.files + picked.below} - set(schemas):
                 schemas[schema_id] = store.load(schema_id).fields
             jobs.append(
                 CompactJob(
@@ -78,6 +79,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[
                     picked.level,
                     picked.drops,
                     schemas,
+                    picked.below,
                 )
             )
     return sorted(jobs, key=lambda job: -job.size_bytes)
@@ -88,6 +90,7 @@ class _Picked:
     files: tuple[DataFile, ...]
     level: int = 0
     drops: bool = False
+    below: tuple[DataFile, ...] = ()
 
 
 def _picked(table: TableDef, env: Env, bucket: BucketFiles, wish: Wish) -> list[_Picked]:
@@ -108,7 +111,8 @@ def _picked(table: TableDef, env: Env, bucket: BucketFiles, wish: Wish) -> list[
         # Merged with what came after it, a retraction would no longer reach the versions that lie below.
         return _picked(table, env, bucket, replace(wish, full=True))
     chosen = {file.name for file in young}
-    return [_Picked(tuple(file for file in files if file.name in chosen), found.output_level, drops)]
+    below = () if table.options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
+    return [_Picked(tuple(file for file in files if file.name in chosen), found.output_level, drops, below)]
 
 
 def _runs(files: Sequence[DataFile]) -> list[list[DataFile]]:
@@ -186,12 +190,7 @@ def _renewed(table: TableDef, env: Env) -> TableDef:
     With an older one, columns that were added since would be lost.
     """
     newest = SchemaStore(table.paths, env).latest()
-    if newest is None or newest.id <= table.schema.id:
-        return table
-    stored = table.schema.options
-    dynamic: dict[str, str | None] = {key: text for key, text in table.options.items() if stored.get(key) != text}
-    dynamic |= {key: None for key in stored if key not in table.options}
-    return replace(table, schema=newest, options=newest.options.merged(dynamic))
+    return table if newest is None or newest.id <= table.schema.id else table.with_schema(newest)
 
 
 def follow(

@@ -46,7 +46,7 @@ def accepted(
         kept = ~dropped
         rows, kinds, found = rows.filter(pa.array(kept)), kinds.filter(pa.array(kept)), found[kept]
         arrival = None if arrival is None else arrival[kept]
-    if table.counting:
+    if table.counting and not ((found & 1).any() and table.options.get(w.DELETES) == "refuse"):
         return _counted(rows, found, arrival)
     if not (found & 1).any():
         # Kinds that only say "added" are stored, since +U is a kind of its own; a table without a key has no place.

@@ -15,8 +15,8 @@ from typing import Any
 from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
 from merganser.commit.message import CommitMessage
 from merganser.lsm.levels import dense_ranks, sections
-from merganser.meta.data_file import DELETE, ManifestEntry
-from merganser.meta.live_files import LiveFiles
+from merganser.meta.data_file import DELETE, DataFile, ManifestEntry
+from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
@@ -60,18 +60,26 @@ def _removals(live: LiveFiles, matches: Callable[[bytes], bool]) -> list[Manifes
 def upgraded(table: TableDef, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
     """Return the messages of an overwrite with new files moved to the top level where that is right.
 
-    A bucket's new files are all there is of it. When their key ranges do not meet and they hold no
-    retractions, they are a sorted run of the highest level as they stand, and are read without a merge.
+    A bucket's new files, of all who wrote into it, are all there is of it. When their key ranges do not meet and they
+    hold no retractions, they are a sorted run of the highest level as they stand, and are read without a merge.
     """
     if not table.keyed or not table.options.get(w.OVERWRITE_UPGRADE):
         return list(messages)
     top = (table.options.get(u.NUM_LEVELS) or table.options.get(u.COMPACTION_TRIGGER) + 1) - 1
-    out = []
+    buckets: dict[BucketId, list[DataFile]] = {}
     for message in messages:
-        low = deserialize_columns([file.min_key for file in message.added], table.key_types)
-        high = deserialize_columns([file.max_key for file in message.added], table.key_types)
-        clean = all(file.delete_row_count == 0 for file in message.added)
-        if clean and len(sections(*dense_ranks(low, high))) == len(message.added):
-            message = replace(message, added=tuple(replace(file, level=top) for file in message.added))
-        out.append(message)
-    return out
+        buckets.setdefault((message.partition, message.bucket), []).extend(message.added)
+    lifted = {bucket for bucket, files in buckets.items() if _is_run(table, files)}
+    return [
+        replace(message, added=tuple(replace(file, level=top) for file in message.added))
+        if (message.partition, message.bucket) in lifted
+        else message
+        for message in messages
+    ]
+
+
+def _is_run(table: TableDef, files: Sequence[DataFile]) -> bool:
+    """Return whether files are a sorted run without retractions."""
+    low = deserialize_columns([file.min_key for file in files], table.key_types)
+    high = deserialize_columns([file.max_key for file in files], table.key_types)
+    return all(file.delete_row_count == 0 for file in files) and len(sections(*dense_ranks(low, high))) == len(files)

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
-from merganser.errors import FormatError
+from merganser.errors import FormatError, InvalidInputError
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.levels import dense_ranks, runs_of
-from merganser.merge.engine import Folded
-from merganser.merge.groups import groups_of
+from merganser.merge.deduplicate import FirstRow
+from merganser.merge.engine import Folded, Kinds
+from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
 from merganser.merge.sort_merge import WINDOW_ROWS, windows
@@ -27,7 +29,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.predicate import Predicate
-from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.schema.table_schema import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
@@ -109,7 +111,8 @@ class SectionReader:
         wanted = {field.name: field for field in fields}
         for name in (*self.table.key, *self.merge.needs(names)):
             wanted.setdefault(name, self.table.schema.field(name))
-        by_sequence = not _disjoint(runs)
+        by_level = isinstance(self.merge.engine, FirstRow)
+        by_sequence = not _disjoint(runs) or (by_level and not _levels_fall(runs))
         if by_sequence:
             runs = _in_commit_order(runs, files)
         readers = [
@@ -123,7 +126,8 @@ class SectionReader:
                         groups_filter=groups_filter,
                     )
                     for file in run
-                ]
+                ],
+                run[0].level if by_level and by_sequence else None,
             )
             for run in runs
         ]
@@ -138,7 +142,7 @@ class SectionReader:
                 kinds = window.rows.column(VALUE_KIND.name).to_numpy()
                 adds = (kinds & 1) == 0
                 groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
-                folded = self.merge.fold(window.rows, groups, kinds, names)
+                folded = self._folded(window.rows, groups, kinds, names)
                 numbers = None
                 if sequence:
                     numbers = window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.lenders]]
@@ -146,6 +150,15 @@ class SectionReader:
         finally:
             for reader in readers:
                 reader.close()
+
+    def _folded(self, rows: pa.Table, groups: Groups, kinds: Kinds, names: Sequence[str]) -> Folded:
+        try:
+            return self.merge.fold(rows, groups, kinds, names)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"cannot merge stored rows of '{self.table.name}': {error} The table is as it was.",
+                **error.context | {"table": self.table.name},
+            ) from error
 
     def _opened(
         self, file: DataFile, fields: Sequence[t.Field], *, kind: bool, sequence: bool, groups_filter: Predicate | None
@@ -188,7 +201,17 @@ def _tie(merge: Merge, by_sequence: bool, rows: pa.Table) -> Sequences | None:
     """Return what orders versions of a key in rows of several runs; None: their position."""
     kinds = rows.column(VALUE_KIND.name).to_numpy()
     versions = arrivals(rows.column(SEQUENCE_NUMBER.name).to_numpy(), kinds) if by_sequence else None
+    if versions is not None and LEVEL.name in rows.column_names:
+        place = np.empty(len(versions), np.int64)
+        place[np.lexsort((versions, -rows.column(LEVEL.name).to_numpy()))] = np.arange(len(versions))
+        versions = place
     return merge.tie(rows, kinds, versions)
+
+
+def _levels_fall(runs: Runs) -> bool:
+    """Return whether runs, oldest first, come from ever lower levels."""
+    levels = [run[0].level for run in runs]
+    return all(a >= b for a, b in pairwise(levels))
 
 
 def _disjoint(runs: Runs) -> bool:
@@ -203,10 +226,15 @@ def _disjoint(runs: Runs) -> bool:
 
 
 class _RunReader:
-    """Files of one sorted run, one after the other."""
+    """Files of one sorted run, one after the other.
 
-    def __init__(self, files: list[DataFileReader]) -> None:
+    Where the first row of a key counts, rows come with their level: the one of the higher level was shown before,
+    whatever number a writer had taken that was slower to commit.
+    """
+
+    def __init__(self, files: list[DataFileReader], level: int | None) -> None:
         self._files = files
+        self._level = level
         self._at = 0
         self.rows = sum(file.rows for file in files)
 
@@ -214,6 +242,8 @@ class _RunReader:
         while self._at < len(self._files):
             table = self._files[self._at].read(rows)
             if table is not None:
+                if self._level is not None:
+                    table = table.append_column(LEVEL.name, pa.array(np.full(table.num_rows, self._level)))
                 return table
             self._at += 1
         return None

@@ -41,6 +41,7 @@ class WriteTarget:
     Args:
         columns: the columns supplied; None: all.
         overwrite: a static spec, "dynamic", or None to append.
+        action: beginning of messages; None: that the table cannot be written to.
 
     Raises:
         InvalidInputError: a spec or column that the table does not have.
@@ -48,11 +49,16 @@ class WriteTarget:
     """
 
     def __init__(
-        self, table: TableDef, *, columns: Sequence[str] | None = None, overwrite: Mapping[str, Any] | str | None = None
+        self,
+        table: TableDef,
+        *,
+        columns: Sequence[str] | None = None,
+        overwrite: Mapping[str, Any] | str | None = None,
+        action: str | None = None,
     ) -> None:
         check_can_write(replace(table.schema, options=table.options), name=table.name)
         self.table = table
-        self.action = f"cannot write to '{table.name}'"
+        self.action = action or f"cannot write to '{table.name}'"
         self.columns = self._checked_columns(columns)
         self.dynamic = False
         self.spec: dict[str, Any] | None = None
@@ -170,7 +176,7 @@ class WriteTarget:
                 )
             if name in columns[:i]:
                 raise InvalidInputError(f"{self.action}: column '{name}' is named twice. Name it once.", column=name)
-        for name in self.table.schema.primary_keys:
+        for name in self.table.schema.shown.primary_keys:
             if name not in columns:
                 raise InvalidInputError(
                     f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). "

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
-from merganser.errors import MerganserError
+from merganser.errors import InvalidInputError, MerganserError
 from merganser.files.layout import FileLayout, file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.buckets import UNAWARE, Group, groups
@@ -221,7 +221,7 @@ class TableWriter:
         writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         try:
             for begin, part in groups.slices(SLICE_ROWS):
-                folded = self._fold(rows, replace(part, positions=at[part.positions]), kinds)
+                folded = self._folded(rows, replace(part, positions=at[part.positions]), kinds)
                 lenders = groups.positions[folded.lenders + begin]
                 writer.write(
                     folded.table(),
@@ -233,6 +233,15 @@ class TableWriter:
             writer.abort()
             raise
         self._files.setdefault(bucket, []).extend(files)
+
+    def _folded(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
+        try:
+            return self._fold(rows, groups, kinds)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"cannot write to '{self.table.name}': {error} Nothing was written.",
+                **error.context | {"table": self.table.name},
+            ) from error
 
     def _fold(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
         """Return the groups merged, at a cost that goes with their rows and not with all that were flushed."""

@@ -195,18 +195,16 @@ class PartialUpdate:
         if len(removing) == 1:
             return removes
         place = np.arange(len(removes))
-        sure = np.zeros(len(removes), np.bool_)
         while True:
-            # The first removal of a key is one whatever follows. What follows is looked at again, from it on.
-            found = np.minimum.reduceat(np.where(removes & ~sure, place, len(place)), groups.starts)
-            found = found[found < len(place)]
-            if not len(found):
-                return sure
-            sure[found] = True
-            since = np.maximum.accumulate(np.where(sure, place, 0))
+            # What is in order stays so when fewer come before it. So all that were found remove, and what follows each
+            # is looked at again, from it on.
+            since = np.maximum.accumulate(np.where(removes, place, 0))
             since = np.maximum(since, groups.starts[groups.group_of])
             cut = replace(groups, starts=np.unique(since))
-            removes = sure | (_in_order_of_any(rows, cut, removing) & deletes)
+            more = removes | (_in_order_of_any(rows, cut, removing) & deletes)
+            if (more == removes).all():
+                return removes
+            removes = more
 
 
 def _in_order_of_any(rows: pa.Table, groups: Groups, of: Sequence[SequenceGroup]) -> Mask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from merganser.codec.binary_row import deserialize
@@ -41,6 +41,13 @@ class TableDef:
             legacy_names=self.options.get(w.PARTITION_LEGACY_NAME),
             branch=self.branch,
         )
+
+    def with_schema(self, schema: TableSchema) -> TableDef:
+        """Return the table with another of its schemas and the options stored there; dynamic ones stay on top."""
+        stored = self.schema.options
+        dynamic: dict[str, str | None] = {key: text for key, text in self.options.items() if stored.get(key) != text}
+        dynamic |= {key: None for key in stored if key not in self.options}
+        return replace(self, schema=schema, options=schema.options.merged(dynamic))
 
     @property
     def keyed(self) -> bool:

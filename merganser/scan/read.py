@@ -81,7 +81,14 @@ class _Section:
             positions = _repeated(rows, positions)
         if positions is None or (len(positions) == rows.num_rows and _rising(positions)):
             return rows.select(names)
+        if not names:  # rows without columns: only their number is left
+            return without_columns(len(positions))
         return rows.select(names).take(pa.array(positions))
+
+
+def without_columns(rows: int) -> pa.Table:
+    """Return a table of rows that have no columns."""
+    return pa.table({"": pa.nulls(rows)}).select([])
 
 
 def _visible(rows: pa.Table) -> np.ndarray | None:

@@ -16,7 +16,7 @@ from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_read
 from merganser.scan.plan import Plan, plan
-from merganser.scan.read import read_split
+from merganser.scan.read import read_split, without_columns
 from merganser.scan.rows import BATCH_ROWS, Rows, counted
 from merganser.scan.split import Split
 from merganser.schema import types as t
@@ -90,7 +90,7 @@ class Scan(Rows):
         if not tables:
             return schema.empty_table()
         if not len(schema):
-            return pa.concat_tables(tables)
+            return without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables([_with_schema(table, schema) for table in tables])
 
     def count(self) -> int:
@@ -185,6 +185,8 @@ def _in_turn(read: Callable[[Split], Iterator[pa.Table]], splits: Sequence[Split
 
 def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the table under the declared schema: the same columns, nullability as declared where it holds."""
+    if not len(schema):
+        return table
     fields = [
         f if f.nullable or not column.null_count else f.with_nullable(True)
         for f, column in zip(schema, table.columns, strict=True)

@@ -313,9 +313,17 @@ def create_schema(
     for role, option, columns in (("primary key", "primary_key", key), ("partition", "partition_by", partition)):
         _check_columns(role, option, columns, names, what)
     check_has_key(options or {}, key, what=what)
-    if not key and texts.get(options_write.WRITE_MODE.key, "").strip().lower() == "change-log":
-        fields, key = _counting(fields, texts, what)
-        names = [field.name for field in fields]
+    if texts.get(options_write.WRITE_MODE.key, "").strip().lower() == "change-log":
+        if VALUE_COUNT.name in names:
+            refuse(
+                what,
+                f"the column name '{VALUE_COUNT.name}' is not allowed with 'write-mode' = 'change-log': tables without "
+                "a key count equal rows in it. Choose another name.",
+                column=VALUE_COUNT.name,
+            )
+        if not key:
+            fields, key = _counting(fields, texts, what)
+            names = [field.name for field in fields]
     check_keys(texts, columns=names)
     view = Options(texts)
     _check_key_types(fields, key, partition, what)
@@ -362,6 +370,13 @@ def _counting(
                 "a key counts equal rows. Define a primary key, or remove one of the two.",
                 option=option.key,
             )
+    if options_write.ROWKIND_FIELD.key in texts:
+        refuse(
+            what,
+            f"'{options_write.ROWKIND_FIELD.key}' does not go with 'write-mode' = 'change-log' and no primary key: the "
+            "column would be part of the row, so no row could be taken back by another. Give kinds with each write.",
+            option=options_write.ROWKIND_FIELD.key,
+        )
     for log in (options_write.LOG_CHANGELOG_MODE, options_write.LOG_CONSISTENCY):
         if texts.get(log.key, log.default) in ("upsert", "eventual"):
             refuse(what, f"'{log.key}' = '{texts[log.key]}' needs a primary key.", option=log.key)

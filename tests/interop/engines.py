@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from .peers import Peer
 from .values import PaimonType, Row, rows_of, type_text
+
+if TYPE_CHECKING:
+    from merganser import Table
 
 Fields = tuple[tuple[str, PaimonType], ...]
 KIND_CODES = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
@@ -86,11 +89,16 @@ class MerganserEngine:
     deletes = True
 
     def __init__(self, warehouse: Path) -> None:
-        """Open the catalog; the package is imported here, so that the harness can be tested without it."""
+        """Open the catalog, which does not wait for the disk; the harness can be tested without the package."""
         import merganser
 
         self.warehouse = warehouse
-        self._catalog = merganser.catalog(str(warehouse))
+        self._catalog = merganser.catalog(str(warehouse), options={"local.sync": "false"})
+
+    def table(self, name: str) -> Table:
+        """The handle of a table."""
+        found: Table = self._catalog.table(name)
+        return found
 
     def create(self, table: str, shape: TableShape) -> None:
         """Make a table."""

@@ -159,7 +159,7 @@ def _kinds(table: DrawnTable, rng: random.Random, *, ignore: bool = True) -> Non
         table.options["ignore-delete"] = "true"
     if rng.random() < 0.2:
         table.options["ignore-update-before"] = "true"
-    if rng.random() < 0.15:
+    if table.key and rng.random() < 0.15:
         table.add("rk", "STRING", choice("+I"))
         table.options["rowkind.field"] = "rk"
 

@@ -49,7 +49,7 @@ class PickFunction(Function, Protocol):
     """A function that chooses one row per group, so that columns can share what it costs to find it."""
 
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
-        """Return int64[k]: the row of the table that gives each group its value, or -1 for null.
+        """Return int64[k]: the row of the table that gives each group its value; for null -1, or a row that has none.
 
         Args:
             valid: bool[n], which rows of the table have a value; None: all.

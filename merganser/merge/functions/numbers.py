@@ -178,8 +178,8 @@ def overflow(column: t.Field, name: str) -> NoReturn:
     refuse(
         column,
         name,
-        f"overflow, the result does not fit {column.type.with_nullable(True)}. Nothing was merged. Change the column "
-        "to a wider type, or correct the rows.",
+        f"overflow, the result does not fit {column.type.with_nullable(True)}. Change the column to a "
+        "wider type, or correct the rows.",
         type=str(column.type),
     )
 

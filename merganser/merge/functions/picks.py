@@ -41,11 +41,9 @@ class LastNonNullValue:
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
         if not groups.count:
             return groups.starts
-        rows = groups.ends - 1
         if valid is None:
-            return _unless_retracted(groups.last, rows, groups)
-        out, rows = _nearest(valid, groups, rows, -1)
-        return _unless_retracted(out, rows, groups)
+            return _unless_retracted(groups.last, groups.ends - 1, groups)
+        return _unless_retracted(*_nearest(valid, groups, last=True), groups)
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return picked(self, column, groups)
@@ -79,7 +77,7 @@ class FirstNonNullValue:
         refuse_retractions(groups, self.column, self.name)
         if valid is None or not groups.count:
             return groups.first
-        return _nearest(valid, groups, groups.starts, 1)[0]
+        return _nearest(valid, groups, last=False)[0]
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return picked(self, column, groups)
@@ -100,28 +98,33 @@ class KeyValue:
         return picked(self, column, groups)
 
 
-def _nearest(valid: Mask, groups: Groups, rows: Positions, step: int) -> tuple[Positions, Positions]:
-    """Walk from `rows` (over sorted rows, one per group) by `step` to the first value of each group.
+def _nearest(valid: Mask, groups: Groups, *, last: bool) -> tuple[Positions, Positions]:
+    """Return the last, or first, row of each group that has a value.
 
-    Only groups that have found none yet go on, so the work is k and then what is left: a gather of all n rows
-    would cost more than everything else.
+    The search walks from the end of a group to the other, and only for groups that have found none yet: the work is
+    k and then what is left. A gather of all n rows would cost more than everything else.
 
     Returns:
-        Rows of the table, -1 where a group has no value; the same over sorted rows.
+        Rows of the table, one of its nulls where a group has no value (a gather without -1 is faster); and the same
+        over sorted rows, there the row where the search ended.
     """
-    rows = rows.copy()
-    out = groups.positions[rows]
+    rows = groups.ends - 1 if last else groups.starts.copy()
+    out = (groups.last if last else groups.first).copy()
     waiting = np.flatnonzero(~valid[out])
-    out[waiting] = -1
+    at = rows[waiting]
+    stop = groups.starts[waiting] if last else groups.ends[waiting] - 1
+    step = -1 if last else 1
     while len(waiting):
-        rows[waiting] += step
-        inside = (rows[waiting] >= groups.starts[waiting]) & (rows[waiting] < groups.ends[waiting])
-        rows[waiting[~inside]] -= step
-        waiting = waiting[inside]
-        here = groups.positions[rows[waiting]]
+        more = np.flatnonzero(at != stop)
+        if len(more) < len(at):
+            waiting, at, stop = waiting[more], at[more], stop[more]
+        at += step
+        rows[waiting] = at
+        here = groups.positions[at]
         found = valid[here]
-        out[waiting[found]] = here[found]
-        waiting = waiting[~found]
+        hit, left = np.flatnonzero(found), np.flatnonzero(~found)
+        out[waiting[hit]] = here[hit]
+        waiting, at, stop = waiting[left], at[left], stop[left]
     return out, rows
 
 

@@ -73,6 +73,14 @@ def test_describe_knows_a_table_that_was_never_written(run: Run) -> None:
     assert "snapshot    none: nothing was written yet\n" in out
 
 
+def test_describe_says_that_equal_rows_are_counted(run: Run) -> None:
+    run("create-database", "d")
+    assert run("create-table", "d.t", "-c", "x INT", "-o", "write-mode=change-log").err == ""
+    out = run("describe", "d.t").out
+    assert "key         none: equal rows are counted\n" in out
+    assert "does not" not in out
+
+
 def test_a_table_that_cannot_be_written_here_is_made_with_a_note(run: Run) -> None:
     run("create-database", "d")
     made = run("create-table", "d.t", "-c", "x INT", "-k", "x")

@@ -166,3 +166,21 @@ def test_explain_shows_what_pruning_leaves(run: Run, orders: mg.Table) -> None:
 def test_a_system_table_takes_no_snapshot(run: Run, orders: mg.Table) -> None:
     assert run("read", "shop.orders$files", "--snapshot", "1").code == 1
     assert run("describe", "shop.orders$files").code == 1
+
+
+def test_compact_puts_files_together_and_says_what_became_of_them(run: Run, orders: mg.Table) -> None:
+    before = orders.read().to_arrow().sort_by("id")
+    few = run("compact", "shop.orders")
+    assert (few.code, few.out) == (0, "nothing to compact; --full puts everything into one level\n")
+    ran = run("compact", "shop.orders", "--full")
+    assert ran.code == 0
+    assert ran.out.startswith(f"snapshot {orders.latest_snapshot().id}: ")
+    assert " became " in ran.out
+    assert orders.read().to_arrow().sort_by("id").equals(before)
+    assert run("compact", "shop.orders", "--full").out == "nothing to compact\n"
+
+
+def test_compact_refuses_a_partition_that_is_none(run: Run, orders: mg.Table) -> None:
+    ran = run("compact", "shop.orders", "--full", "--partition", "gone=1")
+    assert ran.code == 1
+    assert "'gone' is not a partition column" in ran.err

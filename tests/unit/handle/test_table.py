@@ -301,6 +301,12 @@ def test_handles_are_shown_in_a_line(catalog: mg.Catalog, orders: mg.Table) -> N
     assert shown == "Scan('shop.orders', columns=['id'], where='id > 1', snapshot=1, limit=5)"
 
 
+def test_describe_says_that_equal_rows_are_counted(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.sold", {"item": "STRING"}, options={"write-mode": "change-log"})
+    assert "key        none: equal rows are counted\n" in table.describe()
+    assert "does not write it" not in table.describe()
+
+
 def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"])
     assert table.describe().endswith("note       this version does not write it: a primary key and 'bucket' = '-1'")

@@ -177,7 +177,7 @@ def test_functions_that_pick_share_positions_instead_of_values() -> None:
     function = build("last_non_null_value", t.Int(), {})
     assert isinstance(function, PICKS)
     groups = Groups(np.array([2, 0, 1, 3]), np.array([0, 3]))
-    assert function.pick(np.array([True, False, False, False]), groups).tolist() == [0, -1]
+    assert function.pick(np.array([True, False, False, False]), groups).tolist() == [0, 3]  # row 3 is the null
     assert isinstance(build("first_value", t.Int(), {"ignore-retract": "true"}), PICKS)
 
 

@@ -1,0 +1,183 @@
+"""Compactions: with the newest schema, of the partitions that are named, in the order of the rows, without loss."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.errors import InvalidInputError
+from merganser.lsm.overwrite import upgraded
+from merganser.lsm.writer import TableWriter
+from merganser.meta.schemas import SchemaStore
+from merganser.options.option import Options
+from merganser.schema import types as t
+from merganser.schema.types_text import parse_type
+from merganser.testing.builders import catalog_over, memory_with
+
+_names = itertools.count()
+SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}
+
+
+def _table(schema: dict[str, str] | None = None, **how: Any) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"compactions-{next(_names)}"))
+    catalog.create_database("db")
+    how = {"primary_key": ["k"], **how}
+    how["options"] = {"bucket": "1", **how.get("options", {})}
+    return catalog.create_table("db.t", schema or SCHEMA, **how)
+
+
+def _reopened(table: mg.Table) -> mg.Table:
+    return catalog_over(table.env.storage).table("db.t")
+
+
+def _rows(table: mg.Table, **how: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in table.read(**how).to_pylist()), key=repr)
+
+
+def _altered(table: mg.Table, added: dict[str, str], **options: str) -> mg.Table:
+    """Return the table after another engine added columns and set options."""
+    store = SchemaStore(table.definition.paths, table.env)
+    last = store.latest()
+    assert last is not None
+    fields = tuple(
+        t.Field(last.highest_field_id + 1 + i, name, parse_type(kind)) for i, (name, kind) in enumerate(added.items())
+    )
+    store.create(
+        replace(
+            last,
+            id=last.id + 1,
+            fields=last.fields + fields,
+            highest_field_id=last.highest_field_id + len(fields),
+            options=last.options.merged(options),
+        )
+    )
+    return _reopened(table)
+
+
+@pytest.mark.parametrize("key", [["k"], []])
+def test_a_handle_older_than_a_column_does_not_lose_it(key: list[str]) -> None:
+    old = _table(primary_key=key, options={"bucket": "1"} if key else {"bucket": "-1"})
+    old.write([{"k": 1, "v": "a", "n": 1}])
+    new = _altered(old, {"added": "STRING"})
+    new.write([{"k": 2, "v": "b", "n": 2, "added": "kept"}])
+    before = _rows(new)
+    assert old.compact(full=True) is not None
+    assert len(new.files()) == 1
+    assert _rows(_reopened(new)) == before
+
+
+def test_a_handle_older_than_an_option_compacts_by_the_newest_and_keeps_its_dynamic_ones() -> None:
+    old = _table().with_options({"target-file-row-num": "1"})
+    old.write([{"k": 1, "v": "a", "n": 1}])
+    new = _altered(old, {}, **{"sequence.field": "n"})
+    new.write([{"k": 1, "v": "newest", "n": 9}, {"k": 2, "v": "b", "n": 2}])
+    new.write([{"k": 1, "v": "late", "n": 5}])
+    old.compact(full=True)
+    assert _rows(_reopened(new)) == [(1, "newest", 9), (2, "b", 2)]
+    assert len(new.files()) == 2
+
+
+def test_an_older_snapshot_is_read_with_the_options_of_its_time() -> None:
+    table = _table(options={"merge-engine": "partial-update"})
+    table.write([{"k": 1, "v": "a", "n": 1}])
+    table.write([{"k": 1, "v": "b", "n": None}])
+    table = _altered(table, {"g": "INT"}, **{"fields.g.sequence-group": "v", "fields.v.aggregate-function": "listagg"})
+    table.write([{"k": 1, "v": "c", "n": 3, "g": 1}])
+    assert _rows(table, snapshot=2) == [(1, "b", 1)]
+    assert _rows(table.with_options({"scan.snapshot-id": "2"})) == [(1, "b", 1)]
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.0, -0.0])
+def test_partitions_of_nan_and_of_both_zeros_are_compacted_one_by_one(value: float) -> None:
+    table = _table({"k": "INT", "f": "DOUBLE"}, primary_key=["k", "f"], partition_by=["f"])
+    for _ in range(2):
+        table.write([{"k": 1, "f": f} for f in (math.nan, 0.0, -0.0)])
+    assert table.compact(full=True, partitions=[{"f": value}]) is not None
+    levels = {row["partition"]: row["level"] for row in table.files().to_pylist() if row["level"]}
+    assert len(levels) == 1
+    assert table.compact(full=True, partitions=[{"f": value}]) is None
+    assert table.read().count() == 3
+
+
+@pytest.mark.parametrize("partitions", [3, "a", {"p": 1}])
+def test_what_is_no_list_of_partitions_is_not_compacted(partitions: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"cannot compact 'db.t': .* is not a list of partitions"):
+        _table().compact(partitions=partitions)
+
+
+def test_a_partition_column_that_is_none_is_named_by_the_compaction() -> None:
+    with pytest.raises(InvalidInputError, match=r"cannot compact 'db\.t': 'x' is not a partition column"):
+        _table().compact(partitions=[{"x": 1}])
+
+
+def test_rows_of_an_append_bucket_stay_before_later_ones_whoever_wrote_side_by_side() -> None:
+    options = {"bucket-key": "k", "target-file-size": "20 kb", "target-file-row-num": "12"}
+    table = _table({"k": "INT", "v": "STRING"}, primary_key=[], options=options)
+    writers = [table.writer() for _ in range(3)]
+    for number, writer in enumerate(writers):
+        writer.write([{"k": number * 10 + i, "v": ""} for i in range(10)])
+    for writer in writers:
+        writer.commit()
+    table.write([{"k": 100 + i, "v": os.urandom(2000).hex()} for i in range(10)])
+    order = table.read(columns=["k"]).to_arrow()["k"].to_pylist()
+    assert table.compact(full=True) is not None
+    assert table.read(columns=["k"]).to_arrow()["k"].to_pylist() == order
+    table.write([{"k": 200, "v": ""}])
+    assert table.read(columns=["k"]).to_arrow()["k"].to_pylist() == [*order, 200]
+
+
+def test_a_sum_that_does_not_fit_names_the_table_and_changes_nothing() -> None:
+    engine = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    table = _table({"k": "INT", "n": "TINYINT"}, options=engine)
+    what = r"cannot merge column 'n' with aggregate function 'sum': overflow"
+    with pytest.raises(InvalidInputError, match=rf"^cannot write to 'db.t': {what}.* Nothing was written\.$"):
+        table.write([{"k": 1, "n": 100}, {"k": 1, "n": 100}])
+    assert table.latest_snapshot() is None
+    for _ in range(2):
+        table.write([{"k": 1, "n": 100}])
+    for work in (table.read().to_arrow, lambda: table.compact(full=True)):
+        with pytest.raises(InvalidInputError, match=rf"^cannot merge stored rows of 'db.t': {what}.* as it was\.$"):
+            work()
+    assert len(table.files()) == 2
+    assert _rows(table, columns=["k"]) == [(1,)]
+
+
+def test_numbers_go_on_above_those_of_rows_that_a_compaction_left() -> None:
+    table = _table()
+    table.write([{"k": k, "v": "old", "n": k} for k in range(4)])
+    table.write([{"k": 3, "v": None, "n": None}], kinds=["-D"])
+    with table.writer() as open_before:
+        open_before.write([{"k": 2, "v": "before", "n": 0}])
+        table.compact(full=True)
+        table.write([{"k": 0, "v": "after", "n": 0}, {"k": 1, "v": "after", "n": 1}])
+        open_before.commit()
+    table.write([{"k": 2, "v": "last", "n": 0}])
+    assert _rows(table) == [(0, "after", 0), (1, "after", 1), (2, "last", 0)]
+    table.compact(full=True)
+    assert _rows(table) == [(0, "after", 0), (1, "after", 1), (2, "last", 0)]
+
+
+def test_options_of_another_schema_come_below_the_dynamic_ones() -> None:
+    definition = _table(options={"write-buffer-size": "1 mb"}).with_options({"num-levels": "4"}).definition
+    other = replace(definition.schema, options=Options({"bucket": "1", "num-levels": "7", "file.format": "orc"}))
+    found = definition.with_schema(other).options
+    assert dict(found) == {"bucket": "1", "num-levels": "4", "file.format": "orc"}
+
+
+def test_files_of_an_overwrite_by_several_writers_are_lifted_only_if_none_of_them_meet() -> None:
+    table = _table()
+    messages = []
+    for keys in ((0, 5), (3, 9), (10, 12)):
+        writer = TableWriter(table.definition, table.env, lambda bucket, first=keys[0]: first * 100)
+        rows = pa.table({"k": pa.array(keys, pa.int32()), "v": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
+        writer.write(rows)
+        messages += writer.finish()
+    assert [[f.level for f in m.added] for m in upgraded(table.definition, messages)] == [[0], [0], [0]]
+    assert [[f.level for f in m.added] for m in upgraded(table.definition, messages[1:])] == [[5], [5]]
