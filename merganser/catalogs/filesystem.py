@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
 from merganser.handle.system_table import SystemTable
 from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
+from merganser.options.validate import DYNAMIC
 from merganser.scan.rows import counted
 from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
@@ -133,6 +134,7 @@ class Catalog:
             NotFoundError: there is no such database.
             AlreadyExistsError: there is a table of this name.
             InvalidInputError: the definition is not a table of the format; names the column or option.
+            UnsupportedError: a primary key without a number of buckets.
         """
         parsed = self._plain_name(name)
         if options is not None and not isinstance(options, Mapping):
@@ -156,6 +158,14 @@ class Catalog:
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed)
+        if made.keyed and made.bucket == DYNAMIC:
+            raise UnsupportedError(
+                f"cannot create '{parsed}': a table with a primary key and 'bucket' = '-1', the default, has dynamic "
+                "buckets, which this version of merganser reads and does not write. Nothing was made. Set the "
+                "option 'bucket' to a number such as 4.",
+                option="bucket",
+                table=str(parsed),
+            )
         self._check_free(parsed, paths)
         try:
             store.create(made)

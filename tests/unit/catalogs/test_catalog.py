@@ -11,7 +11,7 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.names import TableName, check_name, parse_table_name
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
 
 FAST = {"local.sync": "false"}
 
@@ -216,3 +216,12 @@ def test_a_name_that_a_stopped_rename_claimed_is_free(catalog: mg.Catalog) -> No
     Path(catalog.warehouse, "shop.db", "b").mkdir()
     catalog.rename_table("shop.a", "shop.b")
     assert catalog.table("shop.b").read().to_pylist() == [{"n": 1}]
+
+
+def test_a_key_without_a_number_of_buckets_is_asked_for_one(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("d")
+    with pytest.raises(UnsupportedError, match="Set the option 'bucket' to a number") as caught:
+        catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"])
+    assert caught.value.context["option"] == "bucket"
+    assert catalog.list_tables("d") == []

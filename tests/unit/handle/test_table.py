@@ -308,5 +308,5 @@ def test_describe_says_that_equal_rows_are_counted(catalog: mg.Catalog) -> None:
 
 
 def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:
-    table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"])
-    assert table.describe().endswith("note       this version does not write it: a primary key and 'bucket' = '-1'")
+    table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"], options={"bucket": "-2"})
+    assert table.describe().endswith("note       this version does not write it: a primary key and 'bucket' = '-2'")
