@@ -29,19 +29,18 @@ def read_columns(data: bytes) -> dict[str, list[Any]] | None:
         return None
     try:
         frame = polars_avro.read_avro(io.BytesIO(data))
-        return _flattened("", frame.to_struct("")) if frame.height else None
+        return _flattened("", frame) if frame.height else None
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
         return None
 
 
-def _flattened(prefix: str, series: pl.Series) -> dict[str, list[Any]]:
+def _flattened(prefix: str, frame: pl.DataFrame) -> dict[str, list[Any]]:
     out: dict[str, list[Any]] = {}
-    for field in series.struct.fields:
-        column = series.struct.field(field)
+    for column in frame.get_columns():
         if isinstance(column.dtype, pl.Struct):
-            out |= _flattened(f"{prefix}{field}.", column)
+            out |= _flattened(f"{prefix}{column.name}.", column.struct.unnest())
         else:
-            out[prefix + field] = (column.to_physical() if column.dtype.is_temporal() else column).to_list()
+            out[prefix + column.name] = (column.to_physical() if column.dtype.is_temporal() else column).to_list()
     return out
