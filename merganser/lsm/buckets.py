@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +29,10 @@ class Group:
     """The rows of one bucket.
 
     Attributes:
-        values: stored partition values.
-        partition: the same, serialized.
+        partition: serialized row of the partition values.
         rows: int64, their positions, rising.
     """
 
-    values: tuple[Any, ...]
     partition: bytes
     bucket: int
     rows: npt.NDArray[np.int64]
@@ -51,7 +48,6 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
     combined = number if partitions is None else partitions * count + number
     for code, members in _parted(combined):
         partition, bucket = divmod(code, count)
-        values: tuple[Any, ...] = ()
         serialized = EMPTY_ROW
         if partitions is not None:
             first = int(firsts[partition])
@@ -60,7 +56,7 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
                 for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
             )
             serialized = serialize(values, table.partition_types)
-        yield Group(values, serialized, bucket, members)
+        yield Group(serialized, bucket, members)
 
 
 def _parted(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -36,14 +36,10 @@ from merganser.merge.deduplicate import Deduplicate
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
-from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.paths import join
-
-SLICE_ROWS = 262_144
-"""Rows written at a time."""
 
 Sections = list[list[DataFile]]
 
@@ -203,10 +199,8 @@ class _KeyCompaction(_Compaction):
             if self.job.drop_retractions and folded.kinds is not None:
                 kept = np.flatnonzero((folded.kinds & 1) == 0)
                 folded, numbers = folded.chosen(kept), numbers[kept]
-            for at in range(0, len(folded.lenders), SLICE_ROWS):
-                part = folded.chosen(np.arange(at, min(at + SLICE_ROWS, len(folded.lenders))))
-                kinds = None if part.kinds is None else pa.array(part.kinds)
-                self._put(writer, part.table(), pa.array(numbers[at : at + SLICE_ROWS]), kinds)
+            kinds = None if folded.kinds is None else pa.array(folded.kinds)
+            self._put(writer, folded.table(), pa.array(numbers), kinds)
 
     def _write_plain(self, writer: RollingWriter, file: DataFile) -> None:
         names = self.table.schema.names
@@ -333,8 +327,3 @@ def append_groups(table: TableDef, files: Sequence[DataFile], *, full: bool) -> 
             settle()
     settle()
     return found
-
-
-def write_only(table: TableDef) -> bool:
-    """Return whether writers leave all compaction to others."""
-    return table.options.get(w.WRITE_ONLY)

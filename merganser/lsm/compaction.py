@@ -16,7 +16,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.compact import CompactJob, append_groups, write_only
+from merganser.lsm.compact import CompactJob, append_groups
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
@@ -231,7 +231,7 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
 def _compacts_after_writes(table: TableDef) -> bool:
     """Return whether rows need a compaction to be visible, and writers do it."""
     options = table.options
-    return table.keyed and not write_only(table) and pushes_level_0(options) and options.get(u.LOOKUP_WAIT)
+    return table.keyed and not options.get(w.WRITE_ONLY) and pushes_level_0(options) and options.get(u.LOOKUP_WAIT)
 
 
 def _make_visible(

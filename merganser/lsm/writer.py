@@ -148,7 +148,8 @@ class TableWriter:
         layout = file_layout(self.table)
         parts = list(groups(self.table, rows))
         for group in parts:
-            self._directories.setdefault((group.partition, group.bucket), self._directory(group))
+            bucket = (group.partition, group.bucket)
+            self._directories.setdefault(bucket, self.table.bucket_directory(*bucket))
         run: Callable[..., object] = self.env.map if self.parallel else _in_turn
         if not self.table.keyed:
             for group in parts:
@@ -285,13 +286,6 @@ class TableWriter:
             start = max(self.next_sequence(bucket), self._used.get(bucket, 0))
         self._sequences[bucket] = start + count
         return start
-
-    def _directory(self, group: Group) -> str:
-        paths = self.table.paths
-        directory = paths.partition_directory(
-            self.table.schema.partition_keys, group.values, self.table.partition_types
-        )
-        return paths.bucket_directory(directory, group.bucket)
 
 
 def _one_chunk(rows: pa.Table) -> pa.Table:

@@ -18,7 +18,7 @@ from merganser.merge.engine import (
 )
 from merganser.merge.functions.function import Function
 from merganser.merge.functions.registry import PICKS
-from merganser.merge.functions.segments import validity
+from merganser.merge.functions.segments import taken, validity
 from merganser.merge.groups import Groups, Positions
 from merganser.schema import row_kind
 
@@ -92,10 +92,9 @@ class Gathering:
             return function.fold(column, self._groups)
         return self.taken(name, function.pick(validity(column), self._groups))
 
-    def taken(self, name: str, positions: Positions) -> pa.ChunkedArray:
+    def taken(self, name: str, positions: Positions) -> pa.Array:
         """Return the values of a column at some rows, -1 standing for null."""
-        missing = positions < 0
-        return self._rows.column(name).take(pa.array(positions, mask=missing if missing.any() else None))
+        return taken(self._rows.column(name), positions)
 
     def _lasts(self) -> pa.Array:
         if self._last is None:

@@ -31,7 +31,7 @@ from merganser.errors import InvalidInputError
 from merganser.testing.engines_oracle import Change, CountingOracle, EngineOracle, Row
 from tests.oracle.drawn_tables import ENGINES, DrawnTable, drawn_table
 
-WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS", "merganser.lsm.compact.SLICE_ROWS")
+WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
 Filter = tuple[str, Callable[[Row], bool]]
 """(text of a filter, what it means)."""
 KINDS = ["+I", "+I", "+I", "+I", "+U", "-U", "-U", "-D", "-D"]

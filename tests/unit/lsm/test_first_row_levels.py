@@ -22,10 +22,7 @@ def test_a_key_of_a_deeper_level_is_not_written_again(tmp_path: Path, window_row
     )
     first: dict[tuple[str, int], int] = {}
     levels = set()
-    with (
-        patch("merganser.lsm.section.WINDOW_ROWS", window_rows),
-        patch("merganser.lsm.compact.SLICE_ROWS", window_rows),
-    ):
+    with patch("merganser.lsm.section.WINDOW_ROWS", window_rows):
         for commit, keys in enumerate([range(40), range(3), range(1, 60, 7), range(2), range(50, 55), range(4)]):
             rows = [{"k": f"key {key // 3}", "j": key % 3, "v": commit} for key in keys]
             table.write(rows)
