@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
 from merganser.ingest.rows import batches_of, split_kinds
-from merganser.lsm.compaction import Wish, compact
 from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -35,6 +34,7 @@ from merganser.schema.predicate_text import to_predicate
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.upkeep.compact_table import Wish, compact
 
 Overwrite = Mapping[str, Any] | str | None
 

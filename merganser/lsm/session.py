@@ -20,7 +20,6 @@ from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm import overwrite as ow
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.compaction import RunJobs, catch_up, follow
 from merganser.lsm.incoming import Arrival, Prepared, accepted
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
@@ -33,6 +32,8 @@ from merganser.options.validate import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
 from merganser.storage.env import Env
+from merganser.upkeep.after_commit import after_commit
+from merganser.upkeep.compact_table import RunJobs, catch_up
 
 
 class WriteTarget:
@@ -259,7 +260,7 @@ def publish_messages(
     safe: int | None = None,
     keep_files: bool = False,
 ) -> Snapshot | None:
-    """Make written files one commit; on a definite failure remove them. Whoever calls it lets `follow` come after.
+    """Make written files one commit; on a definite failure remove them. Its callers let `after_commit` come after.
 
     Args:
         uuid, since: of a caller that repeats a commit; see `Change`.
@@ -412,7 +413,7 @@ class WriteSession:
         if self._safe is not None and snapshot is not None:
             self._safe = snapshot.id
         self._settle()  # before what follows: the commit stands, and nothing of it may be removed any more
-        follow(self.table, self.env, messages, commit_user=self.user, identifier=identifier)
+        after_commit(self.table, self.env, messages, commit_user=self.user, identifier=identifier)
         return snapshot
 
     def give_up(self) -> None:

@@ -15,13 +15,13 @@ from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
-from merganser.lsm.compaction import RunJobs
-from merganser.lsm.compaction import compact as compact_table
 from merganser.meta.snapshot import Snapshot
 from merganser.spark.jobs import Outcome
 from merganser.spark.session import messages_of, opened, run_jobs
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
+from merganser.upkeep.compact_table import RunJobs
+from merganser.upkeep.compact_table import compact as compact_table
 
 
 def compact(

@@ -24,7 +24,6 @@ from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.compaction import RunJobs, follow
 from merganser.lsm.session import (
     WriteSession,
     WriteTarget,
@@ -42,6 +41,8 @@ from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import messages_of, opened, our_errors, run_jobs
 from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
+from merganser.upkeep.after_commit import after_commit
+from merganser.upkeep.compact_table import RunJobs
 
 ARRIVAL = "__merganser_arrival"
 
@@ -147,7 +148,7 @@ def publish_outcomes(
     )
     if snapshot is None or snapshot.uuid != uuid:
         remove_files(target.table, env, messages)  # a twin of this commit was there first, with files of its own
-    follow(
+    after_commit(
         target.table,
         env,
         messages,

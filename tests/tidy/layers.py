@@ -27,6 +27,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("lsm",),
     # rows out; rows in from what people have
     ("scan", "ingest"),
+    # the table kept in shape
+    ("upkeep",),
     # one write: buckets, then a commit
     ("lsm.session",),
     # the handle

@@ -1,0 +1,1 @@
+"""What keeps a table in shape after its rows are written: compaction, and what follows a commit."""
