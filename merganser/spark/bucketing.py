@@ -5,9 +5,11 @@ of 8 it equals the format's bucket hash of a BinaryRow, so the row of the bucket
 
     [header: 8 bytes][slot: 8 bytes] * n [areas]        little endian; what slots hold is drawn in `codec.binary_nested`
 
-Words come as sixteen hexadecimal digits of the value with its bytes swapped. Types that no expression reproduces
-(FLOAT, DOUBLE, DECIMAL of more than 18 digits, TIME where Spark has it) have no such column; then rows are spread
-by any hash of the key, so that a key has one task, and every task adds a file of its own to a bucket.
+Words come as sixteen hexadecimal digits of the value with its bytes swapped. A key of one column of fixed size, the
+common case, needs no binary value: its hash is computed from Spark's `hash` of the number (`_hash_of_word`). Types
+that no expression reproduces (FLOAT, DOUBLE, DECIMAL of more than 18 digits, TIME where Spark has it) have no such
+column; then rows are spread by any hash of the key, so that a key has one task, and every task adds a file of its own
+to a bucket.
 
 A task may hold several buckets, so whoever runs there parts its rows by bucket again, exactly. What is computed
 here only decides where they go; a value that does not fit its column may go anywhere, for it is refused there.
@@ -46,6 +48,8 @@ _ADAPTIVE: Final = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePa
 _PARTITIONS_MAX: Final = 1_000
 """Salts are searched for at most so many; where a shuffle has more partitions, spreading is only less even."""
 _ZERO_WORD: Final = "0" * 16
+_HEADER_SEED: Final = 1_748_092_728
+"""Spark's `hash` of this INT is Murmur3's state, from seed 42, after eight zero bytes."""
 
 
 def quoted(name: str) -> Column:
@@ -126,7 +130,11 @@ def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
     found = {field.name: field.dataType for field in schema.fields}
     match table.options.get(w.BUCKET_FUNCTION):
         case "default":
-            row = binary_row([(columns[name], found[name], table.schema.field(name).type) for name in key])
+            parts = [(columns[name], found[name], table.schema.field(name).type) for name in key]
+            word = _only_word(parts)
+            if word is not None:
+                return f.abs(_hash_of_word(word) % f.lit(table.bucket)).cast("int")
+            row = binary_row(parts)
             return None if row is None else f.abs(f.hash(row) % f.lit(table.bucket))
         case "mod" if isinstance(found[key[0]], _INTEGERS):
             return f.pmod(f.coalesce(columns[key[0]].cast("bigint"), f.lit(0)), f.lit(table.bucket)).cast("int")
@@ -177,14 +185,52 @@ def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Colu
         if lane.area is not None:
             areas.append(lane.area)
             end = end + f.octet_length(lane.area)
-    if not bits and not areas and len(slots) == 1 and slots[0].digits is not None:
-        return f.unhex(f.lpad(slots[0].digits, 32, "0"))  # the header is zeros too
     header = (
         _Bytes(digits=f.lit(_ZERO_WORD))
         if not bits
         else _word(reduce(lambda a, b: a.bitwiseOR(b), bits).cast("bigint"))
     )
     return f.concat(*_joined([header, *slots]), *areas)
+
+
+def _only_word(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Column | None:
+    """Return the BIGINT in the slot of a row whose other bytes are all zero, or None of other rows."""
+    if len(columns) != 1 or columns[0][2].nullable:
+        return None
+    lane = _lane(*columns[0])
+    return None if lane is None else lane.word
+
+
+def _hash_of_word(word: Column) -> Column:
+    """Return, as BIGINT, the bucket hash of a row of one word behind a header of zeros.
+
+    Murmur3 mixes four bytes at a time into a state of 32 bits and scrambles it at the end, with the length of the
+    input. Spark's `hash` of several columns starts each from the result of the one before. `_HEADER_SEED` is the INT
+    whose hash is the state after the header, so `hash(_HEADER_SEED, word)` is the state that is wanted, scrambled for
+    a length of 8. Scrambling can be undone: it is, and done again for a length of 16. The two innermost steps of it
+    (a shift by 16, xored) cancel out, which leaves the xor of both lengths.
+    """
+    x = f.hash(f.lit(_HEADER_SEED), word).cast("bigint").bitwiseAND(_mask())
+    x = _times(_shifted(x, 16), 0x7ED1_B41D)
+    x = x.bitwiseXOR(f.shiftright(x, 13)).bitwiseXOR(f.shiftright(x, 26))
+    x = _times(x, 0xA5CB_9243).bitwiseXOR(f.lit(8 ^ 16).cast("bigint"))
+    x = _times(x, 0x85EB_CA6B)
+    x = _times(_shifted(x, 13), 0xC2B2_AE35)
+    return f.shiftright(f.shiftleft(_shifted(x, 16), 32), 32)
+
+
+def _mask() -> Column:
+    return f.lit(0xFFFF_FFFF).cast("bigint")
+
+
+def _shifted(x: Column, bits: int) -> Column:
+    return x.bitwiseXOR(f.shiftright(x, bits))
+
+
+def _times(x: Column, factor: int) -> Column:
+    """Return the product modulo 2^32 of a BIGINT of 0 to 2^32 - 1; with a signed factor it stays within 64 bits."""
+    signed = factor - (1 << 32) if factor >> 31 else factor
+    return (x * f.lit(signed).cast("bigint")).bitwiseAND(_mask())
 
 
 @dataclass(frozen=True)
@@ -197,16 +243,16 @@ class _Bytes:
 
 @dataclass(frozen=True)
 class _Lane:
-    """What one column adds to a row: its slot, which may need the offset of its area, and the area."""
+    """What one column adds to a row: its slot, a word or one that may need the offset of its area, and the area."""
 
-    fixed: _Bytes | None = None
+    word: Column | None = None
     size: Column | None = None
     inline: Column | None = None
     area: Column | None = None
 
     def slot(self, offset: Column) -> _Bytes:
-        if self.fixed is not None:
-            return self.fixed
+        if self.word is not None:
+            return _word(self.word)
         assert self.size is not None
         outside = _word(f.shiftleft(offset.cast("bigint"), 32).bitwiseOR(self.size))
         if self.inline is None:
@@ -248,7 +294,7 @@ def _lane(column: Column, found: s.DataType, kind: t.DataType) -> _Lane | None:
 
 
 def _fixed(word: Column) -> _Lane:
-    return _Lane(fixed=_word(f.coalesce(word, f.lit(0).cast("bigint"))))
+    return _Lane(word=f.coalesce(word, f.lit(0).cast("bigint")))
 
 
 def _bytes_lane(value: Column) -> _Lane:
