@@ -8,7 +8,7 @@
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test setup environment lint types unit format docs clean help
+.PHONY: demo test setup environment lint types unit format docs soak interop clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -40,11 +40,17 @@ format: environment ## lay the code out as lint wants it
 docs: environment ## write the pages of docs/reference anew
 	$(BIN)/python -m tests.docs.generate
 
+soak: environment ## kill writers, compactors and readers 500 times: nothing lost, doubled or wrong
+	$(BIN)/python -m tests.soak --kills 500
+
+interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 100 MB once, 10 minutes
+	$(BIN)/python -m tests.witness
+
 bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included
-	rm -rf .venv .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
+	rm -rf .venv .demo .bench .witness .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

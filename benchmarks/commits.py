@@ -5,16 +5,24 @@ ones. The table then has 5,000 data files, and planning a full scan is measured 
 table) and warm (a process that planned before and plans again after one commit more).
 
 The commits of `pypaimon` are fewer, since its planning grows with every one of them (`--pypaimon-commits`).
+
+Then the same after 12,500 commits, 50,000 files: planning, with the accelerator for manifests and without, and commits
+against those into a new table. The peers take too long for it. The table is made once, in some minutes, and kept in the
+work directory (`--long-commits 0` leaves all of it out).
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
+from pathlib import Path
 
 from .harness import MERGANSER, PYPAIMON, RUST, Bench, Contender, Measures, Result, Tables, parser, run_child, start
 
 ROWS = 40
 KEY_SPACE = 100_000
+PLAIN = Contender("merganser, no accelerator", "benchmarks.ours_plain")
 FIRST, LAST = 10, 50
 """How many commits stand for "commit 1" and for "commit 1,250"."""
 
@@ -24,12 +32,15 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0], rows=ROWS)
     options.add_argument("--commits", type=int, default=1_250, help="number of commits (default 1,250)")
     options.add_argument("--pypaimon-commits", type=int, default=250, help="commits of pypaimon (default 250)")
+    options.add_argument("--long-commits", type=int, default=12_500, help="commits of the long table (default 12,500)")
     chosen = options.parse_args()
     bench = start("commits", chosen, (MERGANSER, RUST, PYPAIMON))
     tables = Tables(bench.work)
     try:
         _measure_commits(bench, tables)
         _measure_planning(bench, tables)
+        if bench.options.long_commits and MERGANSER in bench.contenders:
+            _measure_long_table(bench, tables)
     finally:
         tables.close()
     bench.finish()
@@ -101,6 +112,73 @@ def _measure_planning(bench: Bench, tables: Tables) -> None:
         lambda contender: {"table": str(tables.path(contender, "grown")), "key_space": KEY_SPACE},
         before=grown_copy,
     )
+
+
+def _measure_long_table(bench: Bench, tables: Tables) -> None:
+    commits = bench.options.long_commits
+    kept = bench.work / f"kept-{commits}-commits-of-{bench.options.rows}" / "db.db" / "long"
+    contenders = list(bench.contenders)
+    bench.contenders = [MERGANSER, PLAIN]
+
+    def table_is_there(_: Contender) -> None:
+        done = kept.with_name("done")
+        if not done.exists():  # a run that was stopped left part of it
+            shutil.rmtree(kept.parent.parent, ignore_errors=True)
+            arguments = {"table": str(kept), "rows": bench.options.rows, "commits": commits, "key_space": KEY_SPACE}
+            run_child(MERGANSER, "create_and_commit", arguments)
+            done.touch()
+
+    def grown_copy(contender: Contender) -> None:
+        table_is_there(contender)
+        _link(kept, tables.path(contender, "grown"))
+
+    bench.measure(
+        f"plan cold after {commits:,} commits", "plan_cold", lambda _: {"table": str(kept)}, before=table_is_there
+    )
+    bench.measure(
+        f"plan after one commit more than {commits:,}",
+        "plan_warm",
+        lambda contender: {"table": str(tables.path(contender, "grown")), "key_space": KEY_SPACE},
+        before=grown_copy,
+        only=(MERGANSER,),
+    )
+
+    def arguments(contender: Contender, name: str) -> dict[str, object]:
+        table = str(tables.path(contender, name))
+        return {"table": table, "rows": bench.options.rows, "commits": LAST, "key_space": KEY_SPACE}
+
+    def ends(_: Contender, measures: Measures) -> None:
+        measures["last_seconds"] = statistics.median(measures["each_seconds"])
+
+    bench.measure(
+        f"{LAST} commits, new table",
+        "create_and_commit",
+        lambda contender: arguments(contender, "new"),
+        before=lambda contender: tables.drop(contender, "new"),
+        after=ends,
+        only=(MERGANSER,),
+    )
+    bench.measure(
+        f"{LAST} commits after {commits:,}",
+        "small_commits",
+        lambda contender: arguments(contender, "grown"),
+        before=grown_copy,
+        after=ends,
+        only=(MERGANSER,),
+    )
+    new, late = (
+        next((r.median("last_seconds") for r in bench.results if r.action == action and r.runs), None)
+        for action in (f"{LAST} commits, new table", f"{LAST} commits after {commits:,}")
+    )
+    if new and late:
+        print(f"  a commit: {new * 1000:.1f} ms, after {commits:,} {late * 1000:.1f} ms: {late / new:.2f} x")
+    bench.contenders = contenders
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make `target` a copy of a table: hard links, since files of a table are never changed in place."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, copy_function=os.link)
 
 
 if __name__ == "__main__":

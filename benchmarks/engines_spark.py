@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 
 from . import engine_data
 from .harness import FLOOR, MERGANSER, Bench, Measures, Result, parser, print_block, start
-from .spark import _ours, _session, tree_cpu_seconds
+from .spark import _ours, session, tree_cpu_seconds
 
 ROWS = 2_000_000
 
@@ -33,7 +33,7 @@ def main() -> None:
     chosen = options.parse_args()
     bench = start("engines_spark", chosen, (FLOOR, MERGANSER))
     directory = bench.work / f"run-engines-{os.getpid()}"
-    spark = _session(chosen.driver_memory, directory)
+    spark = session(chosen.driver_memory, directory)
     try:
         ours = _ours(bench, spark)
         for engine in engine_data.ENGINES:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import merganser as mg
 
 from . import engine_data
-from .data import FIELDS, few, load
+from .data import FIELDS, SCHEMA, few, load
 
 OPTIONS = {"bucket": "4", "write-only": "true"}
 """Four buckets, and no compaction by writers: the peers have none, and the scans are to merge every run."""
@@ -135,3 +137,93 @@ def engine_table(table: str, engine: str, rows: int, seed: int) -> Callable[[], 
         return rows
 
     return action
+
+
+def compact(table: str) -> Callable[[], dict[str, Any]]:
+    """Compact a table fully; gives its rows afterwards, and the bytes of its files before and after."""
+    target = mg.table(table)
+    before = sum(target.files()["file_size_in_bytes"].to_pylist())
+
+    def action() -> dict[str, Any]:
+        target.compact(full=True)
+        files = target.files()
+        return {
+            "rows": sum(files["record_count"].to_pylist()),
+            "bytes_before": before,
+            "bytes_after": sum(files["file_size_in_bytes"].to_pylist()),
+            "runs": len(set(files["level"].to_pylist())),
+        }
+
+    return action
+
+
+def live_files(table: str) -> Callable[[], dict[str, Any]]:
+    """Name the data files of a table."""
+    return lambda: {"paths": mg.table(table).files()["file_path"].to_pylist()}
+
+
+def upserts_inline(table: str, upserts: Sequence[str]) -> Callable[[], int]:
+    """Write ten upserts, ten commits, and let the writer compact; at most five sorted runs are left in a bucket."""
+    batches = [load(path) for path in upserts]
+    target = mg.table(table).with_options({"write-only": "false"})
+
+    def action() -> int:
+        for batch in batches:
+            target.write(batch)
+        return sum(batch.num_rows for batch in batches)
+
+    return action
+
+
+def one_bucket(table: str, commits: int, rows: int, text_bytes: int = 0, seed: int = 7) -> Callable[[], dict[str, int]]:
+    """Fill one bucket by commits whose keys meet; `text_bytes` makes each row carry so long a text that differs."""
+    path = Path(table)
+    catalog = mg.catalog(str(path.parent.parent))
+    catalog.create_database("db", if_not_exists=True)
+    options = OPTIONS | {"bucket": "1"}
+    fields = {"k": "BIGINT NOT NULL", "wide": "BYTES"} if text_bytes else dict(FIELDS)
+    target = catalog.create_table(f"db.{path.name}", schema=fields, primary_key=["k"], options=options)
+
+    def action() -> dict[str, int]:
+        size = 0
+        for number in range(commits):
+            with target.writer() as writer:
+                for part in _parts(rows, 4, commits * rows // 2, seed + number, text_bytes):
+                    size += part.nbytes
+                    writer.write(part)
+                writer.commit()
+        return {"rows": commits * rows, "arrow_bytes": size}
+
+    return action
+
+
+def _parts(rows: int, count: int, key_space: int, seed: int, text_bytes: int) -> Iterator[pa.Table]:
+    """Yield rows of different keys in some parts."""
+    step = key_space // count
+    for part in range(count):
+        if text_bytes:
+            chance = np.random.default_rng((seed, part))
+            keys = part * step + chance.choice(step, rows // count, replace=False)
+            yield pa.table({"k": keys, "wide": [chance.bytes(text_bytes) for _ in keys]})
+        else:
+            table = few(rows // count, step, seed * count + part)
+            yield table.set_column(0, SCHEMA.field("k"), pc.add(table["k"], part * step))
+
+
+def snapshots(table: str, commits: int) -> Callable[[], int]:
+    """Make a table of many small commits."""
+    create(table)
+    target = mg.table(table)
+
+    def action() -> int:
+        for number in range(commits):
+            target.write(few(4, 1000, number))
+        return commits
+
+    return action
+
+
+def expire(table: str) -> Callable[[], dict[str, int]]:
+    """Expire all snapshots of a table but the newest."""
+    target = mg.table(table)
+    return lambda: {"snapshots": len(target.expire(retain_max=1, retain_min=1))}

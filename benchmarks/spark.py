@@ -47,7 +47,7 @@ def main() -> None:
     batches = data.with_parquet(data.prepare(bench.work, chosen.rows, chosen.seed))
     warm = data.with_parquet(data.prepare(bench.work, WARM_ROWS, chosen.seed))
     directory = bench.work / f"run-spark-{os.getpid()}"
-    spark = _session(chosen.driver_memory, directory)
+    spark = session(chosen.driver_memory, directory)
     try:
         ours = _ours(bench, spark)
         for rows, measured in ((warm, False), (batches, True)):
@@ -61,7 +61,8 @@ def main() -> None:
     bench.finish()
 
 
-def _session(driver_memory: str, directory: Path) -> SparkSession:
+def session(driver_memory: str, directory: Path) -> SparkSession:
+    """A local session with two cores, warm paths and nothing shown."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     os.environ["PYSPARK_PYTHON"] = sys.executable

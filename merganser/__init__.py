@@ -15,17 +15,31 @@ if TYPE_CHECKING:
     from merganser.catalogs.filesystem import Catalog
     from merganser.handle.doors import catalog, table
     from merganser.handle.table import Table
+    from merganser.meta.commit_metrics import CommitMetrics, metrics
     from merganser.meta.snapshot import Snapshot
     from merganser.scan.split import Split
 
-__all__ = ["Catalog", "Snapshot", "Split", "Table", "__version__", "catalog", "errors", "table"]
+__all__ = [
+    "Catalog",
+    "CommitMetrics",
+    "Snapshot",
+    "Split",
+    "Table",
+    "__version__",
+    "catalog",
+    "errors",
+    "metrics",
+    "table",
+]
 
 _HOMES = {
     "Catalog": "merganser.catalogs.filesystem",
+    "CommitMetrics": "merganser.meta.commit_metrics",
     "Snapshot": "merganser.meta.snapshot",
     "Split": "merganser.scan.split",
     "Table": "merganser.handle.table",
     "catalog": "merganser.handle.doors",
+    "metrics": "merganser.meta.commit_metrics",
     "table": "merganser.handle.doors",
 }
 

@@ -19,8 +19,9 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
-from merganser.handle.system_table import SystemTable
+from merganser.handle.system_table import system_handle
 from merganser.handle.table import Table, open_table, table_of
+from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
@@ -188,7 +189,7 @@ class Catalog:
         parsed = parse_table_name(name)
         self._require_database(parsed.database)
         found = self._opened(parsed)
-        return found if parsed.system is None else SystemTable(found, parsed.system)
+        return found if parsed.system is None else system_handle(found, parsed.system)
 
     def list_tables(self, database: str) -> builtins.list[str]:
         """Return the names of the tables of a database, in order."""
@@ -268,9 +269,10 @@ class Catalog:
 
     def _opened(self, name: TableName) -> Table:
         try:
-            return open_table(self._table(name), self.env, name=str(name), branch=name.branch)
+            table = open_table(self._table(name), self.env, name=str(name))
         except NotFoundError:
             raise self._no_table(name) from None
+        return table if name.branch == MAIN else table.branch(name.branch)
 
     def _plain_name(self, name: str) -> TableName:
         parsed = parse_table_name(name)

@@ -201,15 +201,35 @@ def compact(
         list[str] | None,
         typer.Option("--partition", metavar="COLUMN=VALUE", help="Only this partition. Repeatable for its columns."),
     ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Only partitions for which this is true.")
+    ] = None,
+    order_by: Annotated[
+        list[str] | None,
+        typer.Option("--order-by", metavar="A,B", help="Sort rows by these columns; tables without a key only."),
+    ] = None,
+    curve: Annotated[
+        str, typer.Option("--curve", metavar="NAME", help="order, or zorder or hilbert for filters on any of them.")
+    ] = "order",
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Put files of a table together, so that reads merge less. What a read returns stays the same."""
+    """Put files together, so that reads merge less.
+
+    What a read returns stays the same.
+    """
     from merganser.cli import rows
-    from merganser.cli.target import pairs, table_of
+    from merganser.cli.target import names, pairs, table_of
 
     spec = dict(pairs(partition, "--partition"))
-    rows.compact(table_of(table, warehouse, store), full=full, partitions=[spec] if spec else None)
+    rows.compact(
+        table_of(table, warehouse, store),
+        full=full,
+        partitions=[spec] if spec else None,
+        where=where,
+        order_by=names(order_by) or None,
+        curve=curve,
+    )
 
 
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (

@@ -17,7 +17,8 @@ from typing import Annotated, Final
 
 import typer
 
-from merganser.cli import commands_catalog, commands_rows
+from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows
+from merganser.cli.check_command import check
 from merganser.cli.demo_command import demo
 from merganser.errors import MerganserError
 
@@ -26,6 +27,7 @@ _IN_PYTHON: Final = (
     (r"catalog\.create_table\(\.\.\.\)", "`merganser create-table`"),
     (r"catalog\.drop_table\('([^']*)'(?:, if_exists=True)?\)", r"`merganser drop-table --if-exists \1`"),
     (r"\b(if_not_exists|if_exists|cascade)=True", lambda found: "--" + found[1].replace("_", "-")),
+    (r"branches\.(create|drop)\('([^']*)'\)", r"`merganser branch \1 TABLE \2`"),
     (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
     (r"\bkinds names the column", "--kinds names the column"),
     (r"name the columns that you give", "name those that the files have with --columns"),
@@ -68,8 +70,18 @@ def merganser(
 
 
 app.command("demo")(demo)
-for _name, _command in (*commands_catalog.COMMANDS, *commands_rows.COMMANDS):
+for _name, _command in (
+    *commands_catalog.COMMANDS,
+    *commands_rows.COMMANDS,
+    *commands_references.COMMANDS,
+    *commands_expiry.COMMANDS,
+):
     app.command(_name)(_command)
+for _group in commands_references.GROUPS:
+    app.add_typer(_group)
+
+
+app.command("check")(check)
 
 
 @app.command("version")

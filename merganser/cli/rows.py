@@ -12,18 +12,16 @@ import pyarrow as pa
 from merganser.cli import render
 from merganser.cli.output import format_of_path, sink_of, write_rows
 from merganser.errors import InvalidInputError
-from merganser.handle.system_table import SystemTable
+from merganser.handle.system_table import ReadOptimizedTable, SystemTable
 from merganser.handle.table import Table
-from merganser.ingest.files import batches_of_files, matching_files
-from merganser.meta.data_file import ADD, DELETE
-from merganser.meta.table_state import MetaReader
+from merganser.ingest.files import matching_files, read_file
 from merganser.scan.rows import Rows
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def show(
-    table: Table | SystemTable,
+    table: Table | SystemTable | ReadOptimizedTable,
     *,
     columns: Sequence[str] | None,
     where: str | None,
@@ -101,45 +99,42 @@ def load(
         nonlocal taken
         for batch in reader:
             taken += batch.num_rows
-            status.update(f"{render.counted(taken, 'row')} taken")
             yield batch
 
-    with (
-        render.progress(render.stderr(), "writing") as status,
-        table.writer(columns=columns, overwrite=overwrite) as writer,
-    ):
+    with table.writer(columns=columns, overwrite=overwrite) as writer:
         for pattern in files:
-            for reader in batches_of_files(pattern, table.schema.fields):
+            for path in matching_files(pattern):
+                reader = read_file(path, table.schema.fields)
                 # A reader, not its batches: batches that come as a stream are buffered and flushed together.
                 writer.write(pa.RecordBatchReader.from_batches(reader.schema, counted(reader)), kinds)
         snapshot = writer.commit()
     if snapshot is None:
         print("nothing was committed: the files hold no rows")
         return
-    added = [
-        entry.file
-        for entry in MetaReader(table.definition.paths, table.env, table.name).delta(snapshot)
-        if entry.kind == ADD
-    ]
-    size = render.size(sum(file.size for file in added))
-    print(
-        f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(len(added), 'file')}, {size}"
-    )
+    assert snapshot.metrics is not None
+    added, size = snapshot.metrics.files_added, render.size(snapshot.metrics.bytes_added)
+    print(f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(added, 'file')}, {size}")
 
 
-def compact(table: Table, *, full: bool, partitions: list[dict[str, str]] | None) -> None:
+def compact(
+    table: Table,
+    *,
+    full: bool,
+    partitions: list[dict[str, str]] | None,
+    where: str | None,
+    order_by: list[str] | None,
+    curve: str,
+) -> None:
     """Compact a table and say what changed."""
-    with render.progress(render.stderr(), "compacting"):
-        snapshot = table.compact(full=full, partitions=partitions)
+    snapshot = table.compact(full=full, partitions=partitions, where=where, order_by=order_by, curve=curve)
     if snapshot is None:
-        print("nothing to compact" + ("" if full else "; --full puts everything into one level"))
+        print("nothing to compact" + ("" if full or order_by else "; --full puts everything into one level"))
         return
-    entries = MetaReader(table.definition.paths, table.env, table.name).delta(snapshot)
-    before, after = ([entry.file for entry in entries if entry.kind == kind] for kind in (DELETE, ADD))
+    cost = snapshot.metrics
+    assert cost is not None
     print(
-        f"snapshot {snapshot.id}: {render.counted(len(before), 'file')} "
-        f"({render.size(sum(file.size for file in before))}) became {len(after)} "
-        f"({render.size(sum(file.size for file in after))})"
+        f"snapshot {snapshot.id}: {render.counted(cost.files_removed, 'file')} ({render.size(cost.bytes_removed)}) "
+        f"became {cost.files_added} ({render.size(cost.bytes_added)})"
     )
 
 

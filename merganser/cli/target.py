@@ -10,7 +10,7 @@ import typer
 from merganser.catalogs.filesystem import Catalog
 from merganser.errors import InvalidInputError
 from merganser.handle import doors
-from merganser.handle.system_table import SystemTable
+from merganser.handle.system_table import ReadOptimizedTable, SystemTable, system_handle
 from merganser.handle.table import Table
 
 DEFAULT_WAREHOUSE = "warehouse"
@@ -21,14 +21,16 @@ def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
     return doors.catalog(warehouse or DEFAULT_WAREHOUSE, pairs(store, "--store"))
 
 
-def target_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table | SystemTable:
+def target_of(
+    name: str, warehouse: str | None, store: Sequence[str] | None
+) -> Table | SystemTable | ReadOptimizedTable:
     """Return the table of a name or path; with `$name` behind it, one of its system tables."""
     if not is_path(name):
-        found: Table | SystemTable = catalog_of(warehouse, store).table(name)
+        found: Table | SystemTable | ReadOptimizedTable = catalog_of(warehouse, store).table(name)
         return found
     path, dollar, system = name.partition("$")
     table = doors.table(path, pairs(store, "--store"))
-    return SystemTable(table, system) if dollar else table
+    return system_handle(table, system) if dollar else table
 
 
 def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table:
@@ -38,7 +40,7 @@ def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> T
         InvalidInputError: it is a system table.
     """
     found = target_of(name, warehouse, store)
-    if isinstance(found, SystemTable):
+    if not isinstance(found, Table):
         raise InvalidInputError(
             f"'{name}' is a system table, which can only be read. Name the table itself: '{found.base.name}'."
         )

@@ -19,11 +19,11 @@ from merganser.codec.avro_container import (
     DECOMPRESSORS,
     MAGIC,
     SYNC_BYTES,
+    block_places,
     compressor,
     encoded_long,
     encoded_map,
     header_map,
-    read_long,
 )
 from merganser.errors import FormatError
 
@@ -40,7 +40,7 @@ def read_records(data: bytes, path: str) -> list[dict[str, Any]]:
     stream = io.BytesIO(data)
     try:
         if data[: len(MAGIC)] == MAGIC and header_map(data, len(MAGIC))[0].get("avro.codec") == _FOREIGN_CODEC.encode():
-            stream = io.BytesIO(_recoded(data, "null"))
+            stream = io.BytesIO(_recoded(data, "null", path))
         return list(fastavro.reader(stream))  # type: ignore[arg-type]
     except MemoryError:
         raise _damaged(path, stream, data, "a block claims more bytes than memory holds") from None
@@ -69,23 +69,18 @@ def write_records(schema: Any, records: Iterable[dict[str, Any]], *, compression
     codec = CODECS.get(compression.lower(), "zstandard")
     direct = "null" if codec == _FOREIGN_CODEC else codec
     fastavro.writer(out, schema, records, codec=direct, codec_compression_level=None)
-    return out.getvalue() if direct == codec else _recoded(out.getvalue(), codec)
+    return out.getvalue() if direct == codec else _recoded(out.getvalue(), codec, "")
 
 
-def _recoded(data: bytes, codec: str) -> bytes:
-    """Return a container file with its blocks in another codec."""
+def _recoded(data: bytes, codec: str, path: str) -> bytes:
+    """Return a container file with its blocks in another codec; `path` is for messages."""
     entries, at = header_map(data, len(MAGIC))
     sync = data[at : at + SYNC_BYTES]
     at += SYNC_BYTES
     unpack = DECOMPRESSORS[entries.get("avro.codec", b"null").decode()]
     pack = compressor(codec, 1)
     parts = [MAGIC, encoded_map(entries | {"avro.codec": codec.encode()}), sync]
-    while at < len(data):
-        rows, at = read_long(data, at)
-        length, at = read_long(data, at)
-        if length < 0 or data[at + length : at + length + SYNC_BYTES] != sync:
-            raise ValueError(f"the block at byte {at} does not end with the marker of the file")
-        block = pack(unpack(data[at : at + length]))
-        parts += [encoded_long(rows), encoded_long(len(block)), block, sync]
-        at += length + SYNC_BYTES
+    for block in block_places(data, at, sync, path):
+        content = pack(unpack(data[block.start : block.end]))
+        parts += [encoded_long(block.rows), encoded_long(len(content)), content, sync]
     return b"".join(parts)

@@ -12,10 +12,13 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+
+from merganser.errors import FormatError
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
@@ -58,6 +61,50 @@ def _sized(data: bytes, at: int) -> tuple[bytes, int]:
     if length < 0 or at + length > len(data):
         raise EOFError("the header ends inside a value")
     return data[at : at + length], at + length
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a container file.
+
+    Attributes:
+        rows: number of records in it.
+        begin: where its two numbers begin, in bytes from the beginning of the file.
+        start, end: where its content begins, and ends; the sync marker follows.
+    """
+
+    rows: int
+    begin: int
+    start: int
+    end: int
+
+
+def block_places(data: bytes, at: int, sync: bytes, path: str) -> Iterator[Block]:
+    """Yield the blocks of a container file.
+
+    Args:
+        at: where the header ends.
+        sync: the marker of the header.
+        path: the file, for messages.
+
+    Raises:
+        FormatError: a block does not end with the marker.
+        IndexError, ValueError: a number is cut off or too long.
+    """
+    while at < len(data):
+        begin = at
+        rows, at = read_long(data, at)
+        length, at = read_long(data, at)
+        end = at + length
+        if rows < 0 or length < 0 or data[end : end + SYNC_BYTES] != sync or len(sync) != SYNC_BYTES:
+            raise FormatError(
+                f"cannot read '{path}': the block at byte {begin} of {len(data)} does not end with the "
+                "sync marker of the header",
+                path=path,
+                offset=begin,
+            )
+        yield Block(rows, begin, at, end)
+        at = end + SYNC_BYTES
 
 
 def encoded_map(entries: dict[str, bytes]) -> bytes:

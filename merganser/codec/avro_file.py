@@ -20,7 +20,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Final
 
 import fastavro
@@ -33,13 +32,15 @@ from merganser.codec.avro_container import (
     DECOMPRESSORS,
     MAGIC,
     SYNC_BYTES,
+    Block,
+    block_places,
     compressor,
     encoded_long,
     encoded_map,
     header_map,
     read_long,
 )
-from merganser.codec.avro_schema import avro_schema, has_text_keys
+from merganser.codec.avro_schema import avro_schema, has_text_keys, without_logical_types
 from merganser.codec.layout import RowGroups, WriteFormat
 from merganser.codec.physical import decoding, exact_column, exact_table
 from merganser.errors import FormatError, InvalidInputError
@@ -50,13 +51,6 @@ BLOCK_ROWS_MAX: Final = 4_096
 """Most rows per block, so that few rows exist as dictionaries at a time."""
 
 _NO_LIMIT: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    rows: int
-    start: int
-    end: int
 
 
 class AvroFileReader:
@@ -107,6 +101,13 @@ class AvroFileReader:
             rows = sum(self.group_rows[i] for i in chosen)
             return exact_table(read, columns, rows=rows, path=self._path)
 
+    def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
+        """Yield a block whole; see `FileReader.parts`."""
+        yield self.read([group], columns)
+
+    def group_bytes(self, group: int, columns: Sequence[t.Field]) -> None:
+        """Return None: a block does not tell."""
+
     def group_bounds(self, field: t.Field) -> None:
         """Return None: Avro files keep no statistics."""
 
@@ -127,12 +128,12 @@ class AvroFileReader:
         self._decompress = DECOMPRESSORS[codec]
         schema = json.loads(entries["avro.schema"])
         self._named: dict[str, Any] = {}
-        plain = _without_logical_types(schema, self._named, "")
+        plain = without_logical_types(schema, self._named, "")
         root = self._resolved(schema)
         if not isinstance(root, dict) or root.get("type") != "record":
             raise FormatError(f"cannot read '{self._path}': its values are not records", path=self._path)
         self._types: dict[str, Any] = {field["name"]: field["type"] for field in root["fields"]}
-        self._blocks = tuple(self._block_places(at + SYNC_BYTES))
+        self._blocks = tuple(block_places(data, at + SYNC_BYTES, self._sync, self._path))
         try:
             fastavro.parse_schema(plain)
         except (SchemaParseException, UnknownType) as error:
@@ -143,28 +144,7 @@ class AvroFileReader:
             MAGIC + encoded_map({"avro.schema": json.dumps(plain).encode(), "avro.codec": b"null"}) + self._sync
         )
 
-    def _block_places(self, at: int) -> Iterator[_Block]:
-        while at < len(self._data):
-            begin = at
-            rows, at = read_long(self._data, at)
-            length, at = read_long(self._data, at)
-            end = at + length
-            if (
-                rows < 0
-                or length < 0
-                or self._data[end : end + SYNC_BYTES] != self._sync
-                or len(self._sync) != SYNC_BYTES
-            ):
-                raise FormatError(
-                    f"cannot read '{self._path}': the block at byte {begin} of {len(self._data)} does not end with the "
-                    "sync marker of the header",
-                    path=self._path,
-                    offset=begin,
-                )
-            yield _Block(rows, at, end)
-            at = end + SYNC_BYTES
-
-    def _records(self, block: _Block) -> list[dict[str, Any]]:
+    def _records(self, block: Block) -> list[dict[str, Any]]:
         content = self._decompress(self._data[block.start : block.end])
         framed = self._header + encoded_long(block.rows) + encoded_long(len(content)) + content + self._sync
         records = list(fastavro.reader(io.BytesIO(framed)))
@@ -300,7 +280,7 @@ class AvroFileWriter:
         self._sink = sink
         self._fields = tuple(fields)
         self._groups = RowGroups(fields, WriteFormat(row_group_rows=rows, block_size_bytes=options.block_size_bytes))
-        self._schema = fastavro.parse_schema(_without_logical_types(schema, {}, ""))
+        self._schema = fastavro.parse_schema(without_logical_types(schema, {}, ""))
         self._compress = compressor(codec, options.zstd_level)
         empty = io.BytesIO()
         fastavro.writer(empty, self._schema, [])
@@ -435,21 +415,3 @@ def _validity(values: list[Any]) -> pa.Buffer | None:
 
 def _flat(values: list[Any]) -> list[Any]:
     return [part for value in values if value is not None for part in value]
-
-
-def _without_logical_types(schema: Any, named: dict[str, Any], namespace: str) -> Any:
-    """Return a schema without logical types, and put the types it names into `named`, as they are."""
-    if isinstance(schema, list):
-        return [_without_logical_types(branch, named, namespace) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "name" in schema and schema.get("type") in ("record", "enum", "fixed"):
-        namespace = schema.get("namespace", namespace)
-        named[schema["name"]] = named[f"{namespace}.{schema['name']}"] = schema
-    plain = {key: value for key, value in schema.items() if key not in ("logicalType", "precision", "scale")}
-    for key in ("type", "items", "values"):
-        if key in plain:
-            plain[key] = _without_logical_types(plain[key], named, namespace)
-    if "fields" in plain:
-        plain["fields"] = [_without_logical_types(field, named, namespace) for field in plain["fields"]]
-    return plain

@@ -55,6 +55,24 @@ def has_text_keys(kind: t.Map | t.Multiset) -> bool:
     return isinstance(kind.key if isinstance(kind, t.Map) else kind.element, t.Char | t.VarChar)
 
 
+def without_logical_types(schema: Any, named: dict[str, Any], namespace: str) -> Any:
+    """Return a schema without logical types, and put the types it names into `named`, as they are."""
+    if isinstance(schema, list):
+        return [without_logical_types(branch, named, namespace) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "name" in schema and schema.get("type") in ("record", "enum", "fixed"):
+        namespace = schema.get("namespace", namespace)
+        named[schema["name"]] = named[f"{namespace}.{schema['name']}"] = schema
+    plain = {key: value for key, value in schema.items() if key not in ("logicalType", "precision", "scale")}
+    for key in ("type", "items", "values"):
+        if key in plain:
+            plain[key] = without_logical_types(plain[key], named, namespace)
+    if "fields" in plain:
+        plain["fields"] = [without_logical_types(field, named, namespace) for field in plain["fields"]]
+    return plain
+
+
 def _record(name: str, fields: Sequence[t.Field], path: str) -> dict[str, Any]:
     written = []
     for field in fields:

@@ -9,7 +9,7 @@ format carries a checksum, and never an error of the library behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import IO, Final, Protocol
 
@@ -75,6 +75,18 @@ class FileReader(Protocol):
         Raises:
             FormatError: the file has no such column, its type cannot hold the field's values, or bytes are damaged.
             UnsupportedError: a value does not fit the Arrow type (nanoseconds outside the years 1677 to 2262).
+        """
+
+    def parts(self, group: int, columns: Sequence[Field], rows: int) -> Iterator[pa.Table]:
+        """Yield the rows of one group, as `read` does, in parts of at most `rows` rows; whole where the format cannot.
+
+        The file must not be read otherwise before the last part was taken.
+        """
+
+    def group_bytes(self, group: int, columns: Sequence[Field]) -> int | None:
+        """Return how many bytes the encoded values of columns of a group take, not compressed; None: unknown.
+
+        In memory they take about as much, and more where text is stored in dictionaries.
         """
 
     def group_bounds(self, field: Field) -> GroupBounds | None:

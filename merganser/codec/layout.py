@@ -37,7 +37,7 @@ class WriteFormat:
 
     compression: str = "zstd"
     zstd_level: int = 1
-    block_size_bytes: int = 128 * 1024 * 1024
+    block_size_bytes: int = 32 * 1024 * 1024
     row_group_rows: int = ROW_GROUP_ROWS
     sorted_by: str | None = None
 

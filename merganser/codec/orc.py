@@ -46,6 +46,7 @@ _CODECS: Final = {
     "uncompressed": "uncompressed",
 }
 _DECIMAL: Final = 14
+_CHAR: Final = 17
 _PRECISION_MAX: Final = 38
 _NANOS_MAX: Final = (1 << 63) - 1
 _MILLIS_MAX: Final = _NANOS_MAX // 1_000_000
@@ -71,6 +72,7 @@ class OrcFileReader:
             self.row_count: int = self._orc.nrows
             self.group_rows: tuple[int, ...] = tuple(_number(stripe, 5) for stripe in _messages(footer, 3))
             self._far_timestamps = _columns_with_far_timestamps(footer, self.column_names)
+            self._padded = _padded_columns(footer, self.column_names)
         if sum(self.group_rows) != self.row_count or len(self.group_rows) != self._orc.nstripes:
             raise FormatError(
                 f"cannot read '{path}': the {self._orc.nstripes} stripes have {self.group_rows[:3]} ... rows, "
@@ -93,6 +95,13 @@ class OrcFileReader:
             table.validate(full=True)
             return table
 
+    def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
+        """Yield a stripe whole; see `FileReader.parts`."""
+        yield self.read([group], columns)
+
+    def group_bytes(self, group: int, columns: Sequence[t.Field]) -> None:
+        """Return None: a stripe does not tell."""
+
     def group_bounds(self, field: t.Field) -> None:
         """Return None: pyarrow does not hand out the statistics of stripes."""
 
@@ -102,6 +111,8 @@ class OrcFileReader:
 
     def _column(self, stripes: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
         chunks = [stripe.column(stripe.schema.get_field_index(name)) for stripe in stripes]
+        if name in self._padded:
+            chunks = [pc.utf8_rtrim(chunk, " ") for chunk in chunks]
         return pa.chunked_array(chunks, type=None if chunks else self._orc.schema.field(name).type)
 
     def _check(self, field: t.Field) -> None:
@@ -140,8 +151,13 @@ class OrcFileWriter:
         self._schema = pa.schema([f.with_type(_without_time(f.type)) for f in schema_with_ids(fields, _FIELD_ID)])
         # A stripe ends after the batch that fills it. With the least size every batch does that filled a block, as
         # the library counts no other bytes; and groups are batches.
+        self._sink = _LastingSink(sink)
         self._writer = orc.ORCWriter(
-            sink, compression=codec, batch_size=options.row_group_rows, stripe_size=1, dictionary_key_size_threshold=0.5
+            self._sink,
+            compression=codec,
+            batch_size=options.row_group_rows,
+            stripe_size=1,
+            dictionary_key_size_threshold=0.5,
         )
         self._empty = True
 
@@ -162,6 +178,7 @@ class OrcFileWriter:
         if self._empty:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+        self._sink.check()
 
     def abort(self) -> None:
         """Drop what is buffered; see `FileWriter.abort`."""
@@ -185,7 +202,51 @@ class OrcFileWriter:
             self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         except pa.ArrowInvalid as error:
             raise InvariantError(f"cannot write {group.num_rows} rows to an ORC file: {error}") from error
+        self._sink.check()
         self._empty = False
+
+
+class _LastingSink:
+    """A sink that never fails while the ORC library writes: an error there, as of a full disk, ends the process.
+
+    From the first error on bytes are dropped; `check` raises it once the library has returned.
+    """
+
+    closed = False
+
+    def __init__(self, sink: pa.NativeFile | IO[bytes]) -> None:
+        self._sink = sink
+        self._position = 0
+        self._error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Take bytes."""
+        if self._error is None:
+            try:
+                self._sink.write(data)
+            except OSError as error:
+                self._error = error
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return how many bytes were taken."""
+        return self._position
+
+    def flush(self) -> None:
+        """Do nothing: the owner of the sink makes its bytes durable."""
+
+    def close(self) -> None:
+        """Do nothing: the sink stays open."""
+
+    def check(self) -> None:
+        """Raise the error that the sink had.
+
+        Raises:
+            OSError: as the sink raised it.
+        """
+        if self._error is not None:
+            raise self._error
 
 
 def _without_time(kind: pa.DataType) -> pa.DataType:
@@ -244,6 +305,18 @@ def _columns_with_far_timestamps(footer: bytes, names: Sequence[str]) -> frozens
                 ):
                     found.add(name)
     return frozenset(found)
+
+
+def _padded_columns(footer: bytes, names: Sequence[str]) -> frozenset[str]:
+    """Return the top-level columns of the file's own type CHAR: values are padded with blanks, which mean nothing.
+
+    Java's ORC library writes them so, and drops the blanks where it reads; pyarrow does not. We write CHAR as STRING.
+    """
+    types = list(_messages(footer, 4))
+    parts = list(_packed(types[0], 2)) if types else []
+    return frozenset(
+        name for name, part in zip(names, parts, strict=False) if part < len(types) and _number(types[part], 1) == _CHAR
+    )
 
 
 def _check_decimals(footer: bytes) -> None:

@@ -46,6 +46,8 @@ implementation decode it; the column reader of its release 0.9 knows plain and d
 
 _FIELD_ID: Final = "PARQUET:field_id"
 _SAMPLE_ROWS: Final = 4_096
+_PAGE_BYTES: Final = 1024 * 1024
+_BATCH_ROWS: Final = 1024
 _DELTA_RANGE_MAX: Final = 1 << 48
 """Widest range of values for which packed deltas are sure to be smaller than plain 64-bit integers."""
 
@@ -92,6 +94,7 @@ class ParquetFileReader:
         self._path = path
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
         self._raw: pq.ParquetFile | None = None
+        self._paged: pq.ParquetFile | None = None
         self._statistics: list[list[ChunkStatistics]] | None = None
         with decoding(path):
             self._footer = read_footer(self._file)
@@ -127,6 +130,32 @@ class ParquetFileReader:
                 held.update((field.name, raw.column(field.name)) for field in int96)
             return exact_table([held[f.name] for f in columns], columns, rows=rows, path=self._path)
 
+    def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
+        """Yield the rows of a row group in parts; see `FileReader.parts`."""
+        with decoding(self._path):
+            if self._int96_columns([f for f in columns if _holds_timestamp(f.type)]):
+                yield self.read([group], columns)
+                return
+            leaves = [leaf for field in columns for leaf in self._span(field)]
+            if self._paged is None:
+                self._paged = _opened(self._file, self._metadata, page_by_page=True)
+            batches = self._paged.reader.iter_batches(rows, [group], column_indices=leaves, use_threads=False)
+        while True:
+            with decoding(self._path):
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                part = pa.Table.from_batches([batch])
+                held = [part.column(field.name) for field in columns]
+                found = exact_table(held, columns, rows=part.num_rows, path=self._path)
+            yield found
+
+    def group_bytes(self, group: int, columns: Sequence[t.Field]) -> int:
+        """Return the size of the pages of a row group; see `FileReader.group_bytes`."""
+        with decoding(self._path):
+            chunks = self._metadata.row_group(group)
+            return sum(chunks.column(leaf).total_uncompressed_size for field in columns for leaf in self._span(field))
+
     def group_bounds(self, field: t.Field) -> tuple[list[Any], list[Any], list[int | None]] | None:
         """Return smallest and largest value and null count per row group; see `FileReader.group_bounds`."""
         span = self._leaves.get(field.name)
@@ -151,8 +180,9 @@ class ParquetFileReader:
     def close(self) -> None:
         """Release the reader and its file."""
         self._parquet.close(force=True)
-        if self._raw is not None:
-            self._raw.close(force=True)
+        for other in (self._raw, self._paged):
+            if other is not None:
+                other.close(force=True)
         self._file.close()
 
     def _span(self, field: t.Field) -> range:
@@ -194,9 +224,15 @@ class ParquetFileReader:
         return self._raw.reader.read_row_groups(groups, column_indices=leaves, use_threads=False)
 
 
-def _opened(file: pa.NativeFile, metadata: pq.FileMetaData) -> pq.ParquetFile:
+def _opened(file: pa.NativeFile, metadata: pq.FileMetaData, *, page_by_page: bool = False) -> pq.ParquetFile:
+    """Return a reader that fetches the columns of a row group as a whole; or a little at a time, for large ones."""
     return pq.ParquetFile(
-        file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit="us", pre_buffer=True
+        file,
+        metadata=metadata,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=not page_by_page,
+        buffer_size=_PAGE_BYTES if page_by_page else 0,
     )
 
 
@@ -276,11 +312,14 @@ class ParquetFileWriter:
 
     def _open(self, first: pa.Table | None) -> pq.ParquetWriter:
         dictionaries, deltas = _encodings(self._fields, first)
+        width = first.nbytes // max(1, first.num_rows) if first is not None else 0
         return pq.ParquetWriter(
             self._sink,
             schema_with_ids(self._fields, _FIELD_ID),
             use_dictionary=dictionaries,
             column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+            # So often the library looks whether a page is full: too seldom, and wide rows make very large pages.
+            write_batch_size=max(1, min(_BATCH_ROWS, _PAGE_BYTES // max(1, width))),
             **self._arguments,
         )
 

@@ -142,10 +142,13 @@ def _bounds(array: pa.Array, kind: t.DataType) -> tuple[Stored, Stored]:
 
 def _bound(scalar: pa.Scalar, kind: t.DataType, zero: float) -> Stored:
     if isinstance(kind, (*TEXT, *BINARY)):  # the array may be of the other kind, since their bytes are the same
-        text = scalar.as_py()
-        if isinstance(kind, TEXT):
+        if isinstance(kind, BINARY):
+            return scalar.cast(pa.large_binary()).as_py()  # type: ignore[no-any-return]
+        try:
+            text = scalar.as_py()
             return text if isinstance(text, str) else text.decode()
-        return text if isinstance(text, bytes) else text.encode()
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"a value of type {kind} is not UTF-8 ({error}). Store bytes as BYTES.") from error
     value = arrow_to_stored(scalar, kind)
     return zero if isinstance(value, float) and value == 0 else value
 

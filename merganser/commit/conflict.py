@@ -12,6 +12,7 @@ from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import sort_key
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, combined
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.schema import types as t
@@ -80,6 +81,76 @@ def check_levels(
                 table=table,
                 snapshot=snapshot,
             )
+
+
+def check_index(
+    changes: Sequence[ManifestEntry],
+    removed: Sequence[IndexEntry],
+    added: Sequence[IndexEntry],
+    index: Sequence[IndexEntry],
+    live: LiveFiles,
+    *,
+    one_per_bucket: bool,
+    table: str,
+    snapshot: int,
+) -> None:
+    """Refuse a change that is based on other deletion vectors than there are: rows would come back, or go.
+
+    Index files that it replaces must be live, and be all that it puts others over; a data file that goes takes its
+    vector with it; a vector that is added is the only one of its data file, which stays.
+
+    Args:
+        changes: data files to be added and removed.
+        removed, added: index files likewise.
+        index, live: what is there.
+        one_per_bucket: a file of deletion vectors replaces that of its bucket.
+        snapshot: the one that it would follow.
+
+    Raises:
+        ConflictError: names a file; nothing was changed.
+    """
+    known = {entry.identity for entry in index}
+    for entry in removed:
+        if entry.identity not in known:
+            raise _other_vectors(table, entry.name, entry.bucket, snapshot)
+    gone = {entry.identity for entry in removed}
+    places = {entry.place for entry in added if entry.index_type == DELETION_VECTORS and one_per_bucket}
+    for entry in index:
+        if entry.place in places and entry.identity not in gone:
+            raise _other_vectors(table, entry.name, entry.bucket, snapshot)
+    files_gone = {(e.partition, e.bucket, e.file.name) for e in changes if e.kind != ADD}
+    files_added = {(e.partition, e.bucket, e.file.name) for e in changes if e.kind == ADD}
+    buckets = {file[:2] for file in files_gone} | {(entry.partition, entry.bucket) for entry in (*removed, *added)}
+    there = {
+        (*bucket, entry.file.name)
+        for bucket in {(entry.partition, entry.bucket) for entry in added}
+        if bucket in live.buckets
+        for entry in live.buckets[bucket].entries
+    }
+    there = (there - files_gone) | files_added
+    new = {entry.identity for entry in added}
+    seen: dict[tuple[bytes, int, str], bool] = {}
+    for entry in combined(index, removed=removed, added=added, one_per_bucket=one_per_bucket):
+        if entry.index_type != DELETION_VECTORS or (entry.partition, entry.bucket) not in buckets:
+            continue
+        ours = entry.identity in new
+        for vector in entry.vectors:
+            file = (entry.partition, entry.bucket, vector.data_file)
+            lost = file in files_gone and file not in files_added
+            twice = file in seen and (ours or seen[file])
+            if lost or twice or (ours and file not in there):
+                raise _other_vectors(table, vector.data_file, entry.bucket, snapshot)
+            seen[file] = ours
+
+
+def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> ConflictError:
+    return ConflictError(
+        f"cannot commit to '{table}': up to snapshot {snapshot} somebody else changed which rows of bucket {bucket} "
+        f"are deleted (first: '{name}'). Nothing was changed. Plan the change again from snapshot {snapshot}.",
+        table=table,
+        snapshot=snapshot,
+        file=name,
+    )
 
 
 def check_total_buckets(

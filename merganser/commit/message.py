@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
+from merganser.meta.index_manifest import IndexEntry
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """Files added to and removed from one bucket of one partition.
+    """Files added to and removed from one bucket of one partition, and its index files likewise.
 
     Attributes:
         partition: serialized row of the partition values.
         total_buckets: number of buckets the rows were hashed over; -1 for unaware buckets.
         added: new files, already durable.
         removed: live files that these changes replace.
+        index_added: new index files, already durable.
+        index_removed: live index files that these changes replace.
     """
 
     partition: bytes
@@ -23,6 +26,8 @@ class CommitMessage:
     total_buckets: int
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...] = ()
+    index_added: tuple[IndexEntry, ...] = ()
+    index_removed: tuple[IndexEntry, ...] = ()
 
     def entries(self) -> list[ManifestEntry]:
         """Return the manifest entries: removals first, so that an upgrade reads as delete and add."""

@@ -2,14 +2,15 @@
 
 The one reader of data files: batch reads, merges, compactions and streams share it. Columns are found by the
 name they had in the file's own schema; a column added since is null, one whose type changed is converted
-(`schema.evolve`). Row groups that the filter cannot match are left out by their statistics.
+(`schema.evolve`). Row groups that the filter cannot match are left out by their statistics, and rows that a deletion
+vector names are never returned.
 
 Format: "reading an old file", "pk table file columns".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,23 +18,26 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
+from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
 from merganser.schema.predicate import Predicate
 from merganser.schema.prune import may_match_many
-from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
 
 
 @dataclass(frozen=True, slots=True)
 class FileToRead:
-    """A data file, where it lies, and the columns of the schema it was written with."""
+    """A data file, where it lies, the columns of the schema it was written with, and its deletion vector, if any."""
 
     path: str
     file: DataFile
     fields: tuple[t.Field, ...]
+    vector: Vector | None = None
 
 
 class DataFileReader:
@@ -44,6 +48,10 @@ class DataFileReader:
         system: also return `_SEQUENCE_NUMBER` and `_VALUE_KIND`, where asked.
         groups_filter: rows of row groups that this cannot match are not returned. Must be a filter that may
             drop rows before a merge: one on key columns, or any when the file needs no merge.
+        positions: also return `_POSITION`, where each row is in the file, the first being 0.
+        only: rising positions of the rows to return; None: all that are not deleted.
+        part_bytes: row groups that take more memory than this, decoded, come in parts of about so much, where the
+            format allows it; None: whole.
     """
 
     def __init__(
@@ -55,6 +63,9 @@ class DataFileReader:
         sequence: bool = False,
         kind: bool = False,
         groups_filter: Predicate | None = None,
+        positions: bool = False,
+        only: Positions | None = None,
+        part_bytes: int | None = None,
     ) -> None:
         self._target = target
         self._evolution = Evolution.plan(columns, target.fields, name=target.path)
@@ -69,41 +80,134 @@ class DataFileReader:
             self._wanted.append(VALUE_KIND)
         groups = range(len(self._reader.group_rows))
         self._groups = [g for g in groups if self._reader.group_rows[g]]
+        self._starts = np.cumsum([0, *self._reader.group_rows])
+        self._positions = positions
+        self._only = only
+        self._deleted = None
+        try:
+            if target.vector is not None and only is None:
+                self._deleted = load(storage, target.vector, target.file.row_count)
+        except BaseException:
+            self._reader.close()
+            raise
+        if only is not None:
+            self._groups = [g for g in self._groups if np.ptp(np.searchsorted(only, self._starts[g : g + 2]))]
         if groups_filter is not None and len(self._groups) > 1:  # the manifest has said what the file holds as a whole
             self._groups = self._matching(groups_filter)
         self._at = 0
+        self._part_bytes = part_bytes
+        self._parts: Iterator[pa.Table] = iter(())
+        self._part_start = 0
+        self._growth = 1.0  # bytes in memory for each byte that the footer says; dictionaries of text make it grow
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """All columns that the file has, as it names them."""
+        return self._reader.column_names
 
     @property
     def rows(self) -> int:
         """Rows in the row groups that remain after pruning."""
         return sum(self._reader.group_rows[g] for g in self._groups)
 
+    def group_bounds(self, name: str) -> tuple[pa.Array, pa.Array] | None:
+        """Return the smallest and the largest value of a column in each row group that remains, null where not known.
+
+        None when the file says nothing of the column, or has it in another type.
+        """
+        old = self._evolution.unchanged.get(name)
+        found = None if old is None else self._reader.group_bounds(old)
+        if old is None or found is None:
+            return None
+        low, high = (stored_to_arrow(values, old.type.with_nullable(True)) for values in found[:2])
+        at = pa.array(self._groups, pa.int64())
+        return low.take(at), high.take(at)
+
+    def keep_groups(self, keep: np.ndarray) -> None:
+        """Leave out row groups, before the first read.
+
+        Args:
+            keep: bool, one per row group that remains.
+        """
+        self._groups = [group for group, kept in zip(self._groups, keep.tolist(), strict=True) if kept]
+
     def read(self, rows: int) -> pa.Table | None:
-        """Return the rows of the next row groups, about `rows` of them and at least one group; None at the end."""
+        """Return the rows of the next row groups, about `rows` of them and at least one group; None at the end.
+
+        Of a group that comes in parts, one part.
+        """
+        part = next(self._parts, None)
+        if part is not None:
+            self._part_start += part.num_rows
+            return self._rows(part, [(self._part_start - part.num_rows, part.num_rows)])
         start, held = self._at, 0
-        while self._at < len(self._groups) and (
-            held == 0 or held + self._reader.group_rows[self._groups[self._at]] <= rows
-        ):
-            held += self._reader.group_rows[self._groups[self._at]]
+        while self._at < len(self._groups):
+            group = self._groups[self._at]
+            if held and held + self._reader.group_rows[group] > rows:
+                break
+            if (part_rows := self._part_rows(group)) is not None:
+                if held:
+                    break
+                self._at += 1
+                self._part_start = int(self._starts[group])
+                self._parts = self._reader.parts(group, self._wanted, part_rows)
+                return self.read(rows)
+            held += self._reader.group_rows[group]
             self._at += 1
         if start == self._at:
             self._reader.close()
             return None
-        return self._rows(self._groups[start : self._at])
+        groups = self._groups[start : self._at]
+        table = self._reader.read(None if len(groups) == len(self._reader.group_rows) else groups, self._wanted)
+        if self._part_bytes is not None:
+            self._growth = table.nbytes / max(1, sum(self._group_bytes(group) for group in groups))
+        return self._rows(table, [(int(self._starts[g]), self._reader.group_rows[g]) for g in groups])
 
     def close(self) -> None:
         """Release the file. Reading to the end does it too."""
         self._reader.close()
 
-    def _rows(self, groups: list[int]) -> pa.Table:
-        table = self._reader.read(None if len(groups) == len(self._reader.group_rows) else groups, self._wanted)
+    def _part_rows(self, group: int) -> int | None:
+        """Return how many rows of a group are read at once; None: all, for they take little memory."""
+        rows = self._reader.group_rows[group]
+        if self._part_bytes is None or rows == 1:
+            return None
+        size = self._group_bytes(group) * max(1.0, self._growth)
+        return None if size <= self._part_bytes else max(1, int(rows * self._part_bytes / size))
+
+    def _group_bytes(self, group: int) -> int:
+        size = self._reader.group_bytes(group, self._wanted)
+        if size is not None:
+            return size
+        return self._target.file.size * self._reader.group_rows[group] // max(1, self._reader.row_count)
+
+    def _rows(self, table: pa.Table, spans: Sequence[tuple[int, int]]) -> pa.Table:
+        """Return rows of the file as the caller wants them.
+
+        Args:
+            table: the stored columns of all rows of the spans.
+            spans: first position and number of rows of each stretch of the file.
+        """
         stored = len(self._evolution.stored)
-        out = self._evolution.apply(table.select(range(stored)), sum(self._reader.group_rows[g] for g in groups))
+        out = self._evolution.apply(table.select(range(stored)), table.num_rows)
         if self._sequence:
             out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
         if self._kind:
             out = out.append_column(VALUE_KIND.name, table.column(len(self._wanted) - 1))
-        return out
+        if self._positions:
+            at = np.concatenate([np.arange(start, start + rows) for start, rows in spans])
+            out = out.append_column(POSITION.name, pa.array(at))
+        mask = self._mask(spans)
+        return out if mask is None else out.filter(pa.array(mask))
+
+    def _mask(self, spans: Sequence[tuple[int, int]]) -> np.ndarray | None:
+        """Return which rows of some stretches are returned; None: all."""
+        if self._only is not None:
+            return mask_of(self._only, spans, listed=True)
+        if self._deleted is None:
+            return None
+        mask = mask_of(self._deleted, spans, listed=False)
+        return None if mask.all() else mask
 
     def _matching(self, groups_filter: Predicate) -> list[int]:
         """Return the groups that may hold rows of the filter, by the statistics of the columns it looks at."""

@@ -7,7 +7,7 @@ a snapshot names it nobody reads it, and `abort` removes it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,7 @@ from merganser.codec.stats import (
     truncate,
 )
 from merganser.codec.stored import Stored
-from merganser.errors import MerganserError
+from merganser.errors import MerganserError, StorageError
 from merganser.files.layout import FileLayout, physical_name
 from merganser.meta.data_file import SOURCE_APPEND, DataFile
 from merganser.meta.table_def import TableDef
@@ -90,7 +90,8 @@ class RollingWriter:
         while at < rows.num_rows:
             file = self._open = self._open or self._begun()
             part = physical.slice(at, layout.target_rows - file.rows)
-            file.write(part)
+            with self._writing(file.name):
+                file.write(part)
             at += part.num_rows
             if file.sink.size >= layout.target_size_bytes or file.rows >= layout.target_rows:
                 self._finish()
@@ -114,15 +115,32 @@ class RollingWriter:
         name = f"{self._layout.prefix}{self._run}-{len(self._done)}{self._layout.suffix}"
         sink = self._env.storage.writer(join(self._directory, name))
         try:
-            return _OpenFile(self._table, self._layout, sink, name)
+            with self._writing(name):
+                return _OpenFile(self._table, self._layout, sink, name)
         except BaseException:
             sink.abort()
             raise
 
     def _finish(self) -> None:
         assert self._open is not None
-        self._done.append(self._open.finish(self._level, self._source, self._env.now_ms()))
+        with self._writing(self._open.name):
+            self._done.append(self._open.finish(self._level, self._source, self._env.now_ms()))
         self._open = None
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Say of what goes wrong in a sink's stream, such as a full disk, that the store failed, and at which file."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except OSError as error:
+            path = join(self._directory, name)
+            raise StorageError(
+                f"cannot write '{path}': {error}. Nothing of it is visible, and the table is as it was. Make room or "
+                "wait, and write again.",
+                path=path,
+            ) from error
 
 
 class _OpenFile:
@@ -131,7 +149,7 @@ class _OpenFile:
     def __init__(self, table: TableDef, layout: FileLayout, sink: Sink, name: str) -> None:
         self.sink = sink
         self.rows = 0
-        self._name = name
+        self.name = name
         self._table = table
         self._layout = layout
         self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, layout.write_format)
@@ -174,7 +192,7 @@ class _OpenFile:
         value_stats, columns = self._value_stats()
         low, high = self._sequences or (0, self.rows - 1)
         return DataFile(
-            name=self._name,
+            name=self.name,
             size=size,
             row_count=self.rows,
             min_key=serialize(self._first, table.key_types) if table.keyed else EMPTY_ROW,

@@ -10,10 +10,15 @@ from typing import Any, Final
 from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import NotFoundError
 from merganser.handle.table import Table, open_table
+from merganser.options.option import BYTES, Option
+from merganser.storage.cache import WEIGHT_MAX, Cache
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths
 
+CACHE_MEMORY: Final = Option(
+    "cache.manifest.max-memory", BYTES, WEIGHT_MAX, "Most memory for what manifests hold, of each catalog or table."
+)
 _NAME: Final = re.compile(r"\w[^./\\]*\.[^./\\]+")
 """`database.table`, which is no path that anybody means."""
 
@@ -26,7 +31,8 @@ def catalog(
     Makes nothing until the first database or table is created.
 
     Args:
-        options: options of the store, such as `s3.endpoint`.
+        options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, is the most
+            memory for what is known of the files of tables (256 MB).
         clock: returns the current time, aware; for tests and replays.
 
     Raises:
@@ -34,14 +40,14 @@ def catalog(
         StorageError: the warehouse cannot be read.
     """
     storage, root = storage_for(str(warehouse), options)
-    return open_catalog(root, _env(storage, clock))
+    return open_catalog(root, _env(storage, clock, options))
 
 
 def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[], datetime] | None = None) -> Table:
     """Return the table at a path.
 
     Args:
-        options: dynamic table options, and options of the store such as `s3.endpoint`.
+        options: dynamic table options, and those that `catalog` takes, such as `s3.endpoint`.
         clock: returns the current time, aware; for tests and replays.
 
     Raises:
@@ -51,7 +57,7 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
     store = {
         key: str(given.pop(key))
         for key in list(given)
-        if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss")
+        if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss", "cache")
     }
     storage, root = storage_for(str(path), store)
     if _NAME.fullmatch(str(path)) and not storage.exists(TablePaths(root).schema(0)):
@@ -60,8 +66,10 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
             f"merganser.catalog('<warehouse>').table('{path}') opens that.",
             path=root,
         )
-    return open_table(root, _env(storage, clock), name=root, options=given)
+    return open_table(root, _env(storage, clock, store), name=root, options=given)
 
 
-def _env(storage: Any, clock: Callable[[], datetime] | None) -> Env:
-    return Env(storage) if clock is None else Env(storage, clock)
+def _env(storage: Any, clock: Callable[[], datetime] | None, options: Mapping[str, str] | None) -> Env:
+    text = (options or {}).get(CACHE_MEMORY.key)
+    cache = Cache(CACHE_MEMORY.default if text is None else CACHE_MEMORY.parse(str(text)))
+    return Env(storage, cache=cache) if clock is None else Env(storage, clock, cache)

@@ -1,13 +1,17 @@
-"""SystemTable: the read-only handle of `table$snapshots`, `table$files` and the like."""
+"""Read-only handles of `table$snapshots`, `table$files` and the like, and of `table$ro`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
 
 from merganser.handle.table import Table
-from merganser.scan.rows import StoredRows
+from merganser.scan.rows import Rows
+from merganser.scan.scan import Scan
+
+READ_OPTIMIZED: Final = "ro"
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,44 @@ class SystemTable:
 
     def read(
         self, columns: Sequence[str] | None = None, where: str | Any | None = None, limit: int | None = None
-    ) -> StoredRows:
+    ) -> Rows:
         """Return its rows; columns, filter and limit as for tables."""
         return self.base.system(self.system_name, columns=columns, where=where, limit=limit)
 
     def __repr__(self) -> str:
         return f"SystemTable({self.name!r})"
+
+
+@dataclass(frozen=True)
+class ReadOptimizedTable:
+    """A table as its last full compactions left it: with a key, only the highest level of each bucket is read.
+
+    Nothing is merged, and rows that came since do not show. Without a key it is the table itself.
+    """
+
+    base: Table
+
+    @property
+    def name(self) -> str:
+        """`database.table$ro`."""
+        return f"{self.base.name}${READ_OPTIMIZED}"
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Return a lazy scan; see `Table.read`."""
+        return replace(self.base.read(columns, where, snapshot, tag, timestamp, limit), compacted_only=True)
+
+    def __repr__(self) -> str:
+        return f"ReadOptimizedTable({self.name!r})"
+
+
+def system_handle(table: Table, name: str) -> SystemTable | ReadOptimizedTable:
+    """Return the handle of `table$name`; a name that there is not is refused when it is read."""
+    return ReadOptimizedTable(table) if name == READ_OPTIMIZED else SystemTable(table, name)

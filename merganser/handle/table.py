@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+from merganser.handle.branches import Branches
+from merganser.handle.consumers import Consumers
+from merganser.handle.tags import Tags
 from merganser.ingest.rows import batches_of, split_kinds
+from merganser.lsm.check import Finding
+from merganser.lsm.clustering import checked_order
 from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier
+from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -23,18 +30,23 @@ from merganser.options import write as w
 from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
-from merganser.options.validate import check_scan_options, unsupported_for_writing
-from merganser.scan.rows import StoredRows, counted
+from merganser.options.validate import check_can_write, check_scan_options, unsupported_for_writing
+from merganser.scan.rows import Rows, StoredRows, counted
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.system_tables import check_system_name, system_table
-from merganser.scan.time_travel import resolve
+from merganser.scan.time_travel import View, epoch_ms, resolve, view_of
 from merganser.schema.arrow import fields_from_arrow
-from merganser.schema.predicate import Predicate
 from merganser.schema.predicate_text import to_predicate
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import Wish, compact
+from merganser.upkeep.expire import expire
+from merganser.upkeep.expire_partitions import expire_partitions
+from merganser.upkeep.orphans import DAY_MS, remove_orphans
+from merganser.upkeep.retention import snapshot_retention
+from merganser.upkeep.rollback import roll_back
 
 Overwrite = Mapping[str, Any] | str | None
 
@@ -111,6 +123,9 @@ class Table:
                     table=self.name,
                 )
         check_scan_options(merged, what=f"cannot read '{self.name}'")
+        branch = merged.get(r.BRANCH)
+        if r.BRANCH.key in texts and branch != self.definition.branch:
+            return self.branch(branch).with_options({key: text for key, text in texts.items() if key != r.BRANCH.key})
         changed = {key for key, text in merged.items() if self.options.get(key) != text}
         if any(key.startswith("fields.") or key == w.SEQUENCE_FIELD.key for key in changed):
             check_merge_rules(replace(self.definition.schema, options=merged), what=f"cannot open '{self.name}'")
@@ -140,27 +155,37 @@ class Table:
             NotFoundError, ExpiredError: no such snapshot or tag, or no longer.
         """
         definition = self.definition
-        found = None
-        options = definition.options
         if snapshot is None and tag is None and timestamp is None:
-            snapshot, tag, timestamp = _scan_options(options, self.name)
-        if snapshot is not None or tag is not None or timestamp is not None:
-            found = resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp)
-            if found is not None and found.schema_id != definition.schema.id:
-                definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(found.schema_id))
+            view = view_of(definition.options, self._snapshots)
+        else:
+            view = View(resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp))
+        if view.snapshot is not None and view.snapshot.schema_id != definition.schema.id:
+            definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(view.snapshot.schema_id))
         _check_limit(limit, self.name)
-        predicate: Predicate | None = to_predicate(where, definition.schema.user_fields)
-        return Scan(definition, self.env, chosen_columns(definition, columns), predicate, found, limit)
+        return Scan(
+            definition,
+            self.env,
+            chosen_columns(definition, columns),
+            to_predicate(where, definition.schema.user_fields),
+            view.snapshot,
+            limit,
+            own_files=view.own_files,
+            made_since_ms=view.made_since_ms,
+        )
 
     def system(
         self, name: str, *, columns: Sequence[str] | None = None, where: Any = None, limit: int | None = None
-    ) -> StoredRows:
+    ) -> Rows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
+
+        `ro` is the table as its last full compactions left it; see `ReadOptimizedTable`.
 
         Raises:
             NotFoundError: there is no system table of this name.
         """
         plain = str(name).removeprefix("$")
+        if plain == "ro":
+            return replace(self.read(columns, where, limit=limit), compacted_only=True)
         check_system_name(self.definition, plain)
         _check_limit(limit, self.name)
         if isinstance(columns, str):
@@ -300,15 +325,19 @@ class Table:
         Raises:
             NotFoundError: no file matches.
         """
-        from merganser.ingest.files import batches_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
+        from merganser.ingest.files import matching_files, read_file  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(checked_identifier(identifier, commit_user))
                 if done:
                     return snapshot
-            for batch in batches_of_files(files, self.schema.fields):
-                writer.write(batch, kinds)
+            paths = matching_files(files)
+            sizes = [os.path.getsize(path) for path in paths]
+            with self.env.progress.work(f"loading {self.name}", size_bytes=sum(sizes), steps=len(paths)) as work:
+                for path, size in zip(paths, sizes, strict=True):
+                    writer.write(read_file(path, self.schema.fields), kinds)
+                    work.advance(size)
             return writer.commit(identifier)
 
     def truncate(self) -> Snapshot | None:
@@ -323,34 +352,197 @@ class Table:
 
     # upkeep
 
-    def compact(self, full: bool = False, partitions: Iterable[Mapping[str, Any]] | None = None) -> Snapshot | None:
+    def compact(
+        self,
+        full: bool = False,
+        partitions: Iterable[Mapping[str, Any]] | None = None,
+        where: str | Any | None = None,
+        order_by: Sequence[str] | None = None,
+        curve: str = "order",
+    ) -> Snapshot | None:
         """Put files together, so that reads merge less; what a read returns stays the same.
 
         Args:
             full: everything into the highest level. Otherwise what the rules of universal compaction pick, which
                 is nothing while a bucket has few sorted runs.
             partitions: only these, such as [{"dt": "2026-01-01"}]; a spec may name some partition columns only.
+            where: only partitions that this filter on partition columns lets through.
+            order_by: columns to sort by, so that filters on them read few files: all rows of each partition are
+                rewritten. For tables without a key and with `bucket` = -1.
+            curve: `order`: by the first column, then the next; `zorder` or `hilbert`: for filters on any of them.
 
         Returns:
             The snapshot, or None when there was nothing to do.
 
         Raises:
+            InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
             ConflictError: others changed the same files again and again; nothing is lost.
             FormatError: a file is damaged or missing; the table is as it was.
         """
-        return compact(self.definition, self.env, self.compaction_wish(full, partitions))
+        wish = self.compaction_wish(full, partitions, where, order_by, curve)
+        return compact(self.definition, self.env, wish)
 
-    def compaction_wish(self, full: bool, partitions: Iterable[Mapping[str, Any]] | None) -> Wish:
+    def check(self, quick: bool = False) -> tuple[Finding, ...]:
+        """Derive every invariant of the table anew from its files; branches and tags included. Nothing is written.
+
+        Args:
+            quick: metadata only, and whether the files that it names are there; else all rows are read too.
+
+        Returns:
+            What is wrong, each with the file, the reason and what to do; empty when the table is sound. A damaged
+            file is a finding and hides no other.
+        """
+        return check_table(self.definition, self.env, quick=quick)
+
+    def expire(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: datetime | str | None = None,
+        max_deletes: int | None = None,
+        dry_run: bool = False,
+    ) -> tuple[Snapshot, ...]:
+        """Remove old snapshots, and the files that nothing else needs. What tags and branches keep stays readable.
+
+        Args:
+            retain_max, retain_min: most and least snapshots to keep; None: 'snapshot.num-retained.max' and '.min'.
+            older_than: of the rest those go whose successor is older; None: 'snapshot.time-retained' ago.
+            max_deletes: most snapshots to remove; None: 'snapshot.expire.limit'.
+            dry_run: change nothing.
+
+        Returns:
+            The snapshots that were, or would be, removed, oldest first. None that a consumer still wants to read.
+
+        Raises:
+            InvalidInputError: numbers or a time that have no meaning; nothing was removed.
+            FormatError: what says which files are needed is damaged; nothing was removed.
+            StorageError: the store failed; snapshots that are there are whole.
+        """
+        retention = snapshot_retention(
+            self.options,
+            self.env.now_ms(),
+            table=self.name,
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than_ms=None if older_than is None else epoch_ms(older_than),
+            max_deletes=max_deletes,
+        )
+        return expire(self.definition, self.env, retention, dry_run=dry_run)
+
+    def expire_partitions(self, dry_run: bool = False) -> tuple[Mapping[str, Any], ...]:
+        """Drop the partitions that are older than 'partition.expiration-time'; see the options that begin so.
+
+        Returns:
+            The values of the partitions that were, or with `dry_run` would be, dropped.
+
+        Raises:
+            InvalidInputError: the table has no partitions, or does not say when they expire.
+            UnsupportedError: its strategy is a class of another engine.
+            ConflictError: others committed again and again; some partitions may have been dropped.
+        """
+        if not dry_run:
+            check_can_write(replace(self.definition.schema, options=self.options), name=self.name)
+        return expire_partitions(self.definition, self.env, dry_run=dry_run)
+
+    def remove_orphans(self, older_than: datetime | str | None = None, dry_run: bool = True) -> tuple[str, ...]:
+        """Remove files that no snapshot, tag, branch or changelog names. By default only say which.
+
+        Args:
+            older_than: files written since then stay, for whoever has not committed them yet; None: a day ago.
+            dry_run: change nothing.
+
+        Returns:
+            The paths that were, or would be, removed.
+
+        Raises:
+            FormatError: metadata is damaged, so it is not known what it names; nothing was removed.
+            StorageError: the store failed; what was removed until then were orphans.
+        """
+        limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
+        return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
+
+    def compaction_wish(
+        self,
+        full: bool = False,
+        partitions: Iterable[Mapping[str, Any]] | None = None,
+        where: str | Any | None = None,
+        order_by: Sequence[str] | None = None,
+        curve: str = "order",
+    ) -> Wish:
         """Return what `compact` is asked to do, checked."""
+        through = to_predicate(where, self.definition.schema.user_fields)
+        if through is not None and not through.columns <= set(self.partition_by):
+            other = sorted(through.columns - set(self.partition_by))[0]
+            raise InvalidInputError(
+                f"cannot compact '{self.name}': where looks at '{other}', which is not a partition column. A "
+                "compaction rewrites whole partitions, so where can only choose among those.",
+                column=other,
+            )
+        wish = Wish(full=full, where=through, order=checked_order(self.definition, order_by, curve))
         if partitions is None:
-            return Wish(full=full)
+            return wish
         target = WriteTarget(self.definition, action=f"cannot compact '{self.name}'")
         if isinstance(partitions, str | Mapping) or not isinstance(partitions, Iterable):
             raise InvalidInputError(
                 f"cannot compact '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
                 "[{'dt': '2026-01-01'}]."
             )
-        return Wish(full=full, partitions=[target.stored_spec(spec) for spec in partitions])
+        return replace(wish, partitions=[target.stored_spec(spec) for spec in partitions])
+
+    @property
+    def tags(self) -> Tags:
+        """Its tags: snapshots that are kept by name."""
+        return Tags(self.definition, self.env)
+
+    @property
+    def branches(self) -> Branches:
+        """Its branches: lines of snapshots beside its own."""
+        return Branches(self.definition, self.env)
+
+    @property
+    def consumers(self) -> Consumers:
+        """Its consumers: named readers, and how far each has come."""
+        return Consumers(self.definition, self.env)
+
+    def branch(self, name: str) -> Table:
+        """Return a branch as a table of its own: read it, write it, tag it. "main" is the table itself.
+
+        Raises:
+            NotFoundError: there is no such branch.
+        """
+        plain = self.name.removesuffix(f"$branch_{self.definition.branch}")
+        paths = self.definition.paths.of_branch(MAIN)
+        if name != MAIN:
+            paths = BranchStore(paths, self.env, plain).load(name)
+        schema = SchemaStore(paths, self.env).latest()
+        if schema is None:  # dropped since it was found
+            raise NotFoundError(f"there is no table '{plain}' any more: it was dropped or renamed.", table=plain)
+        dynamic = {key: text for key, text in self.options.items() if self.definition.schema.options.get(key) != text}
+        dynamic.pop(r.BRANCH.key, None)
+        return table_of(
+            schema,
+            self.path,
+            self.env,
+            name=plain if name == MAIN else f"{plain}$branch_{name}",
+            options=dynamic,
+            branch=name,
+        )
+
+    def rollback(self, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
+        """Make the table what it was at a snapshot or tag. Later snapshots, and their tags, go for good.
+
+        Stop streams that follow the table first, and its writers if you can: what they commit meanwhile goes as well.
+        Ids of snapshots are used again. A consumer beyond the snapshot goes back to the one after it.
+
+        Returns:
+            The snapshot that is the newest now.
+
+        Raises:
+            NotFoundError, ExpiredError: no such snapshot or tag, or no longer; nothing was changed.
+            ConflictError: writers went on and on. Stop them, and repeat.
+            StorageError: the table is at one of its own states, not before the one asked for. Repeat.
+        """
+        return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
 
     @property
     def _snapshots(self) -> SnapshotStore:
@@ -371,10 +563,12 @@ class Writer:
         """Take rows; see `Table.write`. After an error that came halfway the writer has to be aborted."""
         taken = False
         try:
-            for batch, held in batches_of(data, self.session.table.schema.fields):
-                rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
-                self.session.write(rows, row_kinds, held=held)
-                taken = True
+            with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
+                for batch, held in batches_of(data, self.session.table.schema.fields):
+                    rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
+                    self.session.write(rows, row_kinds, held=held)
+                    taken = True
+                    work.advance(rows.nbytes)
         except BaseException:
             if taken:
                 self.session.give_up()
@@ -399,49 +593,7 @@ class Writer:
         self.session.close(error)
 
 
-def _scan_options(options: Options, table: str) -> tuple[int | None, str | None, datetime | str | None]:
-    """Return the snapshot, tag or time that the table's options ask for.
-
-    Raises:
-        UnsupportedError: they ask for something else that is not the newest state; it would be another one.
-    """
-    asked = [option.key for option in _OTHER_READS if options.is_set(option)]
-    if options.get(r.SCAN_MODE) not in _STATE_MODES:
-        asked.append(r.SCAN_MODE.key)
-    if options.get(r.BRANCH) != r.BRANCH.default:
-        asked.append(r.BRANCH.key)
-    if asked:
-        raise UnsupportedError(
-            f"cannot read '{table}' with '{asked[0]}': this version of merganser reads the newest snapshot, or that of "
-            "'scan.snapshot-id', 'scan.tag-name', 'scan.timestamp' or 'scan.timestamp-millis'. Remove the option.",
-            table=table,
-            option=asked[0],
-        )
-    when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
-    millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
-    if millis is not None:
-        try:
-            when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
-        except OverflowError as error:
-            raise InvalidInputError(
-                f"cannot read '{table}': 'scan.timestamp-millis' is {millis}, which is no time of the years 1 to 9999."
-            ) from error
-    return options.get(r.SCAN_SNAPSHOT_ID), options.get(r.SCAN_TAG_NAME), when
-
-
-_OTHER_READS = (
-    r.SCAN_WATERMARK,
-    r.SCAN_VERSION,
-    r.SCAN_FILE_CREATION_TIME_MILLIS,
-    r.SCAN_CREATION_TIME_MILLIS,
-    r.INCREMENTAL_BETWEEN,
-    r.INCREMENTAL_BETWEEN_TIMESTAMP,
-    r.INCREMENTAL_TO_AUTO_TAG,
-)
-_STATE_MODES = ("default", "latest-full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp")
-"""Start modes of which a batch read is the state of one snapshot."""
-
-_LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME)
+_LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME, w.DELETION_VECTORS)
 """Options that may change on a table, but not for one reader or writer of it: its files lie by them."""
 
 

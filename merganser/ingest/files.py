@@ -38,18 +38,11 @@ def matching_files(pattern: str) -> list[str]:
     return found
 
 
-def batches_of_files(pattern: str, fields: Sequence[t.Field]) -> Iterator[pa.RecordBatchReader]:
-    """Yield a stream of rows of every file.
+def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
+    """Return the rows of one file as a stream.
 
     Args:
         fields: columns of the table: what text in CSV and JSON files is read as.
-    """
-    for path in matching_files(pattern):
-        yield read_file(path, fields)
-
-
-def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
-    """Return the rows of one file as a stream.
 
     Raises:
         InvalidInputError: the extension is none that can be read.

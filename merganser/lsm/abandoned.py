@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError
+from merganser.files.masks import index_path
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -22,5 +23,6 @@ def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -
         kept = {file.name for file in message.removed}
         directory = table.bucket_directory(message.partition, message.bucket)
         paths += [join(directory, file.name) for file in message.added if file.name not in kept]
+        paths += [index_path(table, entry) for entry in message.index_added]
     with contextlib.suppress(MerganserError):
         env.storage.delete(paths)

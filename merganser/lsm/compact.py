@@ -7,8 +7,9 @@ beside it; a large file that overlaps nothing is *upgraded*: only its level chan
     done      |--- rewritten --| |  upgraded  | |upgraded|
 
 Retractions are dropped where nothing older lies below the output. In first-row tables so are keys that lie below it:
-others read the levels of such a table without a merge, so no key may be in two. Crash at any instruction: files are
-there that no snapshot names.
+others read the levels of such a table without a merge, so no key may be in two. In tables with deletion vectors the
+same is kept by marking the rows that lie below (`lsm.marks`). Crash at any instruction: files are there that no
+snapshot names.
 
 Format: sections "rewrite or upgrade", "when retractions may be dropped".
 """
@@ -16,7 +17,7 @@ Format: sections "rewrite or upgrade", "when retractions may be dropped".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,23 +26,40 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
+from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError
 from merganser.files.layout import file_layout
+from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
+from merganser.lsm.clustering import Order, ordered
+from merganser.lsm.expiry import Expiry
 from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.section import SectionReader
 from merganser.merge.deduplicate import Deduplicate
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
+from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 
 Sections = list[list[DataFile]]
+Piece = tuple[pa.Table, pa.Array | None, pa.Array | None]
+"""Rows on their way into a file, as `RollingWriter` takes them: the table's columns, sequence numbers, kinds."""
+
+_GROWTH = 4
+"""How much more bytes rows take in memory than in a file, at a guess."""
+
+_RELEASE_BYTES = 64 * 1024 * 1024
+"""After so many bytes written, memory that the allocator keeps for later is given back to the system."""
+
+_AHEAD_BYTES = 8 * 1024 * 1024
+"""Size of files from which on they are read and merged on a thread of their own, beside the writing."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +73,13 @@ class CompactJob:
         drop_retractions: nothing older than the output is left in the bucket.
         schemas: columns of every schema that a file was written with.
         below: files that stay, whose keys must not be written again; all are older than what was picked.
+        lifted: the bucket's oldest files, a sorted run of level 0 as it stands: they go to the highest level.
+        expiry: which rows are too old to be kept; None: none, or none yet.
+        older: files above level 0 that stay; rows of theirs that level 0 replaces are marked in their vectors.
+        vectors: deletion vectors of the bucket, as they were committed. Rows that they name are not written again,
+            and those of files that go, go with them.
+        order: how rows of a table without a key are sorted; None: they stay as they are.
+        others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
     """
 
     table: TableDef
@@ -67,11 +92,22 @@ class CompactJob:
     drop_retractions: bool
     schemas: Mapping[int, tuple[t.Field, ...]]
     below: tuple[DataFile, ...] = ()
+    lifted: tuple[DataFile, ...] = ()
+    expiry: Expiry | None = None
+    older: tuple[DataFile, ...] = ()
+    vectors: BucketVectors = NO_VECTORS
+    others: tuple[CompactJob, ...] = ()
+    order: Order | None = None
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the files."""
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in self.files) + sum(job.size_bytes for job in self.others)
+
+    @property
+    def reads(self) -> tuple[DataFile, ...]:
+        """All files that have to be there."""
+        return self.files + self.below + self.older + tuple(file for job in self.others for file in job.reads)
 
     def run(self, env: Env) -> CommitMessage | None:
         """Do it. The new files are durable; None when nothing had to change.
@@ -79,7 +115,24 @@ class CompactJob:
         Raises:
             FormatError: a file is damaged or missing; what was written is removed.
         """
-        return (_KeyCompaction if self.table.keyed else _AppendCompaction)(self, env).run()
+        parts: list[_Compaction] = []
+        try:
+            for job in (self, *self.others):
+                parts.append((_KeyCompaction if self.table.keyed else _AppendCompaction)(job, env))
+                parts[-1].work()
+            added = tuple(file for part in parts for file in part.all_added)
+            removed = tuple(file for part in parts for file in part.all_removed)
+            marked = {name: positions for part in parts for name, positions in part.marked.items()}
+            gone = {file.name for file in removed} - {file.name for file in added}
+            bucket = (self.partition, self.bucket)
+            change = changed(self.table, env, bucket, self.vectors, dropped=gone, marked=marked)
+        except BaseException:
+            with contextlib.suppress(MerganserError):
+                env.storage.delete([join(self.directory, file.name) for part in parts for file in part.written])
+            raise
+        if not removed:
+            return None
+        return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed)
 
 
 class _Compaction:
@@ -89,28 +142,30 @@ class _Compaction:
         self.job = job
         self.table = job.table
         self.env = env
-        self.reader = SectionReader(job.table, job.directory, job.schemas, env.storage)
+        self.reader = SectionReader(
+            job.table, job.directory, job.schemas, env.storage, job.vectors.by_file, expiry=job.expiry
+        )
         self.added: list[DataFile] = []
         self.removed: list[DataFile] = []
         self.written: list[DataFile] = []
+        self.marked: dict[str, Positions] = {}
 
-    def run(self) -> CommitMessage | None:
-        try:
-            self.work()
-        except BaseException:
-            with contextlib.suppress(MerganserError):
-                self.env.storage.delete([join(self.job.directory, file.name) for file in self.written])
-            raise
-        if not self.removed:
-            return None
-        job = self.job
-        return CommitMessage(job.partition, job.bucket, job.total_buckets, tuple(self.added), tuple(self.removed))
+    @property
+    def all_added(self) -> tuple[DataFile, ...]:
+        """What is added, files included that only change their level."""
+        top = u.level_count(self.table.options) - 1
+        return (*self.added, *(replace(file, level=top) for file in self.job.lifted))
+
+    @property
+    def all_removed(self) -> tuple[DataFile, ...]:
+        """What is removed, likewise."""
+        return (*self.removed, *self.job.lifted)
 
     def work(self) -> None:
         raise TypeError("an heir says what it does")
 
-    def write(self, files: Sequence[DataFile], rows: Callable[[RollingWriter], None]) -> tuple[DataFile, ...]:
-        """Replace files by what `rows` writes."""
+    def write(self, files: Sequence[DataFile], pieces: Generator[Piece, None, None]) -> tuple[DataFile, ...]:
+        """Replace files by the rows of `pieces`."""
         writer = RollingWriter(
             table=self.table,
             env=self.env,
@@ -120,7 +175,15 @@ class _Compaction:
             source=SOURCE_COMPACT,
         )
         try:
-            rows(writer)
+            # A bucket keeps two cores busy, however few there are; memory holds two windows more.
+            large = sum(file.size for file in files) >= _AHEAD_BYTES
+            with contextlib.closing(self.env.ahead(pieces) if large else pieces) as ready:
+                size = 0
+                for rows, numbers, kinds in ready:
+                    writer.write(rows, sequences=numbers, kinds=kinds)
+                    if (size := size + rows.nbytes) >= _RELEASE_BYTES:
+                        self.env.release_memory()
+                        size = 0
             made = writer.close()
         except BaseException:
             writer.abort()
@@ -137,9 +200,16 @@ class _Compaction:
 
 
 class _KeyCompaction(_Compaction):
-    """Compaction of a tree."""
+    """Compaction of a tree.
+
+    Attributes:
+        merged_with: files that stay, of which some rows are merged with what is compacted.
+    """
+
+    merged_with: tuple[DataFile, ...] = ()
 
     def work(self) -> None:
+        self._mark()
         pending: Sections = []
         for section in self._sections():
             if len(section) > 1 or section[0].size < self.small_bytes:
@@ -150,8 +220,17 @@ class _KeyCompaction(_Compaction):
             pending = []
         self._settle(pending)
 
+    def _mark(self) -> None:
+        """Find the rows of older files that level 0 replaces; where they have a say, they are merged with it."""
+        young = [file for file in self.job.files if file.level == 0]
+        self.marked = replaced(self.reader, young, self.job.older)
+        found = [file for file in self.job.older if file.name in self.marked]
+        if not wins_unseen(self.reader.merge, young, found):
+            self.merged_with = tuple(found)
+            self.reader = replace(self.reader, only=self.marked)
+
     def _sections(self) -> Iterator[list[DataFile]]:
-        files, kinds = self.job.files, self.table.key_types
+        files, kinds = self.merged_with + self.job.files, self.table.key_types
         low = deserialize_columns([file.min_key for file in files], kinds)
         high = deserialize_columns([file.max_key for file in files], kinds)
         for members in sections(*dense_ranks(low, high)):
@@ -177,41 +256,45 @@ class _KeyCompaction(_Compaction):
             return True
         if options.get(u.FORCE_REWRITE_ALL_FILES) or (self.job.below and file.level == 0):
             return True
-        if file.level or not pushes_level_0(options) or self.job.output_level == u.level_count(options) - 1:
+        if self.job.expiry is not None and self.job.expiry.reaches(file, self.job.schemas):
+            return True
+        highest = self.job.output_level == u.level_count(options) - 1
+        if file.name in self.job.vectors.by_file and (highest or file.level == self.job.output_level):
+            return True
+        if file.level or not pushes_level_0(options) or highest:
             return False
         return not isinstance(self.reader.merge.engine, Deduplicate) or self.reader.merge.order is not None
 
     def _rewrite(self, chosen: Sections) -> None:
-        def rows(writer: RollingWriter) -> None:
-            for section in chosen:
-                runs = self.reader.runs(section)
-                if len(runs) > 1:
-                    self._write_merged(writer, section, runs)
-                else:
-                    for file in runs[0]:
-                        self._write_plain(writer, file)
+        stay = {file.name for file in self.merged_with}
+        files = [file for section in chosen for file in section if file.name not in stay]
+        self.added += self.write(files, self._pieces(chosen))
 
-        self.added += self.write([file for section in chosen for file in section], rows)
+    def _pieces(self, chosen: Sections) -> Generator[Piece, None, None]:
+        for section in chosen:
+            runs = self.reader.runs(section)
+            found = self._merged(section, runs) if len(runs) > 1 else self._plain(runs[0])
+            for rows, numbers, kinds in found:
+                if (piece := self._kept(rows, numbers, kinds))[0].num_rows:
+                    yield piece
 
-    def _write_merged(self, writer: RollingWriter, section: list[DataFile], runs: Sections) -> None:
+    def _merged(self, section: list[DataFile], runs: Sections) -> Iterator[Piece]:
         for folded, numbers in self.reader.merged(section, runs, self.table.schema.fields, sequence=True):
             assert numbers is not None
             if self.job.drop_retractions and folded.kinds is not None:
                 kept = np.flatnonzero((folded.kinds & 1) == 0)
                 folded, numbers = folded.chosen(kept), numbers[kept]
-            kinds = None if folded.kinds is None else pa.array(folded.kinds)
-            self._put(writer, folded.table(), pa.array(numbers), kinds)
+            yield folded.table(), pa.array(numbers), None if folded.kinds is None else pa.array(folded.kinds)
 
-    def _write_plain(self, writer: RollingWriter, file: DataFile) -> None:
+    def _plain(self, files: Sequence[DataFile]) -> Iterator[Piece]:
         names = self.table.schema.names
-        for rows in self.reader.plain(file, self.table.schema.fields, sequence=True):
-            if self.job.drop_retractions:
-                adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
-                rows = rows if adds.all() else rows.filter(pa.array(adds))
-            kinds = rows.column(VALUE_KIND.name).combine_chunks()
-            self._put(writer, rows.select(names), rows.column(SEQUENCE_NUMBER.name).combine_chunks(), kinds)
+        for file in files:
+            for rows in self.reader.plain(file, self.table.schema.fields, sequence=True):
+                kept = _added(rows) if self.job.drop_retractions else rows
+                numbers = kept.column(SEQUENCE_NUMBER.name).combine_chunks()
+                yield kept.select(names), numbers, kept.column(VALUE_KIND.name).combine_chunks()
 
-    def _put(self, writer: RollingWriter, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> None:
+    def _kept(self, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> Piece:
         there: npt.NDArray[np.bool_] | None = None
         if self.job.below and rows.num_rows:
             keys = [rows.column(name).combine_chunks() for name in self.table.key]
@@ -220,12 +303,10 @@ class _KeyCompaction(_Compaction):
                 there &= ~run.holds(keys)
         if self.job.drop_retractions and self.table.counting:
             there = rows.column(VALUE_COUNT.name).to_numpy() != 0
-        if there is not None and not there.all():
-            mask = pa.array(there)
-            rows, numbers = rows.filter(mask), numbers.filter(mask)
-            kinds = None if kinds is None else kinds.filter(mask)
-        if rows.num_rows:
-            writer.write(rows, sequences=numbers, kinds=kinds)
+        if there is None or there.all():
+            return rows, numbers, kinds
+        mask = pa.array(there)
+        return rows.filter(mask), numbers.filter(mask), None if kinds is None else kinds.filter(mask)
 
     @cached_property
     def _below(self) -> list[_KeysBelow]:
@@ -238,7 +319,8 @@ class _KeyCompaction(_Compaction):
         count = len(picked)
         meets = (last[count:] >= first[:count].min()) & (first[count:] <= last[:count].max())
         files = [file for file, meeting in zip(below, meets.tolist(), strict=True) if meeting]
-        return [_KeysBelow(self.reader, run) for run in self.reader.runs(files)] if files else []
+        reader = replace(self.reader, expiry=None)  # a row that is too old was shown all the same
+        return [_KeysBelow(reader, run) for run in reader.runs(files)] if files else []
 
 
 class _KeysBelow:
@@ -275,17 +357,10 @@ def _added(rows: pa.Table) -> pa.Table:
 
 
 class _AppendCompaction(_Compaction):
-    """Files of a table without a key, one after the other in the order of their rows."""
+    """Files of a table without a key, one after the other in the order of their rows, or sorted."""
 
     def work(self) -> None:
-        fields = self.table.schema.fields
-
-        def rows(writer: RollingWriter) -> None:
-            for file in self.job.files:
-                for table in self.reader.plain(file, fields):
-                    writer.write(table)
-
-        made = self.write(self.job.files, rows)
+        made = self.write(self.job.files, self._pieces())
         first, last = self.job.files[0].min_sequence, self.job.files[-1].min_sequence
         for file in made:
             if self.table.bucket > 0:  # numbered as the rows were, so that later files stay later
@@ -295,35 +370,64 @@ class _AppendCompaction(_Compaction):
                 first += file.row_count
             self.added.append(file)
 
+    def _pieces(self) -> Generator[Piece, None, None]:
+        tables: Iterator[pa.Table] = self._rows()
+        if self.job.order is not None:
+            tables = ordered(
+                self._rows,
+                self.job.order,
+                self.env,
+                size_bytes=_GROWTH * self.job.size_bytes,
+                budget_bytes=self.table.options.get(w.WRITE_BUFFER_SIZE),
+            )
+        for rows in tables:
+            yield rows, None, None
 
-def append_groups(table: TableDef, files: Sequence[DataFile], *, full: bool) -> list[tuple[DataFile, ...]]:
+    def _rows(self, names: Sequence[str] | None = None) -> Generator[pa.Table, None, None]:
+        schema = self.table.schema
+        fields = schema.fields if names is None else [schema.field(name) for name in names]
+        for file in self.job.files:
+            yield from self.reader.plain(file, fields)
+
+
+def append_groups(
+    table: TableDef, files: Sequence[DataFile], *, full: bool, worn: Collection[str] = ()
+) -> list[tuple[DataFile, ...]]:
     """Return groups of files of a table without a key that are worth being made fewer.
 
     Args:
         files: live files of one bucket. With a bucket key the order of their rows counts, so only neighbours
             are put together.
         full: two small files are enough; else `compaction.min.file-num`, or twice the target size.
+        worn: names of files that are rewritten whatever their size, for many of their rows are deleted.
     """
     options = table.options
-    target = file_layout(table).target_size_bytes
+    layout = file_layout(table)
+    target = layout.target_size_bytes
     small = target * options.get(u.SMALL_FILE_RATIO)
     least = 2 if full else options.get(u.COMPACTION_MIN_FILE_NUM)
     ordered = table.bucket > 0
     found: list[tuple[DataFile, ...]] = []
     held: list[DataFile] = []
+    held_bytes = 0
 
     def settle() -> None:
-        if len(held) >= least or (len(held) > 1 and sum(file.size for file in held) >= 2 * target):
+        nonlocal held_bytes
+        many = len(held) >= least or (len(held) > 1 and held_bytes >= 2 * target)
+        if many or any(file.name in worn for file in held):
             found.append(tuple(held))
         held.clear()
+        held_bytes = 0
 
     for file in sorted(files, key=lambda f: f.min_sequence if ordered else f.size):
-        if file.size >= small and not (full and options.get(u.FORCE_REWRITE_ALL_FILES)):
+        whole = file.size >= small or file.row_count >= layout.target_rows
+        if whole and file.name not in worn and not (full and options.get(u.FORCE_REWRITE_ALL_FILES)):
             if ordered:
                 settle()
             continue
         held.append(file)
-        if sum(f.size for f in held) >= 2 * target:
+        held_bytes += file.size
+        if held_bytes >= 2 * target:
             settle()
     settle()
     return found

@@ -8,7 +8,7 @@ wins:
 1. size amplification: the young runs hold so much more than the oldest that one big merge pays
 2. size ratio: neighbours of about the same size
 3. run count: more runs than wanted, whatever their sizes
-4. level-0 push: tables whose reads look rows up want level 0 empty
+4. level-0 push: tables whose reads look rows up want level 0 empty, at once or after some commits
 
 Format: section "universal pick".
 """
@@ -72,7 +72,7 @@ def pick(
     if full:
         return Pick(len(runs), top) if any(run.level != top for run in runs) else None
     if push_level_0 is None:
-        push_level_0 = options.get(u.FORCE_UP_LEVEL_0) or pushes_level_0(options)
+        push_level_0 = _level_0_is_due(runs, options)
     ratio = options.get(u.SIZE_RATIO) + _offpeak_ratio(options, now)
     found = (
         _early_full(runs, options, top, now, last_full)
@@ -94,6 +94,21 @@ def pushes_level_0(options: Options) -> bool:
         or options.get(w.DELETION_VECTORS)
         or options.get(u.FORCE_LOOKUP)
     )
+
+
+def _level_0_is_due(runs: Sequence[RunSize], options: Options) -> bool:
+    """Return whether level 0 has to be emptied by now.
+
+    Every pick empties it, so its runs are those of the commits since the last one: what a bucket waits for is read
+    off the bucket, and holds whoever wrote it.
+    """
+    if not pushes_level_0(options):
+        return options.get(u.FORCE_UP_LEVEL_0)
+    if options.get(u.LOOKUP_COMPACT) == "radical" and options.get(u.LOOKUP_WAIT):
+        return True
+    trigger = options.get(u.COMPACTION_TRIGGER)
+    interval = options.get(u.LOOKUP_COMPACT_MAX_INTERVAL) or 2 * trigger
+    return sum(run.level == 0 for run in runs) >= max(interval, trigger)
 
 
 def _early_full(

@@ -7,7 +7,7 @@ Reads and compactions share it. A section of one sorted run needs no merge; its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 
@@ -16,15 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
+from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError
+from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead
+from merganser.lsm.expiry import Expiry, Rows, Unexpired
 from merganser.lsm.levels import dense_ranks, runs_of
 from merganser.merge.deduplicate import FirstRow
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
-from merganser.merge.sort_merge import WINDOW_ROWS, windows
+from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -33,8 +36,11 @@ from merganser.schema.table_schema import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
-WINDOW_BYTES = 128 * 1024 * 1024
-"""Bytes that a window should have decoded, about."""
+PART_BYTES = 8 * 1024 * 1024
+"""Bytes in memory above which a row group is read in parts: every run of a merge holds one of them at least."""
+
+PART_BYTES_MIN = 2 * 1024 * 1024
+"""The same where many runs are merged."""
 
 Runs = list[list[DataFile]]
 Sequences = npt.NDArray[np.int64]
@@ -48,12 +54,19 @@ class SectionReader:
         table: the table, with the schema that is read with.
         directory: the bucket's.
         schemas: columns of every schema that a file was written with, by schema id.
+        vectors: deletion vectors, by data file; rows that they name are not read.
+        only: of some data files, the positions of the rows that are read, whatever their vectors say.
+        expiry: which rows are too old to be seen by `plain` and `merged`, a compaction's; their column has to be
+            among those read.
     """
 
     table: TableDef
     directory: str
     schemas: Mapping[int, tuple[t.Field, ...]]
     storage: Storage
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    only: Mapping[str, Positions] = field(default_factory=dict)
+    expiry: Expiry | None = None
 
     @cached_property
     def merge(self) -> Merge:
@@ -78,10 +91,14 @@ class SectionReader:
         groups_filter: Predicate | None = None,
     ) -> Iterator[pa.Table]:
         """Yield the rows of a file that no other overlaps, with their kinds where the table has a key."""
-        reader = self._opened(file, fields, kind=self.table.keyed, sequence=sequence, groups_filter=groups_filter)
-        rows = _window_rows(reader.rows, file.size)
+        reader = self._unexpired(
+            self.opened(file, fields, kind=self.table.keyed, sequence=sequence, groups_filter=groups_filter)
+        )
+        rows = 1
         try:
             while (table := reader.read(rows)) is not None:
+                if table.num_rows:
+                    rows = max(1, min(WINDOW_ROWS, WINDOW_BYTES * table.num_rows // max(1, table.nbytes)))
                 yield table
         finally:
             reader.close()
@@ -115,15 +132,19 @@ class SectionReader:
         by_sequence = not _disjoint(runs) or (by_level and not _levels_fall(runs))
         if by_sequence:
             runs = _in_commit_order(runs, files)
+        part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
         readers = [
             _RunReader(
                 [
-                    self._opened(
-                        file,
-                        list(wanted.values()),
-                        kind=True,
-                        sequence=by_sequence or sequence,
-                        groups_filter=groups_filter,
+                    self._unexpired(
+                        self.opened(
+                            file,
+                            list(wanted.values()),
+                            kind=True,
+                            sequence=by_sequence or sequence,
+                            groups_filter=groups_filter,
+                            part_bytes=part_bytes,
+                        )
                     )
                     for file in run
                 ],
@@ -131,13 +152,13 @@ class SectionReader:
             )
             for run in runs
         ]
-        rows, size = sum(reader.rows for reader in readers), sum(file.size for file in files)
         try:
             for window in windows(
                 readers,
                 key=self.table.key,
                 tie=partial(_tie, self.merge, by_sequence) if by_sequence or self.merge.order is not None else None,
-                window_rows=_window_rows(rows, size),
+                window_rows=WINDOW_ROWS,
+                window_bytes=WINDOW_BYTES,
             ):
                 kinds = window.rows.column(VALUE_KIND.name).to_numpy()
                 adds = (kinds & 1) == 0
@@ -151,6 +172,9 @@ class SectionReader:
             for reader in readers:
                 reader.close()
 
+    def _unexpired(self, reader: DataFileReader) -> Rows:
+        return reader if self.expiry is None else Unexpired(reader, self.expiry)
+
     def _folded(self, rows: pa.Table, groups: Groups, kinds: Kinds, names: Sequence[str]) -> Folded:
         try:
             return self.merge.fold(rows, groups, kinds, names)
@@ -160,9 +184,18 @@ class SectionReader:
                 **error.context | {"table": self.table.name},
             ) from error
 
-    def _opened(
-        self, file: DataFile, fields: Sequence[t.Field], *, kind: bool, sequence: bool, groups_filter: Predicate | None
+    def opened(
+        self,
+        file: DataFile,
+        fields: Sequence[t.Field],
+        *,
+        kind: bool = False,
+        sequence: bool = False,
+        groups_filter: Predicate | None = None,
+        positions: bool = False,
+        part_bytes: int | None = None,
     ) -> DataFileReader:
+        """Return the reader of a file of the bucket; see `DataFileReader`. The caller closes it."""
         path = file.external_path or join(self.directory, file.name)
         try:
             stored = self.schemas[file.schema_id]
@@ -174,18 +207,15 @@ class SectionReader:
             ) from None
         return DataFileReader(
             self.storage,
-            FileToRead(path, file, stored),
+            FileToRead(path, file, stored, self.vectors.get(file.name)),
             columns=fields,
             kind=kind,
             sequence=sequence,
             groups_filter=groups_filter,
+            positions=positions,
+            only=self.only.get(file.name),
+            part_bytes=part_bytes or PART_BYTES,
         )
-
-
-def _window_rows(rows: int, size: int) -> int:
-    """Return how many rows a window should have; files hold about a quarter of their rows' bytes, at a guess."""
-    budget = rows if not size else max(4096, WINDOW_BYTES * max(1, rows) // max(1, 4 * size))
-    return max(1, min(WINDOW_ROWS, budget))
 
 
 def _in_commit_order(runs: Runs, files: Sequence[DataFile]) -> Runs:
@@ -232,7 +262,7 @@ class _RunReader:
     whatever number a writer had taken that was slower to commit.
     """
 
-    def __init__(self, files: list[DataFileReader], level: int | None) -> None:
+    def __init__(self, files: list[Rows], level: int | None) -> None:
         self._files = files
         self._level = level
         self._at = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -248,6 +248,9 @@ def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) ->
 _NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
 
 
+_NOTHING_MEASURED: Final[Mapping[str, float]] = {}
+
+
 def publish_messages(
     target: WriteTarget,
     env: Env,
@@ -259,6 +262,7 @@ def publish_messages(
     since: int | None = None,
     safe: int | None = None,
     keep_files: bool = False,
+    seconds: Mapping[str, float] = _NOTHING_MEASURED,
 ) -> Snapshot | None:
     """Make written files one commit; on a definite failure remove them. Its callers let `after_commit` come after.
 
@@ -266,6 +270,7 @@ def publish_messages(
         uuid, since: of a caller that repeats a commit; see `Change`.
         safe: of a caller that commits more than once, its last commit; None: what the table's strict mode says.
         keep_files: leave the files of a commit that failed, for the caller to try again or to remove.
+        seconds: what was spent on the files, by phase.
 
     Returns:
         The snapshot, or None when there was nothing to commit.
@@ -291,6 +296,7 @@ def publish_messages(
         uuid=uuid,
         since=since,
         safe=options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe,
+        seconds=seconds,
     )
     try:
         return Publisher(table, env).commit(change)
@@ -334,6 +340,7 @@ class WriteSession:
         self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)
         self._torn = False
         self._closed = False
+        self._seconds: dict[str, float] = {}
 
     def applied(self, identifier: int, *, run: RunJobs | None = None) -> tuple[bool, Snapshot | None]:
         """Return whether a commit of this user was applied already, and its snapshot if it is kept.
@@ -358,7 +365,10 @@ class WriteSession:
                 f"{self.target.action}: nobody knows yet whether the last commit of this writer was made. "
                 "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
+        begun = self.env.seconds()
         prepared = self.target.accepted(rows, kinds)
+        checked = self.env.seconds()
+        self._spent("check", checked - begun)
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             live = Publisher(self.table, self.env).latest().live
             starts = starting_sequences(self.table, live, overwrites=self.target.overwrites)
@@ -372,6 +382,7 @@ class WriteSession:
         except BaseException:
             self.give_up()
             raise
+        self._spent("write", self.env.seconds() - checked)
 
     def commit(self, identifier: int = BATCH_IDENTIFIER) -> Snapshot | None:
         """Publish what was written since the last commit.
@@ -381,11 +392,13 @@ class WriteSession:
         """
         self._check_usable()
         if self._writer is not None:
+            begun = self.env.seconds()
             try:
                 self._failed += self._writer.finish()
             except BaseException:
                 self.give_up()
                 raise
+            self._spent("write", self.env.seconds() - begun)
         messages = self._failed
         try:
             snapshot = publish_messages(
@@ -398,6 +411,7 @@ class WriteSession:
                 since=self._unknown_since,
                 safe=self._safe,
                 keep_files=True,
+                seconds=self._seconds,
             )
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
@@ -413,7 +427,7 @@ class WriteSession:
         if self._safe is not None and snapshot is not None:
             self._safe = snapshot.id
         self._settle()  # before what follows: the commit stands, and nothing of it may be removed any more
-        after_commit(self.table, self.env, messages, commit_user=self.user, identifier=identifier)
+        after_commit(self.table, self.env, messages, snapshot, commit_user=self.user, identifier=identifier)
         return snapshot
 
     def give_up(self) -> None:
@@ -439,6 +453,10 @@ class WriteSession:
         """Begin the next commit."""
         self._failed, self._uuid, self._unknown_since, self._taking = [], self.env.new_id(), None, False
         self._torn = False
+        self._seconds = {}
+
+    def _spent(self, phase: str, seconds: float) -> None:
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
 
     def drop(self, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove partitions as one commit."""

@@ -2,8 +2,8 @@
 
 Every run is read a stretch at a time, stretches in proportion to the run's rows, so that all of them cover
 about the same range of keys. A window ends at the smallest of the last keys at hand; what lies above waits
-in its run's buffer. So memory holds `window_rows` rows and about as many waiting ones, whatever the number
-of runs and rows::
+in its run's buffer. So memory holds `window_rows` rows and about as many waiting ones, fewer when they are so wide
+that they take more than `window_bytes`, whatever the number of runs and rows::
 
     run 2   ....|=========|-----       = in the window
     run 1   ...|===|------             - waits
@@ -30,6 +30,9 @@ from merganser.merge.keys import Image, KeyImages, count_at_most, sorted_positio
 WINDOW_ROWS = 200_000
 """Rows of a window, about: enough to make the cost of one vanish, few enough for caches and memory."""
 
+WINDOW_BYTES = 32 * 1024 * 1024
+"""Bytes of a window in memory, about; rows of up to 167 bytes never feel it."""
+
 
 class Run(Protocol):
     """A sorted run that is read in stretches. A key occurs in it once."""
@@ -39,7 +42,7 @@ class Run(Protocol):
         """Rows in all, at most."""
 
     def read(self, rows: int) -> pa.Table | None:
-        """Return the next rows, at least about `rows` of them, or None after the last."""
+        """Return the next rows, about `rows` of them and some at least, or None after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def windows(
     key: Sequence[str],
     tie: Callable[[pa.Table], npt.NDArray[np.int64] | None] | None = None,
     window_rows: int = WINDOW_ROWS,
+    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Window]:
     """Yield windows in key order; together they hold every row of every run once.
 
@@ -70,22 +74,28 @@ def windows(
         runs: oldest first.
         key: names of the key columns, in key order.
         tie: gives int64[n] that orders versions of a key; None, or when it gives None: by run.
-        window_rows: rows that a window should have, about.
+        window_rows, window_bytes: what a window should have at most, about; whatever is reached first.
 
     Raises:
         FormatError: a run is not sorted by its key.
     """
     total = sum(run.rows for run in runs)
-    wanted = [max(1, run.rows * window_rows // max(1, total)) for run in runs]
+    shares = [run.rows / max(1, total) for run in runs]
     buffers: list[pa.Table | None] = [None] * len(runs)
     finished = [False] * len(runs)
+    widths = [0.0] * len(runs)  # bytes per row, as last seen
     images: KeyImages | None = None
     reached: Image | None = None  # the bound of the window before
+    for i, run in enumerate(runs):  # how wide rows are is seen, not foretold
+        buffers[i], finished[i] = _filled(run, None, 1)
     while True:
+        widths = [known if b is None else b.nbytes / b.num_rows for b, known in zip(buffers, widths, strict=True)]
+        width = sum(share * known for share, known in zip(shares, widths, strict=True))
+        size = min(window_rows, window_bytes / max(1.0, width))
         for i, run in enumerate(runs):
             if not finished[i]:
                 # Every buffer is filled up before the bound is chosen: a short one would make a small window.
-                buffers[i], finished[i] = _filled(run, buffers[i], wanted[i])
+                buffers[i], finished[i] = _filled(run, buffers[i], max(1, int(shares[i] * size)))
         present = [i for i, buffer in enumerate(buffers) if buffer is not None]
         if not present:
             return

@@ -5,10 +5,15 @@ Format: section "data manifest record", `_FILE`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import repeat
+from typing import Any, Final, TypeVar
 
 from merganser.codec.stats import SimpleStats
+
+T = TypeVar("T")
 
 SOURCE_APPEND: Final = 0
 SOURCE_COMPACT: Final = 1
@@ -88,6 +93,20 @@ class ManifestEntry:
             file.embedded_index,
             file.external_path,
         )
+
+
+def made(kind: type[T], count: int, columns: Sequence[Sequence[Any]]) -> list[T]:
+    """Return `count` values of a frozen dataclass with slots, made of columns: one for each of its fields, in order.
+
+    What its constructor would do value by value and field by field, each field through a guard against changes,
+    is done here a column at a time. Of a table with fifty thousand files that is a third of planning.
+    """
+    values = [*map(object.__new__, repeat(kind, count))]
+    for field, column in zip(fields(kind), columns, strict=True):  # type: ignore[arg-type]
+        if len(column) != count:
+            raise ValueError(f"{field.name} of {len(column)} values, not {count}")
+        deque(map(getattr(kind, field.name).__set__, values, column), maxlen=0)
+    return values
 
 
 def plain_name(name: str) -> bool:

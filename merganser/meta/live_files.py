@@ -1,7 +1,9 @@
 """Live files: the entries of all manifests of a snapshot, replayed.
 
 State(n) = base list then delta list of snapshot n = State(n - 1) then the delta list of n. So a state that
-is known is carried forward by the deltas alone, and the cost of planning follows what was committed since.
+is known is carried forward by the deltas alone, and the cost of planning follows what was committed since. What a
+commit adds to a bucket of n files costs the k files that it adds, and the copy of n pointers: no file that was there
+is looked at again.
 
 Format: "merge rules" of data manifests.
 """
@@ -9,7 +11,7 @@ Format: "merge rules" of data manifests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from merganser.errors import FormatError
@@ -21,10 +23,18 @@ BucketId = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class BucketFiles:
-    """The live files of one bucket, in the order their adds were replayed."""
+    """The live files of one bucket, in the order their adds were replayed.
+
+    Attributes:
+        entries: an entry of kind ADD for each.
+        max_sequence: the largest sequence number of their rows.
+        names: the names of the files, in sets that grow from the last to the first: one that is added is merged with
+            the smaller ones before it, so that each name is copied as often as their number has binary digits.
+    """
 
     entries: tuple[ManifestEntry, ...]
     max_sequence: int
+    names: tuple[frozenset[str], ...] = field(compare=False, repr=False)
 
     @property
     def total_buckets(self) -> int:
@@ -65,7 +75,7 @@ class LiveFiles:
             changes.setdefault((entry.partition, entry.bucket), []).append(entry)
         buckets = dict(self.buckets)
         for key, changed in changes.items():
-            live = _replay(buckets[key].entries if key in buckets else (), changed, source, path)
+            live = _replay(buckets.get(key), changed, source, path)
             if live is None:
                 buckets.pop(key, None)
             else:
@@ -77,19 +87,22 @@ EMPTY = LiveFiles({})
 
 
 def _replay(
-    before: tuple[ManifestEntry, ...], changed: list[ManifestEntry], source: str, path: str | None
+    before: BucketFiles | None, changed: list[ManifestEntry], source: str, path: str | None
 ) -> BucketFiles | None:
     """Return the bucket after its changes, or None when nothing is left.
 
     A DELETE may come before its ADD within a run of merged manifests, so unmatched ones wait for it.
     """
-    if all(entry.kind == ADD for entry in changed):
-        names = {entry.file.name for entry in before}
-        if not any(entry.file.name in names for entry in changed):  # the common append: no identity can clash
-            entries = before + tuple(changed)
-            if len({entry.file.name for entry in changed}) == len(changed):
-                return BucketFiles(entries, max(entry.file.max_sequence for entry in entries))
-    live: dict[Any, ManifestEntry] = {entry.identity: entry for entry in before}
+    entries = () if before is None else before.entries
+    known = () if before is None else before.names
+    names = frozenset([entry.file.name for entry in changed])
+    highest = max([entry.file.max_sequence for entry in changed])
+    if all(entry.kind == ADD for entry in changed) and len(names) == len(changed) and _none_of(names, known):
+        # the common append: no identity can clash
+        highest = highest if before is None else max(highest, before.max_sequence)
+        return BucketFiles(entries + tuple(changed), highest, _with(known, names))
+    touched = [entry for entry in entries if entry.file.name in names]
+    live: dict[Any, ManifestEntry] = {entry.identity: entry for entry in touched}
     waiting: set[Any] = set()
     for entry in changed:
         identity = entry.identity
@@ -105,8 +118,24 @@ def _replay(
     if waiting:
         name = next(iter(waiting))[3]
         raise _contradiction(source, path, f"remove the file '{name}', which they never added", name)
-    entries = tuple(live.values())
-    return BucketFiles(entries, max(e.file.max_sequence for e in entries)) if entries else None
+    old, new = {id(entry) for entry in touched}, {id(entry) for entry in live.values()}
+    kept = [entry for entry in entries if entry.file.name not in names or id(entry) in new]
+    kept += [entry for entry in live.values() if id(entry) not in old]
+    if not kept:
+        return None
+    names = frozenset([entry.file.name for entry in kept])
+    return BucketFiles(tuple(kept), max([entry.file.max_sequence for entry in kept]), (names,))
+
+
+def _none_of(names: frozenset[str], known: tuple[frozenset[str], ...]) -> bool:
+    return all(names.isdisjoint(some) for some in known)
+
+
+def _with(known: tuple[frozenset[str], ...], names: frozenset[str]) -> tuple[frozenset[str], ...]:
+    while known and len(known[-1]) <= len(names):
+        names |= known[-1]
+        known = known[:-1]
+    return (*known, names)
 
 
 def _contradiction(source: str, path: str | None, what: str, name: str) -> FormatError:

@@ -9,21 +9,20 @@ Format: sections "data manifest record" and "how the JVM reference names Avro ty
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import fastavro
 
 from merganser.codec.avro import read_records, write_records
-from merganser.codec.avro_fast import read_columns
+from merganser.codec.avro_columns import Columns, columns_of, read_together
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
-from merganser.meta.data_file import DataFile, ManifestEntry, plain_name
+from merganser.meta.data_file import DataFile, ManifestEntry, made, plain_name
 from merganser.meta.seal import check_seal, sealed
 
+T = TypeVar("T")
 VERSION: Final = 2
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -105,22 +104,43 @@ def write_manifest(entries: Iterable[ManifestEntry], *, compression: str) -> byt
     return sealed(write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression))
 
 
-def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-    """Return the entries of a manifest, in file order.
+def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEntry, ...]]:
+    """Return the entries of manifests, in file order.
+
+    Args:
+        files: the bytes and the path of each.
 
     Raises:
         FormatError: damaged bytes, a version that is not known, a required field that is missing, or a value that
-            no writer writes.
+            no writer writes; names the first such file.
     """
-    check_seal(data, path)
+    for data, path in files:
+        check_seal(data, path)
+    found: dict[int, tuple[ManifestEntry, ...]] = {}
+    for together in read_together([data for data, _ in files]):
+        try:
+            entries = _from_columns(together.columns)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+        if any(map(_impossible, entries)):
+            continue
+        at = 0
+        for place, count in zip(together.members, together.counts, strict=True):
+            found[place] = entries[at : at + count]
+            at += count
+    return [found[i] if i in found else _read_alone(data, path) for i, (data, path) in enumerate(files)]
+
+
+def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+    """Return the entries of one manifest; see `read_manifests`."""
+    return read_manifests([(data, path)])[0]
+
+
+def _read_alone(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+    """Return the entries of a manifest that could not be read with others, or say what is wrong with it."""
+    records = read_records(data, path)
     try:
-        columns = read_columns(data)
-        if columns is not None:
-            entries = _from_columns(columns)
-        else:
-            entries = tuple(_from_record(record) for record in read_records(data, path))
-    except FormatError:
-        raise
+        entries = _from_columns(columns_of(records)) if records else ()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.",
@@ -187,7 +207,7 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
     }
 
 
-def _from_columns(columns: Mapping[str, list[Any]]) -> tuple[ManifestEntry, ...]:
+def _from_columns(columns: Columns) -> tuple[ManifestEntry, ...]:
     """Return the entries of columns, by the dotted names of the fields."""
     count = len(columns["_VERSION"])
     _check_numbers(set(columns["_VERSION"]), set(columns["_KIND"]))
@@ -200,36 +220,39 @@ def _from_columns(columns: Mapping[str, list[Any]]) -> tuple[ManifestEntry, ...]
         return columns.get("_FILE." + name, nothing)
 
     def stats(name: str) -> list[SimpleStats]:
-        counts = maybe(f"{name}._NULL_COUNTS")
-        parts = zip(file(f"{name}._MIN_VALUES"), file(f"{name}._MAX_VALUES"), counts, strict=True)
-        return [SimpleStats(low, high, None if nulls is None else tuple(nulls)) for low, high, nulls in parts]
+        counts = _shared(_tuples(maybe(f"{name}._NULL_COUNTS")))
+        return made(SimpleStats, count, (file(f"{name}._MIN_VALUES"), file(f"{name}._MAX_VALUES"), counts))
 
-    files = map(
+    files = made(
         DataFile,
-        file("_FILE_NAME"),
-        file("_FILE_SIZE"),
-        file("_ROW_COUNT"),
-        file("_MIN_KEY"),
-        file("_MAX_KEY"),
-        stats("_KEY_STATS"),
-        stats("_VALUE_STATS"),
-        file("_MIN_SEQUENCE_NUMBER"),
-        file("_MAX_SEQUENCE_NUMBER"),
-        file("_SCHEMA_ID"),
-        file("_LEVEL"),
-        [tuple(names or ()) for names in maybe("_EXTRA_FILES")],
-        maybe("_CREATION_TIME"),
-        maybe("_DELETE_ROW_COUNT"),
-        maybe("_EMBEDDED_FILE_INDEX"),
-        maybe("_FILE_SOURCE"),
-        map(_tuple, maybe("_VALUE_STATS_COLS")),
-        maybe("_EXTERNAL_PATH"),
-        maybe("_FIRST_ROW_ID"),
-        map(_tuple, maybe("_WRITE_COLS")),
-        map(_tuple, maybe("_WRITE_COLS_SEQUENCES")),
+        count,
+        (
+            file("_FILE_NAME"),
+            file("_FILE_SIZE"),
+            file("_ROW_COUNT"),
+            file("_MIN_KEY"),
+            file("_MAX_KEY"),
+            stats("_KEY_STATS"),
+            stats("_VALUE_STATS"),
+            file("_MIN_SEQUENCE_NUMBER"),
+            file("_MAX_SEQUENCE_NUMBER"),
+            file("_SCHEMA_ID"),
+            file("_LEVEL"),
+            [tuple(names or ()) for names in maybe("_EXTRA_FILES")],
+            maybe("_CREATION_TIME"),
+            maybe("_DELETE_ROW_COUNT"),
+            maybe("_EMBEDDED_FILE_INDEX"),
+            maybe("_FILE_SOURCE"),
+            _tuples(maybe("_VALUE_STATS_COLS")),
+            maybe("_EXTERNAL_PATH"),
+            maybe("_FIRST_ROW_ID"),
+            _tuples(maybe("_WRITE_COLS")),
+            _tuples(maybe("_WRITE_COLS_SEQUENCES")),
+        ),
     )
-    heads = (columns[name] for name in ("_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS"))
-    return tuple(map(ManifestEntry, *heads, files))
+    partitions = _shared(columns["_PARTITION"])
+    heads = (columns["_KIND"], partitions, columns["_BUCKET"], columns["_TOTAL_BUCKETS"])
+    return tuple(made(ManifestEntry, count, (*heads, files)))
 
 
 def _check_numbers(versions: set[Any], kinds: set[Any]) -> None:
@@ -237,44 +260,6 @@ def _check_numbers(versions: set[Any], kinds: set[Any]) -> None:
         raise ValueError(f"_VERSION {sorted(versions - {VERSION})[0]}, only {VERSION} is known")
     if kinds - {0, 1}:
         raise ValueError(f"_KIND {sorted(kinds - {0, 1})[0]}, only 0 and 1 are known")
-
-
-def _from_record(record: Mapping[str, Any]) -> ManifestEntry:
-    _check_numbers({record["_VERSION"]}, {record["_KIND"]})
-    file = record["_FILE"]
-    get = file.get
-    created = get("_CREATION_TIME")
-    if isinstance(created, datetime):
-        created = round((created.replace(tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
-    return ManifestEntry(
-        record["_KIND"],
-        record["_PARTITION"],
-        record["_BUCKET"],
-        record["_TOTAL_BUCKETS"],
-        DataFile(
-            file["_FILE_NAME"],
-            file["_FILE_SIZE"],
-            file["_ROW_COUNT"],
-            file["_MIN_KEY"],
-            file["_MAX_KEY"],
-            stats_from_record(file["_KEY_STATS"]),
-            stats_from_record(file["_VALUE_STATS"]),
-            file["_MIN_SEQUENCE_NUMBER"],
-            file["_MAX_SEQUENCE_NUMBER"],
-            file["_SCHEMA_ID"],
-            file["_LEVEL"],
-            tuple(get("_EXTRA_FILES") or ()),
-            created,
-            get("_DELETE_ROW_COUNT"),
-            get("_EMBEDDED_FILE_INDEX"),
-            get("_FILE_SOURCE"),
-            _tuple(get("_VALUE_STATS_COLS")),
-            get("_EXTERNAL_PATH"),
-            get("_FIRST_ROW_ID"),
-            _tuple(get("_WRITE_COLS")),
-            _tuple(get("_WRITE_COLS_SEQUENCES")),
-        ),
-    )
 
 
 def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
@@ -286,6 +271,16 @@ def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
 def stats_from_record(record: Mapping[str, Any]) -> SimpleStats:
     """Return SimpleStats of an Avro record."""
     return SimpleStats(record["_MIN_VALUES"], record["_MAX_VALUES"], _tuple(record.get("_NULL_COUNTS")))
+
+
+def _shared(column: list[T]) -> list[T]:
+    """Return values of which few differ, each in memory once."""
+    seen: dict[T, T] = {}
+    return [seen.setdefault(value, value) for value in column]
+
+
+def _tuples(column: Sequence[Iterable[Any] | None]) -> list[tuple[Any, ...] | None]:
+    return [None if values is None else tuple(values) for values in column]
 
 
 def _tuple(values: Iterable[Any] | None) -> tuple[Any, ...] | None:

@@ -16,6 +16,7 @@ from merganser.errors import (
     NotFoundError,
     StorageError,
 )
+from merganser.meta.seal import check_json_seal, sealed_json
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
 from merganser.storage.moving import MARK
@@ -91,6 +92,7 @@ class SchemaStore:
                 "Restore the file.",
                 path=path,
             ) from error
+        check_json_seal(data, path)
         schema = from_json(data, path=path)
         if schema.id != schema_id:
             raise FormatError(
@@ -109,7 +111,7 @@ class SchemaStore:
             CommitUnknownError: the store failed and so did reading back: it may be there or not.
         """
         path = self.paths.schema(schema.id)
-        data = schema.to_json()
+        data = sealed_json(schema.to_json())
         failure: MerganserError | None = None
         for attempt in range(_ATTEMPTS):
             if attempt:

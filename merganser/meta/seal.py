@@ -7,10 +7,14 @@ the CRC-32 of the file, all bytes but its own eight digits::
 
 Nothing else tells a flipped byte from a right one: blocks have no checksum, and what they decode to may be a
 manifest that lacks a file. Files of other writers have no seal and are taken as they are.
+
+Snapshots, tags and schemas are JSON and have one too, as a key that other readers pass over (docs/decisions/0018): the
+CRC-32 of the file with zeros in place of its own eight digits.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Final
 
@@ -24,6 +28,9 @@ _ENTRY: Final = bytes([2 * len(_NAME)]) + _NAME + bytes([2 * _DIGITS])  # length
 _START: Final = _COUNT + 1
 _VALUE: Final = _START + len(_ENTRY)
 _END: Final = _VALUE + _DIGITS
+JSON_SEAL: Final = "merganser.crc32"
+_JSON_ENTRY: Final = b',\n  "merganser.crc32": "%s"'
+_JSON_SEAL: Final = re.compile(rb',\n  "merganser\.crc32": "([0-9a-f]{8})"')  # no text in JSON has a bare quote in it
 _COUNT_MAX: Final = 62
 """Most entries of a map whose count is one byte, less the one that is added."""
 
@@ -59,3 +66,37 @@ def check_seal(data: bytes, path: str) -> None:
 
 def _digits(head: bytes, rest: bytes) -> bytes:
     return b"%08x" % zlib.crc32(rest, zlib.crc32(head))
+
+
+def sealed_json(data: bytes) -> bytes:
+    """Return a JSON object with its checksum, as the last of its keys, in place of one that it may have.
+
+    Args:
+        data: an object of at least one key, laid out over lines, as our writers make it.
+    """
+    body = unsealed_json(data).removesuffix(b"\n}")
+    blank = body + _JSON_ENTRY % (b"0" * _DIGITS) + b"\n}"
+    return body + _JSON_ENTRY % (b"%08x" % zlib.crc32(blank)) + b"\n}"
+
+
+def unsealed_json(data: bytes) -> bytes:
+    """Return a JSON file without its checksum: such a file may be edited."""
+    return _JSON_SEAL.sub(b"", data)
+
+
+def check_json_seal(data: bytes, path: str) -> None:
+    """Refuse a JSON file whose bytes are not those that were written; one without a seal passes.
+
+    Raises:
+        FormatError: names the path.
+    """
+    found = _JSON_SEAL.search(data)
+    if found is None:
+        return
+    start, end = found.span(1)
+    if b"%08x" % zlib.crc32(data[:start] + b"0" * _DIGITS + data[end:]) != found[1]:
+        raise FormatError(
+            f"cannot read '{path}': its {len(data)} bytes do not have the checksum they were written with. Restore "
+            f"the file; if it was edited on purpose, remove the key '{JSON_SEAL}' from it.",
+            path=path,
+        )

@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from merganser.errors import FormatError
+from merganser.meta.commit_metrics import CommitMetrics
 from merganser.meta.data_file import plain_name
+from merganser.meta.seal import JSON_SEAL, check_json_seal, sealed_json
 
 VERSION: Final = 3
 BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807
@@ -41,6 +43,7 @@ class Snapshot:
         time_millis: epoch milliseconds of the commit.
         total_record_count: physical rows of all live files (not yet merged).
         delta_record_count: rows of files added minus rows of files removed.
+        metrics: what the commit cost, of a snapshot that this process has just made; it is not stored.
         others: optional facts as in the file, see the format.
     """
 
@@ -69,6 +72,7 @@ class Snapshot:
     operation: str | None = None
     version: int = VERSION
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    metrics: CommitMetrics | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return (
@@ -89,7 +93,7 @@ class Snapshot:
             if value is not None:
                 out[key] = dict(value) if isinstance(value, Mapping) else value
         out.update(self.unknown)
-        return json.dumps(out, indent=2).encode()
+        return sealed_json(json.dumps(out, indent=2).encode())
 
 
 _KEYS: Final[dict[str, str]] = {
@@ -150,7 +154,7 @@ _COUNTS: Final = frozenset(
 )
 _LONG_MAX: Final = (1 << 63) - 1
 _TIME_MAX: Final = 253_402_300_799_999
-_OBSOLETE: Final = frozenset({"logOffsets"})
+_PASSED_OVER: Final = frozenset({"logOffsets", JSON_SEAL})
 
 
 def snapshot_from_json(data: bytes, path: str) -> Snapshot:
@@ -159,6 +163,7 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
     Raises:
         FormatError: not a snapshot of version 3; names the path and what is wrong.
     """
+    check_json_seal(data, path)
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -184,7 +189,7 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
         if why := _impossible(name, item):
             raise _damaged(path, f"'{key}' is {item!r:.80}, {why}")
         known[name] = item
-    unknown = {key: item for key, item in value.items() if key not in _KEYS.values() and key not in _OBSOLETE}
+    unknown = {key: item for key, item in value.items() if key not in _KEYS.values() and key not in _PASSED_OVER}
     return Snapshot(**known, unknown=unknown)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from merganser.errors import (
@@ -137,7 +137,7 @@ class SnapshotStore:
 
         ahead = 1
         while snapshot_id >= 1:
-            for found in self.env.map(found_or_why, range(snapshot_id, max(0, snapshot_id - ahead), -1)):
+            for found in self.env.fetch(found_or_why, range(snapshot_id, max(0, snapshot_id - ahead), -1)):
                 if isinstance(found, MerganserError):
                     raise found
                 if found is None:
@@ -145,6 +145,27 @@ class SnapshotStore:
                 yield found
             snapshot_id -= ahead
             ahead = min(2 * ahead, _AHEAD_MAX)
+
+    def first(self, reached: Callable[[Snapshot], bool], *, above: int = 0) -> Snapshot | None:
+        """Return the first snapshot of which something holds that goes on holding, or None.
+
+        Args:
+            above: only snapshots with higher ids.
+
+        Raises:
+            FormatError, ExpiredError: a snapshot in between is missing or damaged, or expires just now.
+        """
+        earliest, latest = self.earliest_id(), self.latest_id()
+        low, high = max(earliest or 0, above + 1), latest or 0
+        if earliest is None or low > high or not reached(self.load(high)):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            if reached(self.load(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return self.load(low)
 
     def create(self, snapshot: Snapshot) -> Snapshot:
         """Make `snapshot` the next state of the table: the commit point.
@@ -203,6 +224,37 @@ class SnapshotStore:
         """Point the hint at a snapshot. Best effort: readers do not rely on it, and the commit stands."""
         with contextlib.suppress(MerganserError):
             self.env.storage.replace(self.paths.latest_hint, str(snapshot_id).encode())
+
+    def rolled_back(self, previous: Snapshot) -> bool:
+        """Return whether a rollback has taken away what a snapshot was made on top of.
+
+        Its file is then another one, or it is gone while an older snapshot is still there. Expiry goes from the oldest
+        on, one by one, so what it has removed has nothing below. Time: one read.
+        """
+        found = self.get(previous.id)
+        if found is not None:
+            return found.uuid != previous.uuid or found.delta_manifest_list != previous.delta_manifest_list
+        return any(number < previous.id for number in self.ids())
+
+    def delete(self, snapshot_id: int) -> None:
+        """Remove the file of a snapshot; what it names stays. A missing one is fine."""
+        self.env.storage.delete([self.paths.snapshot(snapshot_id)])
+
+    def set_latest_hint(self, snapshot_id: int) -> None:
+        """Point the hint at a snapshot, for sure: readers of other engines believe it while no later snapshot is there.
+
+        Raises:
+            StorageError: it may not have moved.
+        """
+        self.env.storage.replace(self.paths.latest_hint, str(snapshot_id).encode())
+
+    def set_earliest_hint(self, snapshot_id: int) -> None:
+        """Point the hint at the oldest snapshot that is kept.
+
+        Raises:
+            StorageError: it may not have moved.
+        """
+        self.env.storage.replace(self.paths.earliest_hint, str(snapshot_id).encode())
 
     def _read_back(self, snapshot_id: int) -> Snapshot | None:
         """Return the snapshot, or None when it is absent or nobody can tell."""

@@ -64,6 +64,11 @@ class TableDef:
         """The bucket option: n fixed; -1 dynamic (with a key) or unaware (without); -2 postponed."""
         return self.options.get(w.BUCKET)
 
+    @property
+    def bucketed(self) -> bool:
+        """Whether rows lie in buckets; else each partition has one directory that anybody adds files to."""
+        return self.keyed or self.bucket > 0
+
     @cached_property
     def key(self) -> tuple[str, ...]:
         """The key columns within a partition (primary key less partition columns), in key order."""

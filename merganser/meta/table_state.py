@@ -7,25 +7,36 @@ counts only while its snapshot is still the one that was read (same delta list, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import chain
+from typing import Final, TypeVar
 
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.data_file import ManifestEntry
+from merganser.meta.index_manifest import IndexEntry, read_index_manifest
 from merganser.meta.live_files import EMPTY, LiveFiles
-from merganser.meta.manifest import read_manifest
+from merganser.meta.manifest import read_manifests
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
+from merganser.storage.cache import weight_of
 from merganser.storage.env import Env, no_collection
 from merganser.storage.paths import TablePaths
 
 T = TypeVar("T")
+_Named = tuple[str, int | None]
+"""A file in `manifest/`, and what those that name it say of its bytes, if they do."""
 
 _STEPS_MAX = 100
 """Beyond so many snapshots a fresh read of the base list is cheaper than walking the deltas."""
+
+_OVERTAKEN_MAX: Final = 20
+"""So often in a row may a snapshot expire while it is read."""
+
+_BATCH_BYTES: Final = 16 << 20
+"""Manifests that are decoded together, so that of a very large table no more is in memory in two forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,19 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class MetaReader:
-    """Reads lists, manifests and states of one table, through the cache."""
+    """Reads lists, manifests and states of one table, through the cache.
+
+    What a state needs is asked of the store side by side, in as few rounds as one thing names the next: both lists,
+    then all manifests. On an object store planning takes as long as these rounds.
+
+    Attributes:
+        at_once: how many manifests are read at a time; None leaves it to `Env`.
+    """
 
     paths: TablePaths
     env: Env
     table_name: str
+    at_once: int | None = None
 
     @property
     def snapshots(self) -> SnapshotStore:
@@ -55,8 +74,16 @@ class MetaReader:
         return SnapshotStore(self.paths, self.env, self.table_name)
 
     def latest(self) -> TableState:
-        """Return the newest state."""
-        return self.state(self.snapshots.latest())
+        """Return the newest state. Of one that expires while it is read, the next is taken."""
+        snapshot = self.snapshots.latest()
+        for _ in range(_OVERTAKEN_MAX):
+            try:
+                return self.state(snapshot)
+            except FormatError:
+                before, snapshot = snapshot, self.snapshots.latest()
+                if snapshot is None or before is None or _same(before, snapshot):
+                    raise
+        return self.state(snapshot)
 
     def state(self, snapshot: Snapshot | None) -> TableState:
         """Return the state of a snapshot."""
@@ -72,7 +99,7 @@ class MetaReader:
                 self.keep(carried)
                 return carried
         with no_collection():
-            entries = self._entries_of(self._base(snapshot)) + self.delta(snapshot)
+            entries = self._entries_of(self.manifests(snapshot))
             state = TableState(snapshot, self._applied(EMPTY, snapshot, entries))
         if not isinstance(known, TableState) or known.snapshot is None or known.snapshot.id <= snapshot.id:
             self.keep(state)
@@ -80,17 +107,60 @@ class MetaReader:
 
     def keep(self, state: TableState) -> None:
         """Remember the newest state, for the next reader or writer of this process."""
-        self.env.cache.put(("state", self.paths.metadata_root), state, 200 * len(state.live))
+        sample = [
+            entry
+            for _, files in zip(range(8), state.live.buckets.values(), strict=False)
+            for entry in files.entries[:1]
+        ]
+        self.env.cache.put(("state", self.paths.metadata_root), state, weight_of(sample, len(state.live)))
 
     def delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the entries of a snapshot's own commit."""
-        return self._entries_of(self._delta(snapshot))
+        return self._entries_of(self._lists([_delta(snapshot)])[0])
 
     def manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
         """Return all manifests of a snapshot: those of the base list, then those of the delta list."""
         if snapshot is None:
             return []
-        return [*self._base(snapshot), *self._delta(snapshot)]
+        return [*chain.from_iterable(self._lists([_base(snapshot), _delta(snapshot)]))]
+
+    def base_lists(self, snapshots: Sequence[Snapshot]) -> list[tuple[ManifestFile, ...]]:
+        """Return the manifests of everything before each snapshot's own commit."""
+        return self._lists([_base(snapshot) for snapshot in snapshots])
+
+    def delta_lists(self, snapshots: Sequence[Snapshot]) -> list[tuple[ManifestFile, ...]]:
+        """Return the manifests of each snapshot's own commit."""
+        return self._lists([_delta(snapshot) for snapshot in snapshots])
+
+    def changelog_lists(self, snapshots: Sequence[Snapshot]) -> list[tuple[ManifestFile, ...]]:
+        """Return the manifests of each snapshot's changelog files; none of a snapshot without changelog files."""
+        named = [
+            (snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
+            for snapshot in snapshots
+            if snapshot.changelog_manifest_list is not None
+        ]
+        found = iter(self._lists(named))
+        return [next(found) if snapshot.changelog_manifest_list is not None else () for snapshot in snapshots]
+
+    def entries_of_each(self, manifests: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
+        """Return the entries of each manifest.
+
+        Raises:
+            FormatError: one is missing, damaged, or not the one that its list describes.
+        """
+        return self._decoded(manifests)
+
+    def newest_known(self) -> Snapshot | None:
+        """Return the newest snapshot that this process has seen; asks the store nothing."""
+        known = self.env.cache.get(("state", self.paths.metadata_root))
+        return known.snapshot if isinstance(known, TableState) else None
+
+    def index(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
+        """Return the index files of a snapshot."""
+        if snapshot is None or snapshot.index_manifest is None:
+            return ()
+        [found] = self._cached([(snapshot.index_manifest, None)], _each(read_index_manifest))
+        return found
 
     def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         """Return the entries of a manifest.
@@ -98,20 +168,11 @@ class MetaReader:
         Raises:
             FormatError: it is missing, damaged, or not the one that its list describes.
         """
-        entries = self._cached(manifest.name, read_manifest, manifest.size)
-        if len(entries) != manifest.added + manifest.deleted:
-            path = self.paths.manifest(manifest.name)
-            raise FormatError(
-                f"cannot read '{self.table_name}': '{path}' has {len(entries)} entries, and its list says "
-                f"{manifest.added + manifest.deleted}. Restore the file, or roll back to a snapshot that does not "
-                "need it.",
-                path=path,
-            )
-        return entries
+        return self._decoded([manifest])[0]
 
-    def remember(self, name: str, value: object, weight: int) -> None:
+    def remember(self, name: str, values: Sequence[object]) -> None:
         """Keep what was just written, so that it is not read back."""
-        self.env.cache.put(self.paths.manifest(name), value, weight)
+        self.env.cache.put(self.paths.manifest(name), values, weight_of(values))
 
     def _carry(self, known: TableState, snapshot: Snapshot) -> TableState | None:
         """Return the state of `snapshot` from an older one and the deltas between, or None when that is not sure."""
@@ -121,12 +182,21 @@ class MetaReader:
         kept = self.snapshots.get(start.id)
         if kept is None or not _same(kept, start):
             return None
+        between = self.env.fetch(self.snapshots.get, range(start.id + 1, snapshot.id))
+        steps = [step for step in between if step is not None]
+        if len(steps) < len(between):
+            return None
+        steps.append(snapshot)
+        deltas = self._lists([_delta(step) for step in steps])
+        self._decoded([*chain.from_iterable(deltas)])  # all at once; below they come from the cache
         live = known.live
-        for snapshot_id in range(start.id + 1, snapshot.id + 1):
-            step = snapshot if snapshot_id == snapshot.id else self.snapshots.get(snapshot_id)
-            if step is None:
+        for step, manifests in zip(steps, deltas, strict=True):
+            live = self._applied(live, step, self._entries_of(manifests))
+        if snapshot.id - start.id > 1:
+            # A rollback meanwhile would have given the steps to another history; it takes the newest away first.
+            now = self.snapshots.get(snapshot.id)
+            if now is None or not _same(now, snapshot):
                 return None
-            live = self._applied(live, step, self.delta(step))
         return TableState(snapshot, live)
 
     def _applied(self, live: LiveFiles, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> LiveFiles:
@@ -134,20 +204,48 @@ class MetaReader:
         return live.apply(entries, source=source, path=self.paths.snapshot(snapshot.id))
 
     def _entries_of(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
-        return [entry for manifest in manifests for entry in self.entries(manifest)]
+        return [*chain.from_iterable(self._decoded(manifests))]
 
-    def _base(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        return self._cached(snapshot.base_manifest_list, read_manifest_list, snapshot.base_manifest_list_size)
+    def _decoded(self, manifests: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
+        """Return the entries of each manifest."""
+        found = self._cached([(manifest.name, manifest.size) for manifest in manifests], read_manifests)
+        for manifest, entries in zip(manifests, found, strict=True):
+            if len(entries) != manifest.added + manifest.deleted:
+                path = self.paths.manifest(manifest.name)
+                raise FormatError(
+                    f"cannot read '{self.table_name}': '{path}' has {len(entries)} entries, and its list says "
+                    f"{manifest.added + manifest.deleted}. Restore the file, or roll back to a snapshot that does not "
+                    "need it.",
+                    path=path,
+                )
+        return found
 
-    def _delta(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        return self._cached(snapshot.delta_manifest_list, read_manifest_list, snapshot.delta_manifest_list_size)
+    def _lists(self, named: Sequence[_Named]) -> list[tuple[ManifestFile, ...]]:
+        return self._cached(named, _each(read_manifest_list))
 
-    def _cached(self, name: str, decode: Callable[[bytes, str], tuple[T, ...]], size: int | None) -> tuple[T, ...]:
-        """Return what a file in `manifest/` holds. `size` is what those that name it say of its bytes, if they do."""
+    def _cached(
+        self, named: Sequence[_Named], decode: Callable[[Sequence[tuple[bytes, str]]], list[tuple[T, ...]]]
+    ) -> list[tuple[T, ...]]:
+        """Return what each of some files in `manifest/` holds."""
+        found: dict[str, tuple[T, ...]] = {}
+        missing: list[_Named] = []
+        for name, size in dict(named).items():
+            known = self.env.cache.get(self.paths.manifest(name))
+            if known is None:
+                missing.append((name, size))
+            else:
+                found[name] = known
+        for batch in _batches(missing):
+            files = self.env.fetch(self._read, batch, at_once=self.at_once)
+            for (name, _), values in zip(batch, decode(files), strict=True):
+                found[name] = values
+                self.remember(name, values)
+        return [found[name] for name, _ in named]
+
+    def _read(self, named: _Named) -> tuple[bytes, str]:
+        """Return the bytes of a file in `manifest/`, and its path."""
+        name, size = named
         path = self.paths.manifest(name)
-        known = self.env.cache.get(path)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
         try:
             data = self.env.storage.read(path)
         except NotFoundError as error:
@@ -166,9 +264,35 @@ class MetaReader:
                 "Restore the file, or roll back to a snapshot that does not need it.",
                 path=path,
             )
-        value = decode(data, path)
-        self.env.cache.put(path, value, 8 * len(data))
-        return value
+        return data, path
+
+
+def _base(snapshot: Snapshot) -> _Named:
+    return snapshot.base_manifest_list, snapshot.base_manifest_list_size
+
+
+def _delta(snapshot: Snapshot) -> _Named:
+    return snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
+
+
+def _each(
+    decode: Callable[[bytes, str], tuple[T, ...]],
+) -> Callable[[Sequence[tuple[bytes, str]]], list[tuple[T, ...]]]:
+    return lambda files: [decode(data, path) for data, path in files]
+
+
+def _batches(named: Sequence[_Named]) -> Iterator[list[_Named]]:
+    """Yield files in batches of at most `_BATCH_BYTES`, or of one."""
+    batch: list[_Named] = []
+    weight = 0
+    for name, size in named:
+        if batch and weight + (size or 0) > _BATCH_BYTES:
+            yield batch
+            batch, weight = [], 0
+        batch.append((name, size))
+        weight += size or 0
+    if batch:
+        yield batch
 
 
 def _same(a: Snapshot, b: Snapshot) -> bool:

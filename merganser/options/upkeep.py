@@ -36,10 +36,10 @@ OFFPEAK_RATIO: Final = Option(
     "compaction.offpeak-ratio", integer(0), 0, "Percentage added to 'compaction.size-ratio' during off-peak hours."
 )
 OFFPEAK_START_HOUR: Final = Option(
-    "compaction.offpeak.start.hour", integer(-1, 23), -1, "Hour of the day when off-peak begins; -1 is off."
+    "compaction.offpeak.start.hour", integer(-1, 23), -1, "Hour of the day (UTC) when off-peak begins; -1 is off."
 )
 OFFPEAK_END_HOUR: Final = Option(
-    "compaction.offpeak.end.hour", integer(-1, 23), -1, "Hour of the day when off-peak ends; -1 is off."
+    "compaction.offpeak.end.hour", integer(-1, 23), -1, "Hour of the day (UTC) when off-peak ends; -1 is off."
 )
 OPTIMIZATION_INTERVAL: Final = Option[timedelta | None](
     "compaction.optimization-interval", DURATION, None, "Time after which everything is compacted again."
@@ -221,3 +221,12 @@ def stop_trigger(options: Options) -> int:
     trigger = options.get(COMPACTION_TRIGGER)
     stop = options.get(STOP_TRIGGER)
     return trigger + 3 if stop is None else max(stop, trigger)
+
+
+def tag_period(options: Options) -> timedelta:
+    """Return how much time each automatic tag stands for."""
+    length = options.get(TAG_CREATION_PERIOD_DURATION)
+    return _TAG_PERIODS[options.get(TAG_CREATION_PERIOD)] if length is None else length
+
+
+_TAG_PERIODS: Final = {"daily": timedelta(days=1), "hourly": timedelta(hours=1), "two-hours": timedelta(hours=2)}

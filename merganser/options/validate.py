@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from merganser.errors import UnsupportedError
@@ -45,6 +46,7 @@ def check_table_options(table: TableLike, *, what: str = "cannot use the options
     _check_changelog(table, what)
     check_merge_rules(table, what=what)
     _check_retention(table.options, what)
+    _check_tags(table.options, what)
     _check_record_expiry(table, what)
     _check_row_tracking(table, what)
     _check_log(table, what)
@@ -157,6 +159,15 @@ def _check_retention(options: Options, what: str) -> None:
                 f"'{kind}.num-retained.min' is {least} and should not be larger than '{kind}.num-retained.max', "
                 f"{most}.",
             )
+
+
+def _check_tags(options: Options, what: str) -> None:
+    period = u.tag_period(options)
+    delay = options.get(u.TAG_CREATION_DELAY)
+    if period <= timedelta(0):
+        refuse(what, "'tag.creation-period-duration' must be above 0.")
+    if delay >= period:
+        refuse(what, f"'tag.creation-delay' is {delay} and must be below the period of the tags, {period}.")
 
 
 def _check_record_expiry(table: TableLike, what: str) -> None:
@@ -323,11 +334,9 @@ WRITE_GAPS: Final = (
     Gap("a primary key and 'bucket' = '-1'", _keyed(_bucket(DYNAMIC)), _NUMBER),
     Gap("a primary key and 'bucket' = '-2'", _keyed(_bucket(POSTPONE)), _NUMBER),
     Gap("'changelog-producer' other than none", _set(w.CHANGELOG_PRODUCER), _ELSEWHERE),
-    Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
     Gap("'sequence.snapshot-ordering'", _set(w.SEQUENCE_SNAPSHOT_ORDERING), _ELSEWHERE),
     Gap("'row-tracking.enabled'", _set(w.ROW_TRACKING), _ELSEWHERE),
     Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
-    Gap("'record-level.expire-time'", _set(u.RECORD_LEVEL_EXPIRE_TIME), _ELSEWHERE),
     Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
     Gap("'data-file.external-paths'", _set(w.DATA_FILE_EXTERNAL_PATHS), _ELSEWHERE),
     Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
@@ -344,8 +353,6 @@ WRITE_GAPS: Final = (
 
 READ_GAPS: Final = (
     Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
-    Gap("'deletion-vectors.enabled'", _set(w.DELETION_VECTORS), _ELSEWHERE),
-    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
     Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
     Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
     Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
@@ -355,7 +362,10 @@ READ_GAPS: Final = (
 """What reading does not do yet, whatever files a read meets."""
 
 _COMPACT: Final = "Compact the table fully with another engine, then it can be read."
-MERGE_READ_GAPS: Final = (Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),)
+MERGE_READ_GAPS: Final = (
+    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
+    Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),
+)
 """What reading does not do yet when rows of several files have to be merged."""
 
 

@@ -312,8 +312,9 @@ FILE_COMPRESSION_ZSTD_LEVEL: Final = Option(
     "file.compression.zstd-level", integer(1, 22), 1, "Effort of zstd compression, 1 (fast) to 22 (small)."
 )
 FILE_BLOCK_SIZE: Final = Option[int | None](
-    "file.block-size", BYTES, None, "Bytes of a block (Parquet row group, ORC stripe). Default: 128 MB for Parquet."
-)
+    "file.block-size", BYTES, None,
+    "Bytes in memory at which a block (Parquet row group, ORC stripe) ends. Default: 32 MB.",
+)  # fmt: skip
 FILE_SUFFIX_INCLUDE_COMPRESSION: Final = Option(
     "file.suffix.include.compression", BOOLEAN, False, "Put the compression into the names of data files."
 )

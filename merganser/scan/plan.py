@@ -3,12 +3,16 @@
 Files are left out, in this order: by partition (exactly), by bucket (when the filter pins the bucket key), by
 key range, and, where no merge is needed, by the statistics of any column. What pruning leaves is read and
 filtered exactly.
+
+Deletion vectors hide rows whatever the options say. While a table with a key has them on, a row above level 0 that
+no vector names is the row of its key, so files are read as they stand, one by one; level 0 waits for its compaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,15 +23,18 @@ from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
 from merganser.codec.stored import sort_key
 from merganser.errors import FormatError
+from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import TableState
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.options.upkeep import level_count
+from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.read import key_filter
 from merganser.scan.split import ReadJob, Split
 from merganser.schema import types as t
@@ -54,14 +61,25 @@ class Plan:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def plan(table: TableDef, env: Env, state: TableState, *, columns: Sequence[t.Field], where: Predicate | None) -> Plan:
+def plan(
+    table: TableDef,
+    env: Env,
+    state: TableState,
+    *,
+    columns: Sequence[t.Field],
+    where: Predicate | None,
+    compacted_only: bool = False,
+) -> Plan:
     """Return the splits of a snapshot that may hold rows of the filter.
+
+    Args:
+        compacted_only: of a table with a key only the files of the highest level.
 
     Raises:
         FormatError: an entry of a manifest, or a schema that files refer to, is damaged or missing.
     """
     try:
-        return _planned(table, env, state, columns, where)
+        return _planned(table, env, state, columns, where, compacted_only)
     except FormatError as error:
         if "path" in error.context:
             raise
@@ -72,7 +90,15 @@ def plan(table: TableDef, env: Env, state: TableState, *, columns: Sequence[t.Fi
         ) from error
 
 
-def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.Field], where: Predicate | None) -> Plan:
+def _planned(
+    table: TableDef,
+    env: Env,
+    state: TableState,
+    columns: Sequence[t.Field],
+    where: Predicate | None,
+    compacted_only: bool,
+) -> Plan:
+    vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
     counts = {"files in the snapshot": len(state.live)}
     chosen = _by_partition(table, state.live, where)
     counts["after partitions"] = sum(len(files.entries) for _, files in chosen)
@@ -81,6 +107,7 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
         chosen = _sorted_by_partition(table, chosen)
     counts["after buckets"] = sum(len(files.entries) for _, files in chosen)
     splits: list[Split] = []
+    schema_ids: set[int] = set()
     target = table.options.get(r.SOURCE_SPLIT_TARGET_SIZE)
     directories: dict[bytes, str] = {}
     for (partition, bucket), files in chosen:
@@ -89,14 +116,19 @@ def _planned(table: TableDef, env: Env, state: TableState, columns: Sequence[t.F
         if partition not in directories:
             directories[partition] = table.partition_directory(partition)
         directory = table.paths.bucket_directory(directories[partition], bucket)
-        make = _keyed_splits if table.keyed else _append_splits
-        splits.extend(make(table, directory, bucket, files, where, target))
-    counts["after keys and statistics"] = sum(len(split.files) for split in splits)
+        held = vectors.get((partition, bucket), NO_VECTORS)
+        if table.keyed:
+            splits += _keyed_splits(
+                table, env, directory, partition, bucket, files, held, where, target, compacted_only, schema_ids
+            )
+        else:
+            found = _append_splits(table, directory, bucket, files, held, where, target)
+            schema_ids |= {file.schema_id for split in found for file in split.files}
+            splits += found
+    counts["after keys and statistics"] = sum(len(section) for split in splits for section in split.sections)
     schemas = {table.schema.id: table.schema.fields}
     store = SchemaStore(table.paths, env)
-    for schema_id in {file.schema_id for split in splits for section in split.sections for file in section} - set(
-        schemas
-    ):
+    for schema_id in schema_ids - set(schemas):
         schemas[schema_id] = store.load(schema_id).fields
     return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas), tuple(splits), counts)
 
@@ -126,12 +158,17 @@ def _by_partition(table: TableDef, live: LiveFiles, where: Predicate | None) -> 
     )
     if narrow is None:
         return list(live.buckets.items())
-    partitions = list(dict.fromkeys(partition for partition, _ in live.buckets))
-    if not partitions:
-        return []
-    mask = np.asarray(narrow.mask(partitions_table(table, partitions)).fill_null(False))
-    kept = {partition for partition, keep in zip(partitions, mask.tolist(), strict=True) if keep}
+    kept = partitions_through(table, {partition for partition, _ in live.buckets}, narrow)
     return [(bucket, files) for bucket, files in live.buckets.items() if bucket[0] in kept]
+
+
+def partitions_through(table: TableDef, partitions: Collection[bytes], where: Predicate) -> set[bytes]:
+    """Return which serialized partitions a filter on partition columns lets through."""
+    if not partitions:
+        return set()
+    found = list(partitions)
+    mask = np.asarray(where.mask(partitions_table(table, found)).fill_null(False))
+    return {partition for partition, keep in zip(found, mask.tolist(), strict=True) if keep}
 
 
 def _by_bucket(
@@ -174,7 +211,13 @@ def _sorted_by_partition(
 
 
 def _append_splits(
-    table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
+    table: TableDef,
+    directory: str,
+    bucket: int,
+    files: BucketFiles,
+    vectors: BucketVectors,
+    where: Predicate | None,
+    target: int,
 ) -> list[Split]:
     keyed = [entry.file.name for entry in files.entries if entry.file.min_key[:4] != EMPTY_ROW[:4]]
     if keyed:  # were they read as they stand, old versions of rows would come back
@@ -188,47 +231,78 @@ def _append_splits(
     entries = _by_stats(table, list(files.entries), where)
     if table.bucket > 0:
         entries.sort(key=lambda entry: entry.file.min_sequence)
-    return _packed(directory, bucket, [((entry.file,), True) for entry in entries], target)
+    whole = not _columns_apart([entry.file for entry in files.entries])
+    return _packed(directory, bucket, [((entry.file,), whole, entry.file.size) for entry in entries], vectors, target)
+
+
+def _columns_apart(files: Sequence[DataFile]) -> bool:
+    """Return whether rows of one id may lie in several files, some of their columns in each."""
+    if any(file.write_columns is not None for file in files):
+        return True
+    ranges = sorted((f.first_row_id, f.first_row_id + f.row_count) for f in files if f.first_row_id is not None)
+    return any(low < end for (_, end), (low, _) in pairwise(ranges))
 
 
 def _keyed_splits(
-    table: TableDef, directory: str, bucket: int, files: BucketFiles, where: Predicate | None, target: int
+    table: TableDef,
+    env: Env,
+    directory: str,
+    partition: bytes,
+    bucket: int,
+    files: BucketFiles,
+    vectors: BucketVectors,
+    where: Predicate | None,
+    target: int,
+    compacted_only: bool,
+    schema_ids: set[int],
 ) -> list[Split]:
-    entries = list(files.entries)
-    if table.options.get(w.MERGE_ENGINE) == "first-row":  # rows come to light with the compaction of their commit
-        entries = [entry for entry in entries if entry.file.level > 0]
-    kinds = table.key_types
-    low = deserialize_columns([entry.file.min_key for entry in entries], kinds)
-    high = deserialize_columns([entry.file.max_key for entry in entries], kinds)
+    """Return the splits of a bucket of a table with a key; adds the schemas of their files to `schema_ids`."""
+    known = bucket_columns(table, env, (partition, bucket), files.entries)
+    options = table.options
+    masked = options.get(w.DELETION_VECTORS) and not options.get(r.DELETION_VECTORS_MERGE_ON_READ)
+    keep = np.ones(len(known.files), np.bool_)
+    if compacted_only:
+        keep = known.levels >= level_count(options) - 1
+    elif masked or options.get(w.MERGE_ENGINE) == "first-row":  # rows come to light with the compaction of their commit
+        keep = known.levels > 0
     narrow = key_filter(where, table.key)
     if narrow is not None:
-        keep = np.flatnonzero(_may_match_keys(table, narrow, low, high, entries))
-        entries = [entries[i] for i in keep.tolist()]
-        low, high = [c.take(pa.array(keep)) for c in low], [c.take(pa.array(keep)) for c in high]
-    if not entries:
+        keep &= _may_match_keys(table, narrow, known)
+    places = np.flatnonzero(keep)
+    if not len(places):
         return []
-    parts = []
-    for members in sections(*dense_ranks(low, high)):
-        group = [entries[i] for i in sorted(members.tolist())]  # as they were committed: it settles equal numbers
-        raw = len(group) == 1 and group[0].file.delete_row_count == 0
-        if raw and where is not None and not _by_stats(table, group, where):
-            continue
-        parts.append((tuple(entry.file for entry in group), raw))
-    return _packed(directory, bucket, parts, target)
+    low, high = known.low, known.high
+    if len(places) < len(keep):
+        low, high = [c.take(pa.array(places)) for c in low], [c.take(pa.array(places)) for c in high]
+    parts: list[tuple[tuple[DataFile, ...], bool, int]] = []
+    alone = masked or compacted_only
+    for members in np.arange(len(places))[:, None] if alone else sections(*dense_ranks(low, high)):
+        if len(members) == 1:
+            place = int(places[members[0]])
+            file = known.files[place]
+            raw = file.delete_row_count == 0
+            if raw and where is not None and not _by_stats(table, [files.entries[place]], where):
+                continue
+            parts.append(((file,), raw, file.size))
+            schema_ids.add(file.schema_id)
+        else:
+            group = np.sort(places[members])  # as they were committed: it settles equal numbers
+            parts.append((tuple([known.files[i] for i in group.tolist()]), False, int(known.sizes[group].sum())))
+            schema_ids |= known.schemas_of(group)
+    return _packed(directory, bucket, parts, vectors, target)
 
 
-def _may_match_keys(
-    table: TableDef, narrow: Predicate, low: list[pa.Array], high: list[pa.Array], entries: list[ManifestEntry]
-) -> np.ndarray:
+def _may_match_keys(table: TableDef, narrow: Predicate, known: BucketColumns) -> np.ndarray:
     """Return which files may hold a key of the filter. Only the first key column is bounded by first and last key."""
     name = table.key[0]
-    counts = np.array([entry.file.row_count for entry in entries], np.int64)
+    count = len(known.files)
     first = conjunction([part for part in conjuncts(narrow) if part.columns == {name}])
     if first is None or table.key_types[0].nullable:
-        return np.ones(len(entries), np.bool_)
+        return np.ones(count, np.bool_)
     if isinstance(table.key_types[0], t.Float | t.Double):
-        return np.ones(len(entries), np.bool_)
-    return may_match_many(first, {name: low[0]}, {name: high[0]}, {name: np.zeros(len(entries), np.int64)}, counts)
+        return np.ones(count, np.bool_)
+    nulls = np.zeros(count, np.int64)
+    return may_match_many(first, {name: known.low[0]}, {name: known.high[0]}, {name: nulls}, known.row_counts)
 
 
 def _by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
@@ -274,21 +348,35 @@ def _stats_columns(
     return {fields[i].name: low[i] for i in used}, {fields[i].name: high[i] for i in used}, nulls
 
 
-def _packed(directory: str, bucket: int, parts: list[tuple[tuple[DataFile, ...], bool]], target: int) -> list[Split]:
-    """Return sections packed into splits of about the target size, raw ones apart from those to merge."""
+def _packed(
+    directory: str,
+    bucket: int,
+    parts: list[tuple[tuple[DataFile, ...], bool, int]],
+    vectors: BucketVectors,
+    target: int,
+) -> list[Split]:
+    """Return sections packed into splits of about the target size, raw ones apart from those to merge.
+
+    Args:
+        parts: the files of each section, whether they are read as they stand, and their bytes.
+    """
     splits: list[Split] = []
+
+    def settle(held: list[tuple[DataFile, ...]], raw: bool) -> None:
+        names = [file.name for files in held for file in files] if vectors.by_file else ()
+        splits.append(Split(directory, bucket, tuple(held), raw, vectors.of(names)))
+
     for raw in (True, False):
         held: list[tuple[DataFile, ...]] = []
         size = 0
-        for files, is_raw in parts:
+        for files, is_raw, weight in parts:
             if is_raw != raw:
                 continue
-            weight = sum(file.size for file in files)
             if held and size + weight > target:
-                splits.append(Split(directory, bucket, tuple(held), raw))
+                settle(held, raw)
                 held, size = [], 0
             held.append(files)
             size += weight
         if held:
-            splits.append(Split(directory, bucket, tuple(held), raw))
+            settle(held, raw)
     return splits

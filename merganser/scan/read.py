@@ -42,7 +42,7 @@ class _Section:
         self._job = job
         self._files = files
         self._table = table = job.table
-        self._reader = SectionReader(table, split.directory, job.schemas, storage)
+        self._reader = SectionReader(table, split.directory, job.schemas, storage, split.vectors)
         wanted = {field.name: field for field in job.columns}
         where = job.where
         self._filter_names = [] if where is None else [f.name for f in table.schema.fields if f.name in where.columns]

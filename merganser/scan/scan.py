@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.live_files import EMPTY
+from merganser.meta.refs import TagStore, same_snapshot
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import APPEND, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_read
@@ -24,6 +29,8 @@ from merganser.schema.arrow import arrow_schema
 from merganser.schema.predicate import Predicate
 from merganser.storage.env import Env
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class Scan(Rows):
@@ -35,6 +42,9 @@ class Scan(Rows):
         where: rows to return; None: all.
         snapshot: the snapshot; None: the newest whenever a result is asked for.
         limit: most rows to return; which ones is not defined.
+        compacted_only: of a table with a key only what the last full compactions left, which no merge is needed for.
+        own_files: only the files that the snapshot's own commit added; none of a compaction or an overwrite.
+        made_since_ms: only files made at this time or later, in epoch milliseconds; None: all.
     """
 
     table: TableDef
@@ -43,6 +53,9 @@ class Scan(Rows):
     where: Predicate | None = None
     snapshot: Snapshot | None = None
     limit: int | None = None
+    compacted_only: bool = False
+    own_files: bool = False
+    made_since_ms: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,8 +70,10 @@ class Scan(Rows):
             UnsupportedError: the table needs something this version cannot read rightly.
             FormatError: metadata is damaged or missing.
         """
-        reader = MetaReader(self.table.paths, self.env, self.table.name)
-        state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
+        at_once = self.table.options.get(r.SCAN_MANIFEST_PARALLELISM)
+        reader = MetaReader(self.table.paths, self.env, self.table.name, at_once)
+        with self._unless_expired(self.snapshot):
+            state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
         if state.snapshot is None and not SchemaStore(self.table.paths, self.env).ids():
             raise NotFoundError(
                 f"cannot read '{self.table.name}': nothing is at '{self.table.path}' any more, so the table was "
@@ -68,10 +83,30 @@ class Scan(Rows):
         newest = 0 if state.snapshot is None else state.snapshot.schema_id
         if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
             SchemaStore(self.table.paths, self.env).load(newest)
-        found = plan(self.table, self.env, state, columns=self.columns, where=self.where)
+        found = plan(
+            self.table,
+            self.env,
+            self._narrowed(state, reader),
+            columns=self.columns,
+            where=self.where,
+            compacted_only=self.compacted_only,
+        )
         asked = replace(self.table.schema, options=self.table.options)
         check_can_read(asked, name=self.table.name, merge=any(not split.raw for split in found.splits))
         return found
+
+    def _narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the state with the files that are asked for."""
+        entries: Iterable[ManifestEntry] = state.live
+        if (not self.own_files and self.made_since_ms is None) or state.snapshot is None:
+            return state
+        if self.own_files:
+            plain = state.snapshot.commit_kind == APPEND
+            entries = [entry for entry in reader.delta(state.snapshot) if entry.kind == ADD] if plain else []
+        since = self.made_since_ms
+        chosen = [e for e in entries if since is None or (e.file.creation_time_ms or 0) >= since]
+        source = f"snapshot {state.snapshot.id} of '{self.table.name}'"
+        return TableState(state.snapshot, EMPTY.apply(chosen, source=source))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded."""
@@ -83,8 +118,7 @@ class Scan(Rows):
         if self.limit is not None:
             tables = list(self._limited(self._tables()))
         else:
-            found = self.plan()
-            parts = self.env.map(lambda split: list(read_split(found.job, split, self.env.storage)), found.splits)
+            parts = self._of_splits(self.plan(), list)
             tables = [table for part in parts for table in part]
         schema = self.schema
         if not tables:
@@ -95,17 +129,15 @@ class Scan(Rows):
 
     def count(self) -> int:
         """Return the number of rows; from metadata alone where that is exact."""
-        found = Scan(self.table, self.env, self._counted_columns(), self.where, self.snapshot).plan()
+        found = replace(self, columns=self._counted_columns()).plan()
         known, rest = 0, []
         for split in found.splits:
-            plain = split.raw and not self.table.counting
+            plain = split.raw and not self.table.counting and split.deleted is not None
             if self.where is None and plain and all(not self.table.keyed or file.level > 0 for file in split.files):
-                known += split.rows
+                known += split.rows - (split.deleted or 0)
             else:
                 rest.append(split)
-        read = self.env.map(
-            lambda split: sum(table.num_rows for table in read_split(found.job, split, self.env.storage)), rest
-        )
+        read = self._of_splits(replace(found, splits=tuple(rest)), lambda tables: sum(t.num_rows for t in tables))
         total: int = known + sum(read)
         return total if self.limit is None else min(total, self.limit)
 
@@ -128,6 +160,10 @@ class Scan(Rows):
             f"splits     {len(splits):,}: {sum(1 for s in splits if s.raw):,} read as they stand, "
             f"{sum(1 for s in splits if not s.raw):,} merged",
         ]
+        if masked := [vector for s in splits for vector in s.vectors.values()]:
+            deleted = [split.deleted for split in splits]
+            rows = "an unknown number of rows" if None in deleted else counted(sum(d or 0 for d in deleted), "row")
+            lines.append(f"deleted    {rows} by {counted(len(masked), 'deletion vector')}")
         if widest := max((len(section) for s in splits if not s.raw for section in s.sections), default=0):
             lines.append(f"merge      at most {counted(widest, 'file')} in one section")
         return "\n".join(lines)
@@ -156,13 +192,54 @@ class Scan(Rows):
         )
         return tuple(cheap[:1]) or self.table.schema.fields[:1]
 
+    def _of_splits(self, found: Plan, result: Callable[[Iterator[pa.Table]], R]) -> list[R]:
+        """Return a result of the rows of every split, read side by side."""
+        title, size = f"reading {self.table.name}", sum(split.size_bytes for split in found.splits)
+        with self.env.progress.work(title, size_bytes=size, steps=len(found.splits)) as work:
+
+            def read(split: Split) -> R:
+                with self._unless_expired(found.snapshot):
+                    value = result(read_split(found.job, split, self.env.storage))
+                work.advance(split.size_bytes)
+                return value
+
+            return self.env.map(read, found.splits)
+
     def _tables(self) -> Iterator[pa.Table]:
         found = self.plan()
         schema = self.schema
         ordered = self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
         gather = self.env.gather if not ordered else _in_turn
-        for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
-            yield _with_schema(table, schema)
+        with self._unless_expired(found.snapshot):
+            for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
+                yield _with_schema(table, schema)
+
+    @contextlib.contextmanager
+    def _unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
+        """Say that a snapshot has expired, where that is why one of its files is missing.
+
+        Raises:
+            ExpiredError: it was removed while it was read.
+        """
+        try:
+            yield
+        except FormatError as error:
+            if snapshot is None or not isinstance(error.__cause__, NotFoundError) or self._is_kept(snapshot):
+                raise
+            raise ExpiredError(
+                f"cannot read snapshot {snapshot.id} of '{self.table.name}': it expired while it was read. Read the "
+                "newest, or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', so that snapshots are kept "
+                "for as long as reads take.",
+                table=self.table.name,
+                snapshot=snapshot.id,
+            ) from error
+
+    def _is_kept(self, snapshot: Snapshot) -> bool:
+        found = MetaReader(self.table.paths, self.env, self.table.name).snapshots.get(snapshot.id)
+        if found is not None and same_snapshot(found, snapshot):
+            return True
+        tags = TagStore(self.table.paths, self.env, self.table.name).list()
+        return any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
 
     def _limited(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         if self.limit is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from merganser.files.masks import Vector
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -21,12 +22,14 @@ class Split:
         sections: groups of files; key ranges of two groups never meet. The files of a group are in the order in
             which they were committed. Append tables: one file per group.
         raw: no section needs a merge, and no file holds retractions: rows are read as they stand.
+        vectors: deletion vectors, by data file; the rows that they name are not part of the split.
     """
 
     directory: str
     bucket: int
     sections: tuple[tuple[DataFile, ...], ...]
     raw: bool
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -37,6 +40,12 @@ class Split:
     def rows(self) -> int:
         """Physical rows."""
         return sum(file.row_count for section in self.sections for file in section)
+
+    @property
+    def deleted(self) -> int | None:
+        """Rows that deletion vectors name; None where a writer did not say."""
+        counts = [vector.cardinality for vector in self.vectors.values()]
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
     @property
     def size_bytes(self) -> int:

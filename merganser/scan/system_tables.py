@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,7 +16,10 @@ from merganser.codec.binary_row import deserialize
 from merganser.codec.data_format import format_of
 from merganser.codec.stats import SimpleStats
 from merganser.errors import NotFoundError
+from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT
+from merganser.meta.index_manifest import DELETION_VECTORS
+from merganser.meta.refs import BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -45,6 +49,26 @@ _SNAPSHOTS: Final = pa.schema(
         ("next_row_id", pa.int64()),
         ("operation", pa.string()),
         ("writer_version", pa.string()),
+    ]
+)
+_TABLE_INDEXES: Final = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("bucket", pa.int32()),
+        ("index_type", pa.string()),
+        ("file_name", pa.string()),
+        ("file_size", pa.int64()),
+        ("row_count", pa.int64()),
+        (
+            "dv_ranges",
+            pa.list_(
+                pa.struct([("f0", pa.string()), ("f1", pa.int32()), ("f2", pa.int32()), ("_CARDINALITY", pa.int64())])
+            ),
+        ),
+        ("row_range_start", pa.int64()),
+        ("row_range_end", pa.int64()),
+        ("index_field_id", pa.int32()),
+        ("index_field_name", pa.string()),
     ]
 )
 _FILES: Final = pa.schema(
@@ -220,6 +244,84 @@ def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
+def _tags(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    found = TagStore(table.paths, env, table.name).list()
+    return pa.table(
+        {
+            "tag_name": pa.array([tag.name for tag in found], pa.string()),
+            "snapshot_id": pa.array([tag.snapshot_id for tag in found], pa.int64()),
+            "schema_id": pa.array([tag.schema_id for tag in found], pa.int64()),
+            "commit_time": pa.array([tag.commit_time for tag in found], _TIME),
+            "record_count": pa.array([tag.record_count for tag in found], pa.int64()),
+            "create_time": pa.array([tag.create_time for tag in found], _TIME),
+            "time_retained": pa.array([_duration_shown(tag.time_retained) for tag in found], pa.string()),
+        }
+    )
+
+
+def _branches(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    found = BranchStore(table.paths, env, table.name).list()
+    return pa.table(
+        {
+            "branch_name": pa.array([branch.name for branch in found], pa.string()),
+            "create_time": pa.array([branch.create_time for branch in found], _TIME),
+        }
+    )
+
+
+def _consumers(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    found = ConsumerStore(table.paths, env, table.name).list()
+    return pa.table(
+        {
+            "consumer_id": pa.array([consumer.id for consumer in found], pa.string()),
+            "next_snapshot_id": pa.array([consumer.next_snapshot for consumer in found], pa.int64()),
+        }
+    )
+
+
+def _duration_shown(duration: timedelta | None) -> str | None:
+    """Return ISO 8601 text as other engines show it: hours, minutes and seconds, such as `PT72H`."""
+    if duration is None:
+        return None
+    whole, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
+    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    shown = f"{hours}H" if hours else ""
+    shown += f"{minutes}M" if minutes else ""
+    shown += f"{seconds}{fraction}S" if seconds or micros or not shown else ""
+    return f"PT{shown}"
+
+
+def _table_indexes(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    reader = MetaReader(table.paths, env, table.name)
+    found = reader.index(snapshot or reader.snapshots.latest())
+    names: dict[int | None, str] = {field.id: field.name for field in table.schema.fields}
+    rows = []
+    for entry in found:
+        of_rows = entry.global_index or {}
+        field_id = of_rows.get("_INDEX_FIELD_ID")
+        vectors = [
+            {"f0": v.data_file, "f1": v.offset, "f2": v.length, "_CARDINALITY": v.cardinality} for v in entry.vectors
+        ]
+        rows.append(
+            (
+                _partition_shown(table, entry.partition),
+                entry.bucket,
+                entry.index_type,
+                entry.name,
+                entry.size,
+                entry.row_count,
+                vectors if entry.index_type == DELETION_VECTORS else None,
+                of_rows.get("_ROW_RANGE_START"),
+                of_rows.get("_ROW_RANGE_END"),
+                field_id,
+                names.get(field_id),
+            )
+        )
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_TABLE_INDEXES)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _TABLE_INDEXES, strict=True)], schema=_TABLE_INDEXES)
+
+
 TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] = {
     "snapshots": _snapshots,
     "files": _files,
@@ -227,6 +329,10 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "options": _options,
     "manifests": _manifests,
     "buckets": _buckets,
+    "tags": _tags,
+    "branches": _branches,
+    "consumers": _consumers,
+    "table_indexes": _table_indexes,
 }
 """The system tables, by name."""
 

@@ -1,16 +1,151 @@
-"""From a snapshot id, a tag or a time to the snapshot that is read."""
+"""From what a reader asks for (an id, a tag, a time, the table's scan options) to what of the table is read.
+
+A batch read is the state of one snapshot: of the newest, or of one that is chosen. Two start modes read some files
+of the newest state only: those its commit added, or those made since some time.
+
+Format: start modes and time travel of batch reads.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
-from merganser.meta.data_file import plain_name
-from merganser.meta.snapshot import Snapshot, snapshot_from_json
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.meta.refs import TagStore
+from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
+from merganser.options import read as r
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import Options
+from merganser.options.registry import did_you_mean
+from merganser.options.validate import scan_mode
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WATERMARK: Final = re.compile(r"watermark-(-?[0-9]+)")
+_NO_WATERMARK: Final = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of a table is read.
+
+    Attributes:
+        snapshot: the snapshot; None: the newest whenever a result is asked for.
+        own_files: only the files that the snapshot's own commit added; none of a compaction or an overwrite.
+        made_since_ms: only files made at this time or later, in epoch milliseconds; None: all.
+    """
+
+    snapshot: Snapshot | None = None
+    own_files: bool = False
+    made_since_ms: int | None = None
+
+
+def view_of(options: Options, store: SnapshotStore) -> View:
+    """Return what a table's scan options ask for, in a batch read.
+
+    Raises:
+        InvalidInputError: an option's value has no meaning here.
+        NotFoundError, ExpiredError: there is no such snapshot, tag, time or watermark, or no longer.
+        UnsupportedError: they ask for changes between snapshots.
+    """
+    mode = scan_mode(options)
+    match mode:
+        case "latest-delta":
+            return View(own_files=True)
+        case "compacted-full":
+            return View(_compacted(options, store))
+        case "from-timestamp":
+            millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
+            when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
+            return View(_at(store, when) if when is not None else _at_ms(store, millis or 0))
+        case "from-snapshot" | "from-snapshot-full":
+            return View(_chosen(options, store))
+        case "from-file-creation-time":
+            return View(made_since_ms=options.get(r.SCAN_FILE_CREATION_TIME_MILLIS))
+        case "from-creation-timestamp":
+            return _since(store, options.get(r.SCAN_CREATION_TIME_MILLIS) or 0)
+        case "incremental":
+            asked = next(option.key for option in _INCREMENTAL if options.is_set(option))
+            raise UnsupportedError(
+                f"cannot read '{store.table_name}' with '{asked}': this version of merganser reads states, and no "
+                "changes between snapshots. Remove the option.",
+                table=store.table_name,
+                option=asked,
+            )
+    return View()
+
+
+_INCREMENTAL: Final = (r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG)
+
+
+def _chosen(options: Options, store: SnapshotStore) -> Snapshot:
+    number, tag = options.get(r.SCAN_SNAPSHOT_ID), options.get(r.SCAN_TAG_NAME)
+    watermark, version = options.get(r.SCAN_WATERMARK), options.get(r.SCAN_VERSION)
+    if number is not None:
+        return store.load(number)
+    if tag is not None:
+        return _tagged(store, tag)
+    return _version(store, version) if version is not None else _marked(store, watermark or 0)
+
+
+def _version(store: SnapshotStore, text: str) -> Snapshot:
+    """Return the snapshot of a tag of this name, else of `watermark-<n>`, else of this id."""
+    tags = TagStore(store.paths, store.env, store.table_name)
+    if text in tags.names():
+        return tags.load(text).snapshot
+    if found := _WATERMARK.fullmatch(text):
+        return _marked(store, int(found[1]))
+    if text.isdecimal() and len(text) < 20:
+        return store.load(int(text))
+    raise NotFoundError(
+        f"cannot read version '{text}' of '{store.table_name}': there is no tag of this name, and it is neither "
+        f"'watermark-<number>' nor the id of a snapshot. {did_you_mean(text, tags.names())}",
+        table=store.table_name,
+        version=text,
+    )
+
+
+def _marked(store: SnapshotStore, watermark: int) -> Snapshot:
+    """Return the first snapshot whose watermark is not below a value; watermarks never fall."""
+
+    def reached(found: Snapshot) -> bool:
+        return (_NO_WATERMARK if found.watermark is None else found.watermark) >= watermark
+
+    first = store.first(reached)
+    if first is None:
+        raise NotFoundError(
+            f"table '{store.table_name}' has no snapshot with a watermark of {watermark} or later.",
+            table=store.table_name,
+            watermark=watermark,
+        )
+    return first
+
+
+def _compacted(options: Options, store: SnapshotStore) -> Snapshot | None:
+    """Return the newest compaction, of tables with scheduled full ones the newest of those; else the newest."""
+    every = options.get(u.FULL_COMPACTION_DELTA_COMMITS)
+    if every is None and options.get(w.CHANGELOG_PRODUCER) == "full-compaction":
+        every = 1
+    latest = store.latest()
+    for found in store.walk_back(latest.id if latest else 0):
+        scheduled = every is None or found.commit_identifier == BATCH_IDENTIFIER or found.commit_identifier % every == 0
+        if found.commit_kind == COMPACT and scheduled:
+            return found
+    return latest
+
+
+def _since(store: SnapshotStore, millis: int) -> View:
+    """Return the first snapshot at a time or after it; outside the snapshots' times, the files made since then."""
+    earliest, latest = store.earliest_id(), store.latest_id()
+    if earliest is not None and latest is not None:
+        first, last = store.load(earliest), store.load(latest)
+        if first.time_millis <= millis <= last.time_millis:
+            return View(store.first(lambda found: found.time_millis >= millis))
+    return View(made_since_ms=millis)
 
 
 def resolve(
@@ -41,8 +176,6 @@ def resolve(
             )
         return store.load(snapshot)
     if tag is not None:
-        if not isinstance(tag, str) or not plain_name(tag.strip()):
-            raise InvalidInputError(f"cannot read '{store.table_name}': {tag!r} cannot be the name of a tag.", tag=tag)
         return _tagged(store, tag)
     if timestamp is not None:
         return _at(store, timestamp)
@@ -50,14 +183,7 @@ def resolve(
 
 
 def _tagged(store: SnapshotStore, tag: str) -> Snapshot:
-    path = store.paths.tag(tag)
-    try:
-        data = store.env.storage.read(path)
-    except NotFoundError:
-        raise NotFoundError(
-            f"table '{store.table_name}' has no tag '{tag}'.", table=store.table_name, tag=tag
-        ) from None
-    return snapshot_from_json(data, path)
+    return TagStore(store.paths, store.env, store.table_name).load(tag).snapshot
 
 
 def epoch_ms(timestamp: datetime | str) -> int:
@@ -77,7 +203,11 @@ def epoch_ms(timestamp: datetime | str) -> int:
 
 
 def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:
-    wanted = epoch_ms(timestamp)
+    return _at_ms(store, epoch_ms(timestamp))
+
+
+def _at_ms(store: SnapshotStore, wanted: int) -> Snapshot:
+    """Return the newest snapshot that is not later than a time."""
     earliest, latest = store.earliest_id(), store.latest_id()
     if earliest is None or latest is None:
         raise NotFoundError(f"table '{store.table_name}' has no snapshots yet.", table=store.table_name)
@@ -85,12 +215,12 @@ def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:
     if first.time_millis > wanted:
         if earliest > 1:
             raise ExpiredError(
-                f"cannot read '{store.table_name}' as of {timestamp}: snapshots before {earliest} "
+                f"cannot read '{store.table_name}' as of {_shown(wanted)}: snapshots before {earliest} "
                 f"({first.commit_time}) have expired.",
                 table=store.table_name,
             )
         raise NotFoundError(
-            f"table '{store.table_name}' had no snapshot at {timestamp}: its first is of {first.commit_time}.",
+            f"table '{store.table_name}' had no snapshot at {_shown(wanted)}: its first is of {first.commit_time}.",
             table=store.table_name,
         )
     low, high = earliest, latest  # commit times rise with ids, clocks permitting
@@ -101,3 +231,10 @@ def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:
         else:
             high = middle - 1
     return store.load(low)
+
+
+def _shown(millis: int) -> str:
+    try:
+        return str(_EPOCH + timedelta(milliseconds=millis))
+    except OverflowError:
+        return f"{millis} ms"

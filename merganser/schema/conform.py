@@ -172,7 +172,10 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
     try:
         for chunk in column.chunks:
             for piece in _pieces(chunk):
-                chunks.append(_convert(piece, field.type, field.name))
+                converted = _convert(piece, field.type, field.name)
+                if _holds_text(target):
+                    _check_text(converted)
+                chunks.append(converted)
                 start += len(piece)
     except _MisfitError as error:
         row = start + error.index
@@ -188,6 +191,28 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
             column=error.path,
         ) from None
     return pa.chunked_array(chunks, type=target)
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or (
+        pa.types.is_nested(kind) and any(_holds_text(kind.field(i).type) for i in range(kind.num_fields))
+    )
+
+
+def _check_text(array: pa.Array) -> None:
+    """Refuse bytes that call themselves text; Arrow takes a caller's word for it."""
+
+    def check(part: pa.Array) -> None:
+        # A slice of a nested array shares the parts of all, and they would be judged too.
+        part.take(pa.array(np.arange(len(part)))).validate(full=True)
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        try:
+            check(array)
+        except pa.ArrowInvalid as error:
+            raise _MisfitError(_first_refused(check, array), f"is not UTF-8 ({error}). Store bytes as BYTES") from None
 
 
 def _pieces(chunk: pa.Array) -> Iterator[pa.Array]:

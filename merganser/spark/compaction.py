@@ -29,6 +29,9 @@ def compact(
     orders: Table | str,
     full: bool = False,
     partitions: Iterable[Mapping[str, Any]] | None = None,
+    where: str | Any | None = None,
+    order_by: Sequence[str] | None = None,
+    curve: str = "order",
 ) -> Snapshot | None:
     """Compact a table with one Spark task per bucket; see `Table.compact`.
 
@@ -36,16 +39,19 @@ def compact(
         orders: a table, or its path.
         full: everything into the highest level.
         partitions: only these.
+        where: only partitions that this filter on partition columns lets through.
+        order_by, curve: columns to sort by, of tables without a key; one task sorts a partition.
 
     Returns:
         The snapshot, or None when there was nothing to do.
 
     Raises:
+        InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
         ConflictError: others changed the same files again and again; nothing is lost.
         FormatError: a file is damaged or missing; the table is as it was.
     """
     table = opened(orders)
-    wish = table.compaction_wish(full, partitions)
+    wish = table.compaction_wish(full, partitions, where, order_by, curve)
     return compact_table(table.definition, table.env, wish, run=on_tasks(spark, table.env))
 
 
@@ -80,7 +86,7 @@ class CompactTask:
 
     def _run(self, job: CompactJob) -> Outcome:
         try:
-            message = job.run(Env(self.storage))
+            message = job.run(Env(self.storage, threads=1))  # a task has one core
         except StorageError:
             raise
         except MerganserError as refusal:

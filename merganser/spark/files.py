@@ -118,7 +118,9 @@ def load(
     live = MetaReader(table.definition.paths, table.env, table.name).latest().live
     starts = starting_sequences(table.definition, live, overwrites=target.overwrites)
     job = WriteJob(target, table.env.storage, starts, kinds)
+    begun = table.env.seconds()
     outcomes = _run(spark, job, portions) if portions else []
+    spent = table.env.seconds() - begun
     return publish_outcomes(
         target,
         table.env,
@@ -126,6 +128,7 @@ def load(
         commit_user=session.user,
         identifier=identifier,
         run=on_tasks(spark, table.env),
+        task_seconds=spent,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from merganser.handle.system_table import ReadOptimizedTable
 from merganser.handle.table import Table
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
@@ -21,7 +22,7 @@ from merganser.spark.types import arrow_schema_of, spark_schema
 
 def read(
     spark: SparkSession,
-    orders: Table | str,
+    orders: Table | ReadOptimizedTable | str,
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     snapshot: int | None = None,
@@ -33,7 +34,7 @@ def read(
 
     Args:
         spark: the session whose tasks read.
-        orders: a table, or its path.
+        orders: a table, also `table$ro`, or its path.
         columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
         where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
         snapshot: the snapshot to read; None: the newest now.
@@ -47,13 +48,13 @@ def read(
         UnsupportedError: the table needs something this version cannot read rightly.
         FormatError: metadata is damaged or missing.
     """
-    table = opened(orders)
+    table = orders if isinstance(orders, ReadOptimizedTable) else opened(orders)
     scan = table.read(columns, where, snapshot, tag, timestamp, limit)
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
     packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark))
-    job = ReadSplits(plan.job, packs, table.env.storage, arrow_schema_of(schema), limit)
+    job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
     frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(job, schema)
     return frame if limit is None else frame.limit(limit)

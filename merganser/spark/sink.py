@@ -103,7 +103,9 @@ def write(
     starts = starting_sequences(table.definition, live, overwrites=session.target.overwrites)
     frame, arrival = _arranged(df, table.definition)
     job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
+    begun = table.env.seconds()
     outcomes = run_jobs(frame, job)
+    spent = table.env.seconds() - begun
     if table.definition.keyed and bucket_column(table.definition, df.schema) is not None:
         _check_writers(session.target, table.env, outcomes)
     return publish_outcomes(
@@ -113,6 +115,7 @@ def write(
         commit_user=session.user,
         identifier=identifier,
         run=on_tasks(df.sparkSession, table.env),
+        task_seconds=spent,
     )
 
 
@@ -124,6 +127,7 @@ def publish_outcomes(
     commit_user: str,
     identifier: int | None,
     run: RunJobs | None = None,
+    task_seconds: float | None = None,
 ) -> Snapshot | None:
     """Make what tasks wrote one commit, or remove it and raise the first refusal.
 
@@ -145,6 +149,7 @@ def publish_outcomes(
         commit_user=commit_user,
         identifier=BATCH_IDENTIFIER if identifier is None else identifier,
         uuid=uuid,
+        seconds={} if task_seconds is None else {"tasks": task_seconds},
     )
     if snapshot is None or snapshot.uuid != uuid:
         remove_files(target.table, env, messages)  # a twin of this commit was there first, with files of its own
@@ -152,6 +157,7 @@ def publish_outcomes(
         target.table,
         env,
         messages,
+        snapshot,
         commit_user=commit_user,
         identifier=BATCH_IDENTIFIER if identifier is None else identifier,
         run=run,

@@ -1,24 +1,43 @@
 """A bounded memory of what immutable files hold.
 
 Manifests and lists never change once named, so what was decoded from one stays true for ever. Keys are
-paths; values weigh what their file weighed. The least recently used go first. Safe to share by threads.
+paths; values weigh the bytes of memory they take (`weight_of`). The least recently used go first. Safe to share by
+threads.
+
+What two values share counts for both: the state of a table and the manifests it was made of weigh its files twice, so
+less is held than is counted, never more.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
+
+WEIGHT_MAX: Final = 256 << 20
+"""Bytes that a cache holds unless it is told otherwise."""
+
+_SAMPLE: Final = 4
+_HEAD: Final = 64
+"""Bytes of a container and its place in the cache."""
 
 
 class Cache:
     """Values by key, at most `weight_max` in all."""
 
-    def __init__(self, weight_max: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, weight_max: int = WEIGHT_MAX) -> None:
         self._weight_max = weight_max
         self._weight = 0
         self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def weight(self) -> int:
+        """Bytes that are held."""
+        with self._lock:
+            return self._weight
 
     def get(self, key: Any) -> Any | None:
         """Return the value, or None."""
@@ -60,3 +79,26 @@ class Cache:
 def _below(key: Any, root: str) -> bool:
     path = key if isinstance(key, str) else key[1] if isinstance(key, tuple) and len(key) > 1 else ""
     return isinstance(path, str) and (path == root or path.startswith(root + "/"))
+
+
+def weight_of(values: Sequence[Any], count: int | None = None) -> int:
+    """Return how many bytes of memory values take: `count` (all, if None) times the mean of a few of them."""
+    if not values:
+        return _HEAD
+    sample = [values[i] for i in range(0, len(values), max(1, len(values) // _SAMPLE))]
+    seen: set[int] = set()
+    mean = sum([_size_of(value, seen) for value in sample]) // len(sample)
+    return _HEAD + (len(values) if count is None else count) * (mean + 8)
+
+
+def _size_of(value: Any, seen: set[int]) -> int:
+    """Return the bytes of a value and its parts, less those seen before: what values share is in memory once."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    size = sys.getsizeof(value)
+    if isinstance(value, tuple | list):
+        size += sum([_size_of(part, seen) for part in value])
+    elif (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
+        size += sum([_size_of(getattr(value, name), seen) for name in names])
+    return size

@@ -15,7 +15,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,9 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.storage.cache import Cache
+from merganser.storage.progress import Progress
 from merganser.storage.protocol import Storage
+from merganser.storage.spill import Spill
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,6 +41,10 @@ _thread: Final = threading.local()
 
 def _enter_pool(owner: int) -> None:
     _thread.pool_of = owner
+
+
+def _enter_requests(owner: int) -> None:
+    _thread.requests_of = owner
 
 
 def _choose_allocator() -> None:
@@ -94,7 +100,8 @@ class Env:
         storage: where bytes live.
         clock: returns the current time, aware.
         cache: decoded immutable files.
-        threads: how many jobs run side by side.
+        threads: how many jobs run side by side; with 1 nothing does, requests to the store neither.
+        requests: how many requests to the store are under way at a time, where many are needed at once.
     """
 
     storage: Storage
@@ -102,8 +109,12 @@ class Env:
     cache: Cache = field(default_factory=Cache)
     threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     random: random.Random = field(default_factory=random.Random)
+    progress: Progress = field(default_factory=Progress)
+    requests: int = 16
     _pool: ThreadPoolExecutor | None = None
+    _request_pool: ThreadPoolExecutor | None = None
     _pool_process: int = 0
+    _mapped: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,9 +140,21 @@ class Env:
         """Return a fresh random uuid as text."""
         return str(uuid.uuid4())
 
+    def seconds(self) -> float:
+        """Return seconds of a clock that never goes back, to measure how long something took."""
+        return time.perf_counter()
+
     def sleep_ms(self, duration_ms: float) -> None:
         """Wait. Only retries do."""
         time.sleep(duration_ms / 1000)
+
+    def release_memory(self) -> None:
+        """Give memory back to the system that the allocator keeps, in pieces too small or too scattered for use."""
+        pa.default_memory_pool().release_unused()
+
+    def spill(self) -> Spill:
+        """Return a place on the local disk for rows that do not fit into memory; leaving it gives it back."""
+        return Spill()
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run `work` on the pool. Work that waits for it must not run on the pool itself."""
@@ -146,14 +169,61 @@ class Env:
         todo = list(items)
         if len(todo) <= 1 or self._in_pool():
             return [work(item) for item in todo]
-        futures = [self._executor().submit(work, item) for item in todo]
+        pool = self._executor()
+        futures: list[Future[R]] = []
+        with self._lock:
+            self._mapped += len(todo)
         try:
+            futures += (pool.submit(work, item) for item in todo)
             return [future.result() for future in futures]
         except BaseException:
             for future in futures:
                 future.cancel()
             wait(futures)
             raise
+        finally:
+            with self._lock:
+                self._mapped -= len(todo)
+
+    def fetch(self, ask: Callable[[T], R], items: Iterable[T], *, at_once: int | None = None) -> list[R]:
+        """Return `ask` of every item, in order: for requests, which wait for the store and need no core.
+
+        They run on threads of their own, more of them than there are cores, so that on an object store the time of
+        many is little more than that of one. A request that fetches in its turn does so one by one. Of those that
+        fail the first in order is raised; what has not begun then does not begin.
+
+        Args:
+            at_once: how many are under way at a time; `requests` of them if None.
+        """
+        todo = list(items)
+        workers = min(self.requests if at_once is None else at_once, len(todo))
+        if workers <= 1 or self.threads == 1 or getattr(_thread, "requests_of", None) == id(self):
+            return [ask(item) for item in todo]
+        places, take = iter(range(len(todo))), threading.Lock()
+        results: list[Any] = [None] * len(todo)
+        errors: dict[int, BaseException] = {}
+        left = threading.Event()
+
+        def run() -> None:
+            while not (errors or left.is_set()):
+                with take:
+                    place = next(places, None)
+                if place is None:
+                    return
+                try:
+                    results[place] = ask(todo[place])
+                except BaseException as error:
+                    errors[place] = error
+
+        pool = self._requests()
+        running = [pool.submit(run) for _ in range(workers)]
+        try:
+            wait(running)
+        finally:
+            left.set()
+        if errors:
+            raise errors[min(errors)]
+        return results
 
     def gather(self, work: Callable[[T], Iterable[R]], items: Iterable[T], *, waiting_max: int = 2) -> Iterator[R]:
         """Yield what `work` yields of every item, run side by side, as it comes: in no order between items.
@@ -165,6 +235,20 @@ class Env:
             for item in todo:
                 yield from work(item)
             return
+        yield from self._gathered(work, todo, waiting_max)
+
+    def ahead(self, items: Generator[T, None, None]) -> Generator[T, None, None]:
+        """Yield items that a thread of its own makes while the caller works on the one before; one waits at most.
+
+        Where `map` keeps all cores busy already, the caller makes them itself. Leaving early waits until the thread
+        has ended.
+        """
+        busy = self.threads == 1 or self._mapped >= self.threads
+        return items if busy else self._gathered(lambda source: source, [items], 1, wait_for_end=True)
+
+    def _gathered(
+        self, work: Callable[[T], Iterable[R]], todo: Sequence[T], waiting_max: int, *, wait_for_end: bool = False
+    ) -> Generator[R, None, None]:
         results: queue.Queue[tuple[bool, Any]] = queue.Queue(waiting_max)
         left = threading.Event()
         remaining = iter(todo)
@@ -186,6 +270,7 @@ class Env:
                         break
                     for result in work(item):  # type: ignore[arg-type]
                         put((True, result))
+                        del result  # it may be large, and the next one is made now
                         if left.is_set():
                             break
                 put((False, None))
@@ -193,8 +278,9 @@ class Env:
                 put((False, error))
 
         workers = min(self.threads, len(todo))
-        for _ in range(workers):
-            threading.Thread(target=run, name="merganser-gather", daemon=True).start()
+        threads = [threading.Thread(target=run, name="merganser-gather", daemon=True) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
         try:
             while workers:
                 is_result, value = results.get()
@@ -204,17 +290,38 @@ class Env:
                     raise value
                 else:
                     workers -= 1
+                del value
         finally:
             left.set()
+            if wait_for_end:
+                for thread in threads:
+                    thread.join()
 
     def _executor(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._pool is None or self._pool_process != os.getpid():  # threads do not survive a fork
-                self._pool_process = os.getpid()
+            self._forget_pools_of_parent()
+            if self._pool is None:
                 self._pool = ThreadPoolExecutor(
                     self.threads, thread_name_prefix="merganser", initializer=_enter_pool, initargs=(id(self),)
                 )
             return self._pool
+
+    def _requests(self) -> ThreadPoolExecutor:
+        with self._lock:
+            self._forget_pools_of_parent()
+            if self._request_pool is None:
+                self._request_pool = ThreadPoolExecutor(
+                    self.requests,
+                    thread_name_prefix="merganser-request",
+                    initializer=_enter_requests,
+                    initargs=(id(self),),
+                )
+            return self._request_pool
+
+    def _forget_pools_of_parent(self) -> None:
+        if self._pool_process != os.getpid():  # threads do not survive a fork
+            self._pool_process = os.getpid()
+            self._pool = self._request_pool = None
 
     def _in_pool(self) -> bool:
         return getattr(_thread, "pool_of", None) == id(self)

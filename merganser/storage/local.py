@@ -16,16 +16,18 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError, StorageError, UnsupportedError
 from merganser.storage.protocol import Entries, Entry
 
+T = TypeVar("T")
 _DELETE_ROUNDS: Final = 100
+_VANISHED_MAX: Final = 3
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
 
@@ -70,8 +72,7 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes) -> None:
         with _errors("create", path, missing=_VANISHED):
-            self._make_directory(os.path.dirname(path))
-            temporary = self._temporary(path, data)
+            temporary = self._in_directory(path, lambda: self._temporary(path, data))
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -93,9 +94,8 @@ class LocalStorage:
 
     def replace(self, path: str, data: bytes) -> None:
         with _errors("write", path, missing=_VANISHED):
-            self._make_directory(os.path.dirname(path))
             # A hint may be lost in a crash; it is never trusted. So no sync, only the atomic swap.
-            temporary = self._temporary(path, data, sync=False)
+            temporary = self._in_directory(path, lambda: self._temporary(path, data, sync=False))
             try:
                 os.replace(temporary, path)
             except BaseException:
@@ -105,8 +105,7 @@ class LocalStorage:
 
     def writer(self, path: str) -> LocalSink:
         with _errors("write", path, missing=_VANISHED):
-            self._make_directory(os.path.dirname(path))
-            return LocalSink(path, sync=self.sync)
+            return self._in_directory(path, lambda: LocalSink(path, sync=self.sync))
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -127,6 +126,17 @@ class LocalStorage:
                     with contextlib.suppress(OSError):
                         os.rename(aside, path)  # so that another try finds what is left
                 raise
+
+    def delete_empty(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with _errors("delete", path, missing=None):
+                try:
+                    os.rmdir(path)
+                except (FileNotFoundError, NotADirectoryError):
+                    pass
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
 
     def move_tree(self, source: str, target: str) -> None:
         with _errors("move", source):
@@ -171,6 +181,15 @@ class LocalStorage:
         finally:
             os.close(descriptor)
         return temporary
+
+    def _in_directory(self, path: str, make: Callable[[], T]) -> T:
+        """Make a file in its directory, which is made; again when somebody finds that one empty and removes it."""
+        for _ in range(_VANISHED_MAX):
+            self._make_directory(os.path.dirname(path))
+            with contextlib.suppress(FileNotFoundError):
+                return make()
+        self._make_directory(os.path.dirname(path))
+        return make()
 
     def _make_directory(self, path: str) -> None:
         if os.path.isdir(path or "."):

@@ -165,6 +165,9 @@ class ObjectStorage:
         for batch in self._below(path):
             self._delete_keys([key for key, _ in batch])
 
+    def delete_empty(self, paths: Iterable[str]) -> None:
+        pass  # a directory is there while something lies below it
+
     def move_tree(self, source: str, target: str) -> None:
         """Copy every object, then remove the originals, in the steps of `storage.moving`.
 

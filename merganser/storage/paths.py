@@ -9,7 +9,7 @@ Format: section "directory layout".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -172,14 +172,57 @@ class TablePaths:
     def earliest_hint(self) -> str:
         return join(self.snapshot_directory, "EARLIEST")
 
+    @property
+    def changelog_directory(self) -> str:
+        """Where changelogs lie that outlive their snapshots."""
+        return join(self.metadata_root, "changelog")
+
+    def changelog(self, snapshot_id: int) -> str:
+        return join(self.changelog_directory, f"changelog-{snapshot_id}")
+
+    @property
+    def latest_changelog_hint(self) -> str:
+        return join(self.changelog_directory, "LATEST")
+
+    @property
+    def earliest_changelog_hint(self) -> str:
+        return join(self.changelog_directory, "EARLIEST")
+
+    def of_branch(self, branch: str) -> TablePaths:
+        """Return the paths of a branch of the same table."""
+        return replace(self, branch=branch)
+
+    @property
+    def branch_directory(self) -> str:
+        """Where the branches of the table lie; a branch has none of its own."""
+        return join(self.root, "branch")
+
+    @property
+    def tag_directory(self) -> str:
+        return join(self.metadata_root, "tag")
+
     def tag(self, name: str) -> str:
-        return join(self.metadata_root, "tag", f"tag-{name}")
+        return join(self.tag_directory, f"tag-{name}")
+
+    def tag_marker(self, name: str) -> str:
+        """Return where the marker of a complete tag lies."""
+        return join(self.tag_directory, "tag-success-file", f"{name}_SUCCESS")
+
+    @property
+    def consumer_directory(self) -> str:
+        return join(self.metadata_root, "consumer")
+
+    def consumer(self, consumer_id: str) -> str:
+        return join(self.consumer_directory, f"consumer-{consumer_id}")
 
     def manifest(self, name: str) -> str:
         return join(self.root, "manifest", name)
 
     def index(self, name: str) -> str:
         return join(self.root, "index", name)
+
+    def statistics(self, name: str) -> str:
+        return join(self.root, "statistics", name)
 
     def partition_directory(self, names: Sequence[str], values: Sequence[Any], kinds: Sequence[t.DataType]) -> str:
         """Return the directory of a partition, below which its buckets lie."""

@@ -1,4 +1,4 @@
-"""Storage: bytes at a path, in ten verbs, and what each promises after a crash.
+"""Storage: bytes at a path, in eleven verbs, and what each promises after a crash.
 
 A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
 only, no open handles), so jobs carry it to other processes.
@@ -96,6 +96,13 @@ class Storage(Protocol):
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory and all below it. A missing one is fine. On a local disk its name is free in one step."""
+
+    def delete_empty(self, paths: Iterable[str]) -> None:
+        """Remove directories that hold nothing; others stay, and missing ones are fine.
+
+        Where somebody makes a file at the same time the directory stays, or is made again. A store that has no
+        directories does nothing.
+        """
 
     def move_tree(self, source: str, target: str) -> None:
         """Rename a directory. Atomic on a local disk; elsewhere copied, then removed.

@@ -164,6 +164,10 @@ class FaultyStorage:
     def delete_tree(self, path: str) -> None:
         self._whole("delete_tree", path, lambda: self.inner.delete_tree(path), lambda: self._delete_half(path))
 
+    def delete_empty(self, paths: Iterable[str]) -> None:
+        todo = [*paths]
+        self._whole("delete_empty", todo[0] if todo else "", lambda: self.inner.delete_empty(todo))
+
     def move_tree(self, source: str, target: str) -> None:
         if self._copies:
 

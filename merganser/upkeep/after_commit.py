@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Final
 
 from merganser.commit.message import CommitMessage
+from merganser.errors import MerganserError, NotFoundError
+from merganser.meta.consumers import ConsumerStore
+from merganser.meta.refs import TagStore
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import upkeep as u
+from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.upkeep.auto_tags import make_tags
 from merganser.upkeep.compact_table import RunJobs, follow
+from merganser.upkeep.expire import expire_after_commit
+from merganser.upkeep.expire_partitions import expire_partitions
+from merganser.upkeep.tags import drop_tag
+
+_NAMES_INTERVAL: Final = timedelta(minutes=1)
+"""How often a writer looks for tags and consumers whose time is over."""
+
+_log = logging.getLogger(__name__)
 
 
 def after_commit(
     table: TableDef,
     env: Env,
     messages: Sequence[CommitMessage],
+    snapshot: Snapshot | None,
     *,
     commit_user: str,
     identifier: int,
@@ -23,7 +45,78 @@ def after_commit(
 
     Args:
         messages: what the commit changed.
+        snapshot: that it made; None: the newest.
         commit_user, identifier: of the commit; a compaction that goes with it has the same.
         run: where compactions run; None: on the threads of this process.
     """
-    follow(table, env, messages, commit_user=commit_user, identifier=identifier, run=run)
+    follow(table, env, messages, snapshot, commit_user=commit_user, identifier=identifier, run=run)
+    if table.options.get(w.WRITE_ONLY):
+        return
+    try:
+        make_tags(table, env, identifier=identifier)
+    except MerganserError as error:
+        _log.warning("no tag was made of '%s' after a commit; the next one makes it: %s", table.name, error)
+    if table.options.get(u.SNAPSHOT_EXPIRE_EXECUTION_MODE) == "sync":
+        _expire(table, env)
+        return
+    key = ("expiring", table.paths.metadata_root)
+    running: Future[None] | None = env.cache.get(key)
+    if running is None or running.done():
+        env.cache.put(key, env.submit(lambda: _expire(table, env)), 1000)
+
+
+def _expire(table: TableDef, env: Env) -> None:
+    """Let go what is too old: partitions, then what holds snapshots, then snapshots."""
+    for what, work in (
+        ("partitions", _expire_partitions),
+        ("tags and consumers", _give_up_names),
+        ("snapshots", _expire_snapshots),
+    ):
+        try:
+            work(table, env)
+        except MerganserError as error:
+            _log.warning(
+                "old %s of '%s' were kept after a commit; the next one tries again: %s", what, table.name, error
+            )
+
+
+def _expire_partitions(table: TableDef, env: Env) -> None:
+    if not table.schema.partition_keys or table.options.get(u.PARTITION_EXPIRATION_TIME) is None:
+        return
+    if _is_time(table, env, "partitions", table.options.get(u.PARTITION_EXPIRATION_CHECK_INTERVAL)):
+        expire_partitions(table, env)
+
+
+def _give_up_names(table: TableDef, env: Env) -> None:
+    """Drop the tags whose time is over, and the consumers that have not moved for too long."""
+    if not _is_time(table, env, "names", _NAMES_INTERVAL):
+        return
+    now_ms = env.now_ms()
+    for tag in TagStore(table.paths, env, table.name).list():
+        until = tag.expire_time
+        if until is not None and until.timestamp() * 1000 < now_ms:
+            with contextlib.suppress(NotFoundError):  # dropped by somebody else
+                drop_tag(table, env, tag.name)
+    unmoved: timedelta | None = table.options.get(u.CONSUMER_EXPIRATION_TIME)
+    if unmoved is not None:
+        consumers = ConsumerStore(table.paths, env, table.name)
+        for consumer in consumers.list():
+            if consumer.modified.timestamp() * 1000 < now_ms - unmoved.total_seconds() * 1000:
+                consumers.delete(consumer.id)
+
+
+def _expire_snapshots(table: TableDef, env: Env) -> None:
+    newest = MetaReader(table.paths, env, table.name).newest_known()
+    if newest is not None:
+        expire_after_commit(table, env, newest)
+
+
+def _is_time(table: TableDef, env: Env, what: str, interval: timedelta) -> bool:
+    """Return whether it is the first time that a process asks, or the interval is over; then it begins again."""
+    key = ("last look at", table.paths.metadata_root, what)
+    last_ms: int | None = env.cache.get(key)
+    now_ms = env.now_ms()
+    if last_ms is not None and last_ms <= now_ms < last_ms + interval.total_seconds() * 1000:
+        return False
+    env.cache.put(key, now_ms, 100)
+    return True

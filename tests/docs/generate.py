@@ -219,7 +219,14 @@ def cli_page() -> str:
 
 def commands() -> list[tuple[str, Callable[..., Any]]]:
     """Return all commands by name, in the order of `--help`."""
-    return [(str(info.name), info.callback) for info in cli.app.registered_commands if info.callback]
+    found = [(str(info.name), info.callback) for info in cli.app.registered_commands if info.callback]
+    for group in cli.app.registered_groups:
+        inner = group.typer_instance
+        assert inner is not None
+        found += [
+            (f"{inner.info.name} {info.name}", info.callback) for info in inner.registered_commands if info.callback
+        ]
+    return found
 
 
 def _paragraphs(function: Callable[..., Any]) -> list[str]:

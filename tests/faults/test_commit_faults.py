@@ -13,6 +13,7 @@ import pytest
 
 from merganser.catalogs.filesystem import Catalog
 from merganser.errors import CommitUnknownError, MerganserError, NotFoundError, StorageError
+from merganser.meta.seal import unsealed_json
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.local import LocalStorage
 from merganser.storage.protocol import Storage
@@ -350,7 +351,7 @@ def test_creating_a_table_is_all_or_nothing() -> None:
 
 
 def _with_schemas(files: dict[str, bytes], schemas: int) -> dict[str, bytes]:
-    schema_0 = files[f"{WAREHOUSE}/db.db/t/schema/schema-0"]
+    schema_0 = unsealed_json(files[f"{WAREHOUSE}/db.db/t/schema/schema-0"])
     return files | {
         f"{WAREHOUSE}/db.db/t/schema/schema-{number}": schema_0.replace(
             b'"id": 0,\n  "fields"', b'"id": %d,\n  "fields"' % number

@@ -7,6 +7,8 @@ import itertools
 import random
 import re
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +22,7 @@ from merganser.codec.avro import write_records
 from merganser.errors import ExpiredError, FormatError, NotFoundError
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import read_manifest_list
-from merganser.meta.seal import check_seal, sealed
+from merganser.meta.seal import check_seal, sealed, unsealed_json
 from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
 
 _names = itertools.count()
@@ -251,7 +253,7 @@ def test_a_missing_file_is_named_by_every_read_that_needs_it(keyed: Files) -> No
 
 def test_a_missing_schema_of_a_data_file_is_named(keyed: Files) -> None:
     [path] = _of(keyed, "/schema/schema-0")
-    newer = keyed[path].replace(b'"id": 0,\n  "fields"', b'"id": 1,\n  "fields"')
+    newer = unsealed_json(keyed[path]).replace(b'"id": 0,\n  "fields"', b'"id": 1,\n  "fields"')
     files = {p: data for p, data in keyed.items() if p != path} | {path.replace("schema-0", "schema-1"): newer}
     with pytest.raises(FormatError, match="schema-0") as caught:
         _read(files)
@@ -260,14 +262,14 @@ def test_a_missing_schema_of_a_data_file_is_named(keyed: Files) -> None:
 
 def test_a_table_that_lost_its_newest_schema_says_so(keyed: Files) -> None:
     [path] = _of(keyed, "/snapshot/snapshot-3")
-    files = keyed | {path: keyed[path].replace(b'"schemaId": 0', b'"schemaId": 1')}
+    files = keyed | {path: unsealed_json(keyed[path]).replace(b'"schemaId": 0', b'"schemaId": 1')}
     with pytest.raises(FormatError, match="schema-1"):
         _read(files)
 
 
 def test_a_schema_that_lost_its_key_is_not_taken_for_one_of_an_append_table(keyed: Files) -> None:
     [path] = _of(keyed, "/schema/schema-0")
-    files = keyed | {path: re.sub(rb'"primaryKeys": \[[^]]*\]', b'"primaryKeys": []', keyed[path])}
+    files = keyed | {path: re.sub(rb'"primaryKeys": \[[^]]*\]', b'"primaryKeys": []', unsealed_json(keyed[path]))}
     with pytest.raises(FormatError, match="sorted by a key"):
         _read(files)
 
@@ -276,7 +278,9 @@ def test_names_in_metadata_never_lead_out_of_the_table(keyed: Files) -> None:
     [path] = _of(keyed, "/snapshot/snapshot-3")
     for name in (b"../snapshot/snapshot-1", b"/etc/passwd", b"..", b""):
         files = keyed | {
-            path: re.sub(rb'"baseManifestList": "[^"]*"', b'"baseManifestList": "' + name + b'"', keyed[path])
+            path: re.sub(
+                rb'"baseManifestList": "[^"]*"', b'"baseManifestList": "' + name + b'"', unsealed_json(keyed[path])
+            )
         }
         with pytest.raises(FormatError, match="not a file name"):
             _read(files)
@@ -327,3 +331,19 @@ def test_a_file_of_another_table_under_a_right_name_is_noticed(tmp_path: Path) -
     ours.write_bytes(other.read_bytes())
     with pytest.raises(FormatError, match=re.escape(str(ours))):
         catalog.table("db.a").read().to_pylist()
+
+
+# a slice of the campaign of tests/faults/damage_sweep.py, in a process whose memory is bounded
+
+
+@pytest.mark.slow
+def test_a_sample_of_all_damage_to_metadata_gives_the_right_rows_or_names_the_file() -> None:
+    found: Any = subprocess.run(
+        [sys.executable, "-m", "tests.faults.damage_sweep", "--one-in", "5000", "--seed", str(SEED)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        timeout=300,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -21,7 +21,7 @@ import pytest
 import merganser
 from merganser.testing.engines_oracle import Row
 
-from .engine_cases import ADDS, CASES, PYPAIMON, RUST, EngineCase
+from .engine_cases import ADDS, CASES, KEYS, PYPAIMON, RUST, EngineCase, spread_out
 from .engines import Engine, Fields, MerganserEngine, PeerEngine, TableShape
 from .layered_oracle import LayeredOracle
 from .peers import Peer, PeerError
@@ -29,7 +29,6 @@ from .values import arrow_schema, assert_same_rows, rows_of
 
 pytestmark = pytest.mark.peers
 
-KEYS = range(8)
 FIXTURES = {PYPAIMON: "pypaimon", RUST: "rust"}
 WE, THEY, FULL, PARTIAL = "merganser", "peer", "full compaction", "partial compaction"
 TURNS: Mapping[str, Sequence[str]] = {
@@ -103,37 +102,14 @@ class History:
 
     def _write(self, writer: Engine) -> None:
         kinds = self.case.kinds if writer.deletes else ("+I",)
-        rows, row_kinds = self._changes(kinds)
+        there = {row["k"] for row in self.oracle.visible()}
+        rows, row_kinds = self.case.changes(self.random, kinds, there, blanks=self.blanks, spread=self.spread)
         arrow = pa.Table.from_pylist(rows, arrow_schema(self.shape.fields))
         writer.write("db.t", arrow, kinds=row_kinds if writer.deletes else None)
         self.oracle.flush(list(zip(row_kinds, arrow.to_pylist(), strict=True)))
         if not self.spread:
             self._settle(flushed=True)
         self.log.append(f"{writer.name} wrote {' '.join(row_kinds)}")
-
-    def _changes(self, kinds: Sequence[str]) -> tuple[list[Row], list[str]]:
-        """Rows and their kinds, with keys that come again, but where retractions are folded.
-
-        Which row a retraction leaves where there was none, and what one takes back that is the first of its flush,
-        is answered differently by the clients; so it takes back from a row that is there, in a commit of its own.
-        """
-        random = self.random
-        keys = random.choices(KEYS, k=random.randrange(3, 12))
-        if self.case.engine == "deduplicate" or set(kinds) <= set(ADDS):
-            return [self._row(key) for key in keys], random.choices(kinds, k=len(keys))
-        there = {row["k"] for row in self.oracle.visible()}
-        keys = list(dict.fromkeys(keys))
-        chosen = [random.choice(kinds if key in there else ADDS) for key in keys]
-        rows = [self._row(key) for key in keys]
-        if self.case.removes:  # for some, values of a delete shine through what comes later
-            for row, kind in zip(rows, chosen, strict=True):
-                if kind == "-D":
-                    row |= {name: None for name, _ in self.case.values if name not in self.case.ordering}
-        return rows, chosen
-
-    def _row(self, key: int) -> Row:
-        partition = {"p": "xy"[key % 2]} if self.spread else {}
-        return self.case.row(self.random, key, blanks=self.blanks) | partition
 
     def _settle(self, *, flushed: bool) -> None:
         levels = {row["file_path"]: row["level"] for row in self.table.files().to_pylist()}
@@ -153,12 +129,6 @@ class History:
 
     def _holds_retractions(self) -> bool:
         return any(not record.adds for records in self.oracle.stored.values() for record in records)
-
-
-def spread_out(shape: TableShape) -> TableShape:
-    """The same table with two partitions, of three buckets each."""
-    fields = (("p", "STRING NOT NULL"), *shape.fields)
-    return TableShape(fields, ("p", "k"), ("p",), {**shape.options, "bucket": "3"})
 
 
 @pytest.fixture

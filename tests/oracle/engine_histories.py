@@ -89,6 +89,7 @@ class History:
     def __init__(self, engine: str, seed: int, path: Path) -> None:
         self.rng = random.Random(f"{engine} {seed}")
         self.drawn = drawn = drawn_table(engine, self.rng)
+        self.vectors = self._vectors(random.Random(f"{engine} {seed} vectors"))
         self.path = path
         self.what = f"{engine}, seed {seed}"
         catalog = mg.catalog(str(path), options={"local.sync": "false"})
@@ -107,6 +108,8 @@ class History:
             types = {field.name: field.type for field in self.table.schema.fields}
             self.oracle = EngineOracle(types, key, drawn.options)
         self.kinds = [kind for kind in KINDS if not self.oracle.refused(kind)]
+        if not self._free_of_layout() or random.Random(f"{engine} {seed} inline").random() < 0.4:
+            self._write_only()
         self.commits = 0
 
     def run(self) -> None:
@@ -117,6 +120,8 @@ class History:
             if step == ignores_from:
                 self._ignore_from_now_on()
             self._commit()
+            if self.vectors == "inline":  # every commit is merged with all that lies below
+                self.oracle.compact()
             if self.rng.random() < 0.3:
                 self._compact()
             self._same(self.table.read(), self.oracle.visible(), list(self.drawn.columns), f"step {step}")
@@ -124,6 +129,22 @@ class History:
                 self._refusal()
         for _ in range(4):
             self._some_columns()
+        assert self.table.check() == ()
+
+    def _vectors(self, rng: random.Random) -> str | None:
+        """Give the table deletion vectors, some of the time; level 0 compacted with each commit, or merged by reads."""
+        if self.drawn.engine not in ("deduplicate", "partial-update", "aggregation") or rng.random() > 0.35:
+            return None
+        options = self.drawn.options
+        options["deletion-vectors.enabled"] = "true"
+        options["deletion-vectors.bitmap64"] = rng.choice(["true", "false"])
+        options["deletion-vectors.merge-on-read"] = rng.choice(["true", "false"])
+        return "read" if options["deletion-vectors.merge-on-read"] == "true" else "inline"
+
+    def _write_only(self) -> None:
+        """Let no write be followed by a compaction, but where rows are not visible without one."""
+        if self.drawn.engine != "first-row" and self.vectors != "inline":
+            self.table = self.table.with_options({"write-only": "true"})
 
     def _commit(self) -> None:
         rng = self.rng
@@ -158,7 +179,10 @@ class History:
 
     def _compact(self) -> None:
         """Put all runs together, or those that the rules pick where that changes no row."""
-        if self.rng.random() < 0.5 and self._free_of_layout():
+        if self.vectors is not None:
+            self.table.compact(full=self.rng.random() < 0.3)
+            self.oracle.compact()
+        elif self.rng.random() < 0.5 and self._free_of_layout():
             self.table.compact()
         else:
             self.table.compact(full=True)
@@ -219,6 +243,7 @@ class History:
         options = self.table.options.merged({"ignore-delete": "true"})
         self.table = replace(self.table, definition=replace(self.table.definition, options=options))
         self.oracle.ignore_delete = True
+        self._write_only()
 
     # reading
 

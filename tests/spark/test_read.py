@@ -77,6 +77,24 @@ def test_a_damaged_file_is_named_when_its_rows_are_written_elsewhere(
     assert other.snapshots() == ()
 
 
+def test_tags_branches_and_scan_options_are_read(spark: SparkSession, orders: mg.Table) -> None:
+    orders.tags.create("v1", snapshot=1)
+    orders.branches.create("b", tag="v1")
+    orders.branch("b").write([{"dt": "d1", "id": 99, "n": 9.0, "at": None}])
+    first = {i: i / 2 for i in range(20)}
+    source = spark.read.format("merganser")
+    assert pairs(ms.read(spark, orders, tag="v1")) == first
+    assert pairs(ms.read(spark, orders.with_options({"scan.version": "v1"}))) == first
+    assert pairs(source.option("scan.tag-name", "v1").load(orders.path)) == first
+    assert pairs(ms.read(spark, orders.branch("b"))) == first | {99: 9.0}
+    assert pairs(spark.read.format("merganser").option("branch", "b").load(orders.path)) == first | {99: 9.0}
+    delta = spark.read.format("merganser").option("scan.mode", "latest-delta").load(orders.path)
+    assert pairs(delta) == {}
+    ms.write(spark.createDataFrame([("d1", 5, 1.5, None)], ms.read(spark, orders).schema), orders.branch("b"))
+    assert pairs(ms.read(spark, orders.branch("b")))[5] == 1.5
+    assert pairs(ms.read(spark, orders)) == MERGED
+
+
 def test_the_data_source_reads_columns_filters_and_snapshots(spark: SparkSession, orders: mg.Table) -> None:
     source = spark.read.format("merganser")
     assert pairs(source.load(orders.path)) == MERGED

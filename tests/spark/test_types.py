@@ -21,7 +21,7 @@ from merganser.lsm.buckets import bucket_numbers
 from merganser.schema.conform import conform
 from merganser.spark.bucketing import bucket_column, salts
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
-from tests.golden.test_golden import NAMES, TABLES, expected_of, newest_schema, refused
+from tests.golden.test_golden import NAMES, TABLES, expected_of, newest_schema
 from tests.interop.random_rows import random_value
 from tests.interop.values import Row, arrow_type, difference, rows_of
 
@@ -116,7 +116,7 @@ def test_values_are_handed_over_in_exactly_the_declared_schema(catalog: mg.Catal
     assert nulls == ["id"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not refused(name)])
+@pytest.mark.parametrize("name", NAMES)
 def test_golden_tables_read_equal_through_spark(spark: SparkSession, name: str) -> None:
     fields = newest_schema(name)["fields"]
     found = rows_of(ms.read(spark, str(TABLES / name)).toArrow(), fields)

@@ -47,6 +47,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "spark": "an optional dependency, at its rim",
     "handle.table": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
+    "storage.progress": "Rich, wanted by long work alone",
     "storage.paths": "numpy, for the shortest digits of a float partition value",
 }
 """Modules (or packages) whose functions may import, each with the reason."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from merganser.codec.data_format import WriteFormat, open_writer
+from merganser.codec.data_format import WriteFormat, open_reader, open_writer
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
@@ -189,3 +189,18 @@ def test_foreign_bytes_are_refused() -> None:
     for data in (b"", b"ORC", b"x" * 5000):
         with pytest.raises(FormatError, match=r"data-1\.orc"):
             samples.opened("orc", data)
+
+
+def test_values_of_a_column_of_type_char_lose_the_blanks_that_pad_them() -> None:
+    """Java stores CHAR(n) so; the file here is pyarrow's, whose STRING is made a CHAR in the footer."""
+    sink = io.BytesIO()
+    with orc.ORCWriter(sink, compression="uncompressed") as writer:
+        writer.write(pa.table({"padded": ["a    ", "     ", None, " bc  "], "text": ["a    ", "", None, " bc  "]}))
+    content = sink.getvalue()
+    assert content.count(b"\x22\x08\x08\x07") == 2  # type (4): 8 bytes, kind (1): STRING
+    content = content.replace(b"\x22\x08\x08\x07", b"\x22\x08\x08\x11", 1)
+    fields = [t.Field(0, "padded", t.Char(5)), t.Field(1, "text", t.VarChar(5))]
+    reader = open_reader(pa.BufferReader(content), "orc", "a.orc", len(content))
+    rows = reader.read(None, fields)
+    assert rows.column("padded").to_pylist() == ["a", "", None, " bc"]
+    assert rows.column("text").to_pylist() == ["a    ", "", None, " bc  "]

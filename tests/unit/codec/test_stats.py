@@ -230,3 +230,16 @@ def test_null_counts_of_another_number_are_damage() -> None:
     kinds = [t.Int(), t.Int()]
     with pytest.raises(FormatError, match="3 null counts for 2"):
         decode_stats(SimpleStats(serialize((1, 2), kinds), serialize((1, 2), kinds), (0, 0, 0)), kinds)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_text_that_is_not_utf8_is_refused(kind: pa.DataType) -> None:
+    raw = pa.array([b"a", b"\xff\xfe"], pa.large_binary() if kind == pa.large_string() else pa.binary())
+    column = raw.view(kind)
+    with pytest.raises(InvalidInputError, match="not UTF-8"):
+        column_stats(column, t.VarChar())
+
+
+def test_bounds_of_bytes_may_be_of_a_text_array_that_is_not_utf8() -> None:
+    column = pa.array([b"\xff", b"\xfe"], pa.binary()).view(pa.string())
+    assert column_stats(column, t.VarBinary()).max == b"\xff"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -220,3 +221,29 @@ def test_a_file_whose_format_cannot_be_opened_leaves_nothing(tmp_path: Path, mon
     with pytest.raises(UnsupportedError):
         table.write([{"k": 1}])
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".merganser", "schema-0"]
+
+
+@pytest.mark.parametrize("text", ["many", "one"])
+def test_a_large_row_group_is_read_in_parts_of_about_the_size_asked(text: str) -> None:
+    table = _table()
+    rows = _rows(table, *range(5_000))
+    texts = [f"{k:05}" * 200 if text == "many" else "x" * 1_000 for k in range(5_000)]  # told by pages, or a dictionary
+    table.write(rows.set_column(1, "s", pa.array(texts)))
+    whole = _reader(table, kind=True, positions=True)
+    expected = whole.read(5_000)
+    assert expected is not None
+    assert expected.num_rows == 5_000
+    reader = _reader(table, kind=True, positions=True, part_bytes=20_000)
+    parts = list(iter(lambda: reader.read(5_000), None))
+    assert pa.concat_tables(parts).equals(expected)
+    if text == "many":
+        assert max(part.nbytes for part in parts) <= 60_000
+
+
+def test_rows_of_a_part_are_masked_as_those_of_a_whole_group() -> None:
+    table = _table()
+    table.write(_rows(table, *range(1_000)))
+    only = np.array([0, 499, 500, 999])
+    reader = _reader(table, only=only, positions=True, part_bytes=1_000)
+    found = pa.concat_tables(list(iter(lambda: reader.read(1), None)))
+    assert found["k"].to_pylist() == found["_POSITION"].to_pylist() == only.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError
+from merganser.errors import FormatError, InvalidInputError
+from merganser.files.write import RollingWriter
+from merganser.lsm import compact, section
 from merganser.lsm.overwrite import upgraded
 from merganser.lsm.writer import TableWriter
 from merganser.meta.schemas import SchemaStore
@@ -181,3 +184,60 @@ def test_files_of_an_overwrite_by_several_writers_are_lifted_only_if_none_of_the
         messages += writer.finish()
     assert [[f.level for f in m.added] for m in upgraded(table.definition, messages)] == [[0], [0], [0]]
     assert [[f.level for f in m.added] for m in upgraded(table.definition, messages[1:])] == [[5], [5]]
+
+
+@pytest.mark.parametrize("key", [["k"], []])
+def test_memory_of_a_compaction_follows_its_windows_whatever_the_bucket(
+    key: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(section, "WINDOW_BYTES", 300_000)
+    monkeypatch.setattr(section, "PART_BYTES", 50_000)
+    monkeypatch.setattr(section, "PART_BYTES_MIN", 1)
+    table = _table({"k": "INT", "v": "BYTES"}, primary_key=key, options={"bucket": "1" if key else "-1"})
+    chance = random.Random(1)
+    for _ in range(4):
+        table.write([{"k": k, "v": chance.randbytes(5_000)} for k in range(300)])
+    before = _rows(table)
+    largest = 0
+    write = RollingWriter.write
+
+    def seen(writer: RollingWriter, rows: pa.Table, **how: Any) -> None:
+        nonlocal largest
+        largest = max(largest, rows.nbytes)
+        write(writer, rows, **how)
+
+    monkeypatch.setattr(RollingWriter, "write", seen)
+    assert table.compact(full=True) is not None
+    assert 0 < largest <= 600_000
+    assert _rows(table) == before
+
+
+def test_a_large_bucket_is_compacted_alike_whatever_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "_AHEAD_BYTES", 0)
+    monkeypatch.setattr(section, "WINDOW_ROWS", 100)
+    found = []
+    for threads in (1, 4):
+        table = _table()
+        table.env.threads = threads
+        for start in range(5):
+            table.write([{"k": k, "v": f"{k}", "n": start} for k in range(start, 2_000, 3)])
+        table.compact(full=True)
+        [file] = table.files().to_pylist()
+        found.append((file["record_count"], file["file_size_in_bytes"], _rows(table)))
+    assert found[0] == found[1]
+
+
+def test_a_large_bucket_whose_file_is_damaged_leaves_the_table_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "_AHEAD_BYTES", 0)
+    table = _table()
+    for _ in range(2):
+        table.write([{"k": k, "v": "x", "n": 1} for k in range(100)])
+    path = table.files().to_pylist()[0]["file_path"]
+    data = bytearray(table.env.storage.read(path))
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    table.env.storage.delete([path])
+    table.env.storage.create(path, bytes(data))
+    files = {entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")}
+    with pytest.raises(FormatError):
+        table.compact(full=True)
+    assert {entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")} == files

@@ -67,7 +67,9 @@ def test_a_writer_goes_on_numbering_over_its_commits_and_never_gives_a_number_tw
 
 
 def test_rows_of_an_append_bucket_are_numbered_on_and_on() -> None:
-    table = _table({"k": "INT"}, options={"bucket": "1", "bucket-key": "k", "target-file-row-num": "2"})
+    table = _table(
+        {"k": "INT"}, options={"bucket": "1", "bucket-key": "k", "target-file-row-num": "2", "write-only": "true"}
+    )
     for _ in range(2):
         with table.writer() as writer:
             writer.write([{"k": 0}, {"k": 1}, {"k": 2}])
@@ -100,7 +102,7 @@ def test_files_hold_what_their_entry_says() -> None:
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("buffer", ["1 b", "256 mb"])
 def test_the_write_buffer_changes_files_but_not_rows(held: bool, buffer: str) -> None:
-    table = _keyed(**{"write-buffer-size": buffer})
+    table = _keyed(**{"write-buffer-size": buffer, "write-only": "true"})
     rng = random.Random(1)
     batches = [[{"k": rng.randrange(9), "v": f"{i}.{j}"} for j in range(6)] for i in range(5)]
     expected = {row["k"]: row["v"] for batch in batches for row in batch}

@@ -132,6 +132,20 @@ def test_windows_are_of_about_the_size_asked_so_that_their_cost_vanishes() -> No
     assert sum(run.asked for run in runs) <= 8 * len(sizes)
 
 
+@pytest.mark.parametrize("wide", [[0], [0, 1, 2], [2]])
+def test_windows_of_wide_rows_are_small_whichever_run_has_them(wide: list[int]) -> None:
+    runs = [
+        _run([(k, ("x" * 10_000) if i in wide else "", i, 0, k) for k in range(i, 3_000, 3)], group=5) for i in range(3)
+    ]
+    sizes, rows = [], 0
+    for window in windows(runs, key=["k"], window_rows=100_000, window_bytes=400_000):
+        sizes.append(window.rows.nbytes)
+        rows += window.rows.num_rows
+    assert rows == 3_000
+    assert max(sizes) <= 2 * 400_000
+    assert len(sizes) < 200
+
+
 @pytest.mark.parametrize("keys", [(9, 8, 7, 1, 2, 3), (1, 2, 9, 3, 4, 5), (5, 1, 6, 2, 7, 3), (4, 5, 6, 1, 2, 3)])
 def test_a_run_that_is_not_sorted_is_refused_and_gives_no_key_twice(keys: tuple[int, ...]) -> None:
     runs = [_run([(k, "", 0, 0, k) for k in keys]), _run([(k, "", 1, 0, k) for k in (1, 2, 3, 4, 5, 6)])]

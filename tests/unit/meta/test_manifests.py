@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import merganser as mg
 from merganser.codec.stats import EMPTY_ROW, NO_STATS, SimpleStats
@@ -159,6 +161,34 @@ def test_entries_that_contradict_each_other_are_damage(entries: list[ManifestEnt
     with pytest.raises(FormatError, match=part) as caught:
         EMPTY.apply(entries, source="snapshot 3 of 't'", path="p")
     assert caught.value.context == {"file": "a", "path": "p"}
+
+
+def test_a_file_added_again_after_many_commits_is_damage() -> None:
+    live = EMPTY
+    for number in range(300):
+        live = live.apply([_named(f"f{number}", bucket=number % 2)], source="s")
+    for number in (0, 1, 127, 128, 255, 256, 299):
+        with pytest.raises(FormatError, match=f"add the file 'f{number}' twice"):
+            live.apply([_named("new"), _named(f"f{number}", bucket=number % 2)], source="s")
+    assert len(live.apply([_named("f0", bucket=1)], source="s")) == 301  # another bucket's file of the same name
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1)), max_size=6), max_size=30))
+def test_states_carried_commit_by_commit_are_those_of_a_plain_replay(commits: list[list[tuple[int, int]]]) -> None:
+    live = EMPTY
+    there: dict[tuple[int, int], ManifestEntry] = {}
+    for number, commit in enumerate(commits):
+        entries = []
+        for name, bucket in commit:  # what is there goes, what is not comes: as another file of the same name
+            old = there.pop((bucket, name), None)
+            if old is None:
+                there[bucket, name] = _named(f"f{name}", bucket=bucket, sequence=number)
+            entries.append(there[bucket, name] if old is None else replace(old, kind=DELETE))
+        live = live.apply(entries, source="s")
+        assert sorted(map(repr, live)) == sorted(map(repr, there.values()))
+        for bucket in (0, 1):
+            highest = max((e.file.max_sequence for (b, _), e in there.items() if b == bucket), default=-1)
+            assert live.next_sequence((EMPTY_ROW, bucket)) == highest + 1
 
 
 def test_a_state_is_not_changed_by_what_follows_it() -> None:

@@ -274,6 +274,7 @@ def test_an_order_that_is_not_done_stops_reading_only_where_rows_must_be_merged(
         check_can_read(schema, name="db.t", merge=True)
 
 
-def test_a_table_that_hides_rows_by_deletion_vectors_is_not_read_at_all():
-    with pytest.raises(UnsupportedError):
-        check_can_read(table(KEYED | {"deletion-vectors.enabled": "true"}), name="db.t", merge=False)
+def test_a_table_with_deletion_vectors_is_written_and_read():
+    schema = table(KEYED | {"deletion-vectors.enabled": "true"})
+    check_can_write(schema, name="db.t")
+    check_can_read(schema, name="db.t", merge=True)

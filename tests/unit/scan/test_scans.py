@@ -120,7 +120,7 @@ def test_files_are_left_out_by_partition_bucket_key_and_statistics() -> None:
         {"p": "INT", "k": "INT", "v": "INT"},
         primary_key=["p", "k"],
         partition_by=["p"],
-        options={"bucket": "4"},
+        options={"bucket": "4", "write-only": "true"},
     )
     table.write([{"p": p, "k": k, "v": k} for p in range(3) for k in range(100)])
     assert _files_read(table, None) == 12
@@ -129,7 +129,7 @@ def test_files_are_left_out_by_partition_bucket_key_and_statistics() -> None:
     assert _files_read(table, pc.field("k") == 5) == 3
     assert _files_read(table, "p = 9") == 0
     assert _files_read(table, "v > 1000") == 0
-    append = catalog.create_table("db.a", {"n": "INT"})
+    append = catalog.create_table("db.a", {"n": "INT"}, options={"write-only": "true"})
     for n in range(5):
         append.write([{"n": n}])
     assert _files_read(append, "n >= 3") == 2
@@ -174,7 +174,7 @@ def test_a_lone_file_of_retractions_shows_none_of_them() -> None:
 
 
 def test_splits_are_packed_to_about_their_target_size() -> None:
-    table = _catalog().create_table("db.t", {"n": "INT"})
+    table = _catalog().create_table("db.t", {"n": "INT"}, options={"write-only": "true"})
     for n in range(10):
         table.write([{"n": n}])
     sizes = [file.size for split in table.read().plan().splits for file in split.files]
@@ -281,7 +281,7 @@ def test_a_time_is_exact_to_the_millisecond() -> None:
 def test_a_snapshot_whose_time_is_the_one_asked_for_counts() -> None:
     times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=n * 37 + 1) for n in range(9)]
     now = [times[0]]
-    table = _catalog(lambda: now[0]).create_table("db.t", {"n": "INT"})
+    table = _catalog(lambda: now[0]).create_table("db.t", {"n": "INT"}, options={"write-only": "true"})
     for n, time in enumerate(times):
         now[0] = time
         table.write([{"n": n}])

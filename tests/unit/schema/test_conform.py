@@ -387,3 +387,12 @@ def test_what_is_no_kind_is_refused_with_its_row(kinds, why):
 
 def test_no_rows_have_no_kinds():
     assert len(kinds_from([], 0)) == 0
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_text_that_is_not_utf8_is_refused_with_its_row(nested):
+    text = pa.array([b"a", b"\xc5\x82", b"\xff\xfe"], pa.binary()).view(pa.string())
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text) if nested else text
+    why = str(refusal(array, "ARRAY<STRING>" if nested else "STRING"))
+    assert "row 3 of 3" in why
+    assert "is not UTF-8" in why

@@ -77,6 +77,61 @@ def test_two_envs_do_not_take_each_other_for_themselves() -> None:
     assert not outer_threads & {ident for idents in both for ident in idents}
 
 
+class _Door:
+    """Something that opens when so many stand before it; counts who stands there at the same time."""
+
+    def __init__(self, opens_at: int) -> None:
+        self.opens_at = opens_at
+        self.there = self.most = 0
+        self._change = threading.Condition()
+
+    def pass_through(self, item: int) -> int:
+        with self._change:
+            self.there += 1
+            self.most = max(self.most, self.there)
+            self._change.notify_all()
+            assert self._change.wait_for(lambda: self.most >= self.opens_at, timeout=20)
+            self.there -= 1
+        return item * 10
+
+
+def test_many_more_requests_are_under_way_than_there_are_threads() -> None:
+    door = _Door(opens_at=12)
+    assert env(threads=2).fetch(door.pass_through, range(40)) == [item * 10 for item in range(40)]
+    assert 12 <= door.most <= 16
+
+
+@pytest.mark.parametrize(("threads", "at_once", "most"), [(2, 3, 3), (2, 1, 1), (1, None, 1)])
+def test_fewer_requests_are_under_way_when_asked(threads: int, at_once: int | None, most: int) -> None:
+    door = _Door(opens_at=most)
+    assert env(threads).fetch(door.pass_through, range(9), at_once=at_once) == [item * 10 for item in range(9)]
+    assert door.most == most
+
+
+def test_the_first_request_in_order_that_failed_is_the_one_told() -> None:
+    started = []
+    together = threading.Barrier(2)
+
+    def ask(item: int) -> int:
+        started.append(item)
+        if item < 2:
+            together.wait(20)
+            raise ValueError(f"item {item}")
+        return item
+
+    with pytest.raises(ValueError, match="item 0"):
+        env().fetch(ask, range(10_000), at_once=2)
+    assert len(started) < 10_000
+
+
+def test_requests_that_make_requests_do_not_wait_for_themselves() -> None:
+    shared = env()
+    assert shared.fetch(lambda i: sum(shared.fetch(lambda j: i * j, range(20))), range(20)) == [
+        190 * i for i in range(20)
+    ]
+    assert shared.map(lambda i: shared.fetch(abs, [-i, -i]), range(1, 4)) == [[1, 1], [2, 2], [3, 3]]
+
+
 def test_gather_yields_everything_once() -> None:
     found = list(env(threads=3).gather(lambda i: range(i * 10, i * 10 + 10), range(20)))
     assert sorted(found) == list(range(200))
@@ -120,7 +175,10 @@ def test_a_forked_process_works_on_threads_of_its_own() -> None:
     shared = env()
     assert shared.map(abs, [-1, -2, -3]) == [1, 2, 3]  # there is a pool now, which a fork does not take along
 
+    assert shared.fetch(abs, [-1, -2, -3]) == [1, 2, 3]
+
     def child() -> None:
+        assert shared.fetch(abs, [-1, -2, -3]) == [1, 2, 3]
         assert shared.map(abs, [-1, -2, -3]) == [1, 2, 3]
 
     forked = multiprocessing.get_context("fork").Process(target=child)
@@ -135,3 +193,44 @@ def test_a_forked_process_works_on_threads_of_its_own() -> None:
 def test_a_clock_that_tells_no_time_of_a_table_is_refused(moment: Any) -> None:
     with pytest.raises(InvalidInputError, match="the clock"):
         Env(MemoryStorage(), clock=lambda: moment).now_ms()
+
+
+def test_what_is_made_ahead_comes_in_order_and_on_another_thread() -> None:
+    made: list[int] = []
+
+    def items() -> Generator[int, None, None]:
+        for i in range(5):
+            made.append(threading.get_ident())
+            yield i
+
+    assert list(env().ahead(items())) == list(range(5))
+    assert set(made) != {threading.get_ident()}
+    assert list(env(threads=1).ahead(items())) == list(range(5))
+    assert made[-1] == threading.get_ident()
+
+
+def test_leaving_what_is_made_ahead_stops_its_thread_and_an_error_there_is_raised_here() -> None:
+    ended = threading.Event()
+
+    def items() -> Generator[int, None, None]:
+        try:
+            yield from range(1_000)
+            raise ValueError("made ahead")
+        finally:
+            ended.set()
+
+    early = env().ahead(items())
+    assert next(early) == 0
+    early.close()  # type: ignore[attr-defined]
+    assert ended.is_set()
+    with pytest.raises(ValueError, match="made ahead"):
+        list(env().ahead(items()))
+
+
+def test_nothing_is_made_ahead_where_all_cores_have_work() -> None:
+    effects = env(threads=2)
+
+    def work(_: int) -> bool:
+        return {threading.get_ident()} == set(effects.ahead(threading.get_ident() for _ in range(3)))
+
+    assert effects.map(work, range(4)) == [True] * 4

@@ -69,8 +69,12 @@ def test_writers_that_race_all_land_once(bucket: Any) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         ids = list(pool.map(write, range(12)))
-    assert sorted(ids) == list(range(1, 13))
-    assert mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders").read().count() == 48
+    table = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options).table("shop.orders")
+    made = {snapshot.id: snapshot.commit_kind for snapshot in table.snapshots()}
+    assert list(made) == list(range(1, len(made) + 1))
+    assert sorted(ids) == [number for number, kind in made.items() if kind == "APPEND"]
+    assert table.read().count() == 48
+    assert table.check() == ()
 
 
 def test_tables_are_listed_renamed_and_dropped(bucket: Any) -> None:

@@ -1,0 +1,40 @@
+"""The command `check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse
+
+
+def check(
+    table: TableName,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Metadata only, and whether files are there; read no rows.")
+    ] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Check all metadata and files of a table.
+
+    Every invariant is derived anew from the files. Ends with 1 if anything is wrong.
+    """
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+    from merganser.upkeep.check import check_table
+
+    found = table_of(table, warehouse, store)
+    with render.progress(render.stderr(), "checking metadata") as status:
+        findings = check_table(
+            found.definition,
+            found.env,
+            quick=quick,
+            seen=lambda done, every: status.update(f"checking file {done} of {every}"),
+        )
+    for finding in findings:
+        print(finding)
+    if findings:
+        raise typer.Exit(1)
+    render.stderr().print(f"'{found.name}' is sound", soft_wrap=True)

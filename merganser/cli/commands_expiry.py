@@ -1,0 +1,81 @@
+"""Expiry and orphans: commands that remove what nothing needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse
+
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+
+
+def _count(what: str) -> Any:
+    return typer.Option(metavar="N", help=what, show_default=False)
+
+
+def expire(
+    table: TableName,
+    retain_max: Annotated[int | None, _count("Keep at most so many.  [default: the table's options]")] = None,
+    retain_min: Annotated[int | None, _count("Keep at least so many.  [default: the table's options]")] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of the rest, those followed before then go.", show_default=False),
+    ] = None,
+    max_deletes: Annotated[int | None, _count("Remove at most so many.  [default: the table's options]")] = None,
+    dry_run: _DryRun = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Remove old snapshots, and the files only they need."""
+    from merganser.cli.target import table_of
+
+    gone = table_of(table, warehouse, store).expire(
+        retain_max=retain_max,
+        retain_min=retain_min,
+        older_than=older_than,
+        max_deletes=max_deletes,
+        dry_run=dry_run,
+    )
+    ids = f": {gone[0].id} to {gone[-1].id}" if gone else ""
+    print(f"{len(gone)} snapshots {'would expire' if dry_run else 'expired'}{ids}")
+
+
+def expire_partitions(
+    table: TableName, dry_run: _DryRun = False, warehouse: Warehouse = None, store: Store = None
+) -> None:
+    """Drop partitions that are older than the table allows."""
+    from merganser.cli.target import table_of
+
+    for spec in table_of(table, warehouse, store).expire_partitions(dry_run=dry_run):
+        print(", ".join(f"{name}={value}" for name, value in spec.items()))
+
+
+def orphans(
+    table: TableName,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them.  [default: only list them]")] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Files written since stay.  [default: a day ago]", show_default=False),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """List files that no metadata names.
+
+    Work that was stopped leaves them.
+    """
+    from merganser.cli.target import table_of
+
+    for path in table_of(table, warehouse, store).remove_orphans(older_than=older_than, dry_run=not remove):
+        print(path)
+
+
+COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
+    ("expire", expire),
+    ("expire-partitions", expire_partitions),
+    ("orphans", orphans),
+)
+"""Name -> command, in the order in which they are shown."""

@@ -1,0 +1,183 @@
+"""Tags, branches, rollback, consumers: commands about which snapshots are kept, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+def create_tag(
+    table: TableName,
+    name: _Name,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", metavar="N", help="Keep this one.  [default: the newest]", show_default=False),
+    ] = None,
+    retain: Annotated[
+        str | None, typer.Option("--retain", metavar="TIME", help="How long, such as '3 d'.  [default: for ever]")
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Keep a snapshot under a name: it and its files stay when it expires."""
+    from merganser.cli.target import table_of
+
+    tag = table_of(table, warehouse, store).tags.create(name, snapshot=snapshot, retain=retain)
+    print(f"tag {tag.name}: snapshot {tag.snapshot_id}")
+
+
+def list_tags(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the tags of a table, the one of the oldest snapshot first."""
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+
+    found = table_of(table, warehouse, store).tags.list()
+    rows = [
+        [
+            tag.name,
+            str(tag.snapshot_id),
+            render.moment(tag.commit_time),
+            render.count(tag.record_count),
+            "" if tag.expire_time is None else render.moment(tag.expire_time),
+        ]
+        for tag in found
+    ]
+    headings = ["tag", "snapshot", "committed (UTC)", "rows stored", "kept until (UTC)"]
+    if rows:
+        render.table(render.stdout(), headings, rows, right=("snapshot", "rows stored"))
+
+
+def drop_tag(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Remove a tag, and the files that were kept for it alone."""
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).tags.drop(name)
+
+
+def create_branch(
+    table: TableName,
+    name: _Name,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="Where it begins.  [default: empty]", show_default=False)
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a branch: a line of snapshots beside the table's own. It copies no data.
+
+    Read and write it as 'database.table$branch_NAME'.
+    """
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).branches.create(name, tag=tag)
+
+
+def list_branches(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the branches of a table."""
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+
+    opened = table_of(table, warehouse, store)
+    rows = []
+    for branch in opened.branches.list():
+        newest = opened.branch(branch.name).latest_snapshot()
+        rows.append([branch.name, "" if newest is None else str(newest.id), render.moment(branch.create_time)])
+    if rows:
+        render.table(render.stdout(), ["branch", "snapshot", "made (UTC)"], rows, right=("snapshot",))
+
+
+def fast_forward(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Put a branch in the place of the table: what the table committed since the branch began is gone."""
+    from merganser.cli.target import table_of
+
+    print(f"snapshot {table_of(table, warehouse, store).branches.fast_forward(name).id} is the newest")
+
+
+def drop_branch(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Remove a branch."""
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).branches.drop(name)
+
+
+def rollback(
+    table: TableName,
+    snapshot: Annotated[
+        int | None, typer.Option("--snapshot", metavar="N", help="To this snapshot.", show_default=False)
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="To the snapshot of this tag.", show_default=False)
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a table what it was at a snapshot or tag. Later snapshots, and their tags, go for good."""
+    from merganser.cli.target import table_of
+
+    if (snapshot is None) == (tag is None):
+        raise typer.BadParameter("give one of them.", param_hint="--snapshot, --tag")
+    print(f"snapshot {table_of(table, warehouse, store).rollback(snapshot=snapshot, tag=tag).id} is the newest")
+
+
+def set_consumer(
+    table: TableName,
+    name: _Name,
+    next_snapshot: Annotated[int, typer.Argument(metavar="SNAPSHOT", help="That it reads next.", show_default=False)],
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Record where a named reader goes on; it and later snapshots are kept for it."""
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).consumers.set(name, next_snapshot)
+
+
+def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the consumers of a table, and how far each has come."""
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+
+    found = table_of(table, warehouse, store).consumers.list()
+    rows = [[consumer.id, str(consumer.next_snapshot), render.moment(consumer.modified)] for consumer in found]
+    if rows:
+        render.table(render.stdout(), ["consumer", "next snapshot", "moved (UTC)"], rows, right=("next snapshot",))
+
+
+def drop_consumer(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Forget a consumer: nothing is kept for it any more."""
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).consumers.drop(name)
+
+
+def _group(name: str, text: str, commands: dict[str, Callable[..., None]]) -> typer.Typer:
+    made = typer.Typer(name=name, help=text, rich_markup_mode=None, no_args_is_help=True)
+    for verb, command in commands.items():
+        made.command(verb)(command)
+    return made
+
+
+GROUPS: Final = (
+    _group(
+        "tag",
+        "Snapshots that are kept under a name.",
+        {"create": create_tag, "list": list_tags, "drop": drop_tag},
+    ),
+    _group(
+        "branch",
+        "Lines of snapshots beside a table's own.",
+        {"create": create_branch, "list": list_branches, "fast-forward": fast_forward, "drop": drop_branch},
+    ),
+    _group(
+        "consumer",
+        "Named readers, and how far each has come.",
+        {"set": set_consumer, "list": list_consumers, "drop": drop_consumer},
+    ),
+)
+COMMANDS: Final = (("rollback", rollback),)

@@ -1,0 +1,56 @@
+"""`table.consumers`: named readers, and how far each has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merganser.errors import NotFoundError
+from merganser.meta.consumers import Consumer, ConsumerStore, check_consumer_id, check_position
+from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
+
+
+@dataclass(frozen=True)
+class Consumers:
+    """The consumers of one table."""
+
+    definition: TableDef
+    env: Env
+
+    def set(self, consumer_id: str, next_snapshot: int) -> None:
+        """Record that a consumer will read a snapshot next: it and later ones are kept for it.
+
+        Args:
+            consumer_id: makes the consumer, if there is none of this name.
+            next_snapshot: the id; it may be one that is yet to come.
+
+        Raises:
+            InvalidInputError: a name or id that has no meaning; nothing was changed.
+        """
+        what = f"cannot set a consumer of '{self.definition.name}'"
+        check_consumer_id(consumer_id, what=what)
+        check_position(next_snapshot, what=what)
+        self._store.set(consumer_id, next_snapshot)
+
+    def list(self) -> tuple[Consumer, ...]:
+        """Return all consumers, by name."""
+        return self._store.list()
+
+    def drop(self, consumer_id: str) -> None:
+        """Forget a consumer: nothing is kept for it any more.
+
+        Raises:
+            NotFoundError: there is no such consumer.
+        """
+        check_consumer_id(consumer_id, what=f"cannot drop a consumer of '{self.definition.name}'")
+        if not self.env.storage.exists(self.definition.paths.consumer(consumer_id)):
+            raise NotFoundError(
+                f"table '{self.definition.name}' has no consumer '{consumer_id}'.",
+                table=self.definition.name,
+                consumer=consumer_id,
+            )
+        self._store.delete(consumer_id)
+
+    @property
+    def _store(self) -> ConsumerStore:
+        return ConsumerStore(self.definition.paths, self.env, self.definition.name)

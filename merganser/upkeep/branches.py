@@ -1,0 +1,256 @@
+"""Branches made, dropped, and put in the place of main.
+
+A branch is built aside, under a hidden name, and moved to its own in one step, so nobody sees half of one and of two
+makers one wins. It shares manifests and data files with main; see `meta.refs` for why none of them goes meanwhile.
+
+Fast-forward, each step of which a crash may follow, and the same call again finishes it::
+
+    1  look        the newest snapshot that both have, the fork; anything that would not fit is refused here
+    2  main back   to the fork, if main went on since (a rollback)
+    3  schemas     those after the fork's are replaced by the branch's, before anything needs them
+    4  snapshots   of the branch, rising, each created where none may be: whatever is newest at any moment is a state
+                   that the branch had. If the branch was made empty, its first one takes the place of the table's last
+    5  tags        of the branch
+
+A reader of main sees a state of main, then a state of the branch, and always a whole one. Where main did not go on
+since the fork nothing is removed at all. A writer of main that takes an id in between makes it fail with main at a
+state of the branch and that commit on top.
+
+Format: section "statistics, tags, branches, consumers". Decision 0015.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from merganser.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ExpiredError,
+    InvalidInputError,
+    MerganserError,
+    NotFoundError,
+    SnapshotExistsError,
+)
+from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name, same_snapshot
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths, join
+from merganser.upkeep.rollback import guarded, take_back
+
+
+def create_branch(table: TableDef, env: Env, name: str, *, tag: str | None = None) -> None:
+    """Make a branch: empty, with the schemas of the table, or at a tag's snapshot.
+
+    Raises:
+        InvalidInputError: no branch can have this name.
+        NotFoundError: there is no such tag.
+        AlreadyExistsError: there is such a branch; nothing was changed.
+        ExpiredError: the tag was dropped meanwhile; there is no such branch.
+        StorageError: the store failed; there may be such a branch.
+    """
+    what = f"cannot create branch '{name}' of '{table.name}'"
+    check_branch_name(name, what=what)
+    tags = TagStore(table.paths, env, table.name)
+    kept = None if tag is None else tags.load(tag)
+    home = table.paths.of_branch(name)
+    aside = join(table.paths.branch_directory, f".branch-{name}.{env.new_id()}.tmp")
+    if env.storage.list(home.metadata_root):
+        raise _taken(table, name, what)
+    try:
+        _build(table, env, kept, aside)
+        try:
+            env.storage.move_tree(aside, home.metadata_root)
+        except AlreadyExistsError:
+            raise _taken(table, name, what) from None
+    except MerganserError:
+        with contextlib.suppress(MerganserError):
+            env.storage.delete_tree(aside)
+        raise
+    env.cache.drop_prefix(home.metadata_root)
+    if kept is not None and not tags.keeps(kept.snapshot, kept.name):
+        env.storage.delete_tree(home.metadata_root)
+        raise ExpiredError(
+            f"{what}: tag '{tag}' was dropped meanwhile. There is no such branch.", table=table.name, tag=tag
+        )
+
+
+def drop_branch(table: TableDef, env: Env, name: str) -> None:
+    """Remove a branch. Files that only it reached stay until orphans are removed.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    check_branch_name(name, what=f"cannot drop a branch of '{table.name}'")
+    home = table.paths.of_branch(name)
+    if not env.storage.list(home.metadata_root):  # what is left of a removal that was stopped is removed, too
+        raise NotFoundError(
+            f"cannot drop branch '{name}' of '{table.name}': there is none of this name.", table=table.name, branch=name
+        )
+    env.storage.delete_tree(home.metadata_root)
+    env.cache.drop_prefix(home.metadata_root)
+
+
+def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
+    """Put a branch in the place of main: its schemas, its snapshots since the fork, and its tags.
+
+    Returns:
+        The newest snapshot of main, which is that of the branch.
+
+    Raises:
+        InvalidInputError: the branch has no snapshot.
+        NotFoundError: there is no such branch.
+        ConflictError: branch and table do not fit, and nothing was changed; or somebody wrote to the table
+            meanwhile: stop its writers and repeat.
+        StorageError: the store failed; the table is at a state of its own or of the branch. Repeat.
+    """
+    what = f"cannot fast-forward '{table.name}' to branch '{name}'"
+    main = table.paths.of_branch("main")
+    branch = BranchStore(main, env, table.name).load(name)
+    theirs = SnapshotStore(branch, env, f"{table.name}$branch_{name}")
+    ours = SnapshotStore(main, env, table.name)
+    newest = theirs.latest()
+    if newest is None:
+        raise InvalidInputError(f"{what}: the branch has no snapshot yet. Write to it first.", branch=name)
+    MetaReader(branch, env, theirs.table_name).state(newest)  # for a state that cannot be read nothing is given up
+    fork = _fork(ours, theirs, what)
+    tags = _new_tags(main, branch, env, fork.id if fork else 0, table, what)
+    keep = _schemas_kept(main, branch, env, what)
+    if fork is not None and (ours.latest_id() or 0) > fork.id:
+        with guarded(table, env, fork):
+            take_back(table, env, fork)
+    _replace_schemas(main, branch, env, keep)
+    first = theirs.ids()[0]
+    common = fork is not None and (found := theirs.get(fork.id)) is not None and same_snapshot(found, fork)
+    if fork is not None and not common:
+        # The branch does not follow from what lies below it: its first one is the oldest of the table now.
+        for number in [number for number in ours.ids() if number < fork.id]:
+            ours.delete(number)
+    for number in range(fork.id + 1 if fork else first, newest.id + 1):
+        try:
+            ours.create(theirs.load(number))
+        except SnapshotExistsError as error:
+            raise ConflictError(
+                f"{what}: somebody wrote to the table meanwhile, and has its snapshot {number}. The table is at a "
+                "state of the branch with that commit on top. Stop its writers, then repeat; the commit is then lost.",
+                table=table.name,
+                branch=name,
+                snapshot=number,
+            ) from error
+    _replace_first(ours, theirs, first)
+    if fork is not None and not common and fork.id < first:
+        ours.delete(fork.id)
+    ours.set_latest_hint(newest.id)
+    for tag in tags:
+        with contextlib.suppress(AlreadyExistsError):
+            TagStore(main, env, table.name).create(tag)
+    env.cache.drop_prefix(main.metadata_root)
+    return newest
+
+
+def _build(table: TableDef, env: Env, kept: Tag | None, aside: str) -> None:
+    schemas = SchemaStore(table.paths, env)
+    newest = schemas.ids()[-1] if kept is None else kept.snapshot.schema_id
+    for schema_id in range(newest + 1):
+        env.storage.create(
+            join(aside, "schema", f"schema-{schema_id}"), env.storage.read(table.paths.schema(schema_id))
+        )
+    if kept is not None:
+        env.storage.create(join(aside, "snapshot", f"snapshot-{kept.snapshot.id}"), kept.snapshot.to_json())
+        env.storage.create(join(aside, "tag", f"tag-{kept.name}"), env.storage.read(table.paths.tag(kept.name)))
+
+
+def _taken(table: TableDef, name: str, what: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"{what}: there is one of this name, or what is left of one that was dropped halfway. Nothing was changed. "
+        f"Choose another name, or branches.drop('{name}') first.",
+        table=table.name,
+        branch=name,
+    )
+
+
+def _fork(ours: SnapshotStore, theirs: SnapshotStore, what: str) -> Snapshot | None:
+    """Return the newest snapshot of the table that stays; None of a table that has none.
+
+    It is the newest that both have. A branch that was made empty has none of the table's: the table's snapshot of the
+    number where the branch begins stays until the others are there, so that the table never looks empty.
+
+    Raises:
+        ConflictError: the numbers of table and branch do not meet.
+    """
+    mine, of_branch = ours.ids(), theirs.ids()
+    for number in sorted(set(mine) & set(of_branch), reverse=True):
+        found, other = ours.get(number), theirs.get(number)
+        if found is not None and other is not None and same_snapshot(found, other):
+            return found
+    if not mine:
+        return None
+    for number in (of_branch[0], of_branch[0] - 1):
+        if number in mine:
+            return ours.load(number)
+    raise ConflictError(
+        f"{what}: the table has snapshots {mine[0]} to {mine[-1]} and the branch {of_branch[0]} to {of_branch[-1]}, "
+        "which cannot follow them. Nothing was changed. Read the branch, and write its rows with overwrite={}.",
+        table=ours.table_name,
+    )
+
+
+def _replace_first(ours: SnapshotStore, theirs: SnapshotStore, first: int) -> None:
+    """Put the branch's first snapshot where that of the table was kept until now."""
+    found, wanted = ours.get(first), theirs.load(first)
+    if found is None or not same_snapshot(found, wanted):
+        ours.env.storage.replace(ours.paths.snapshot(first), wanted.to_json())
+
+
+def _new_tags(main: TablePaths, branch: TablePaths, env: Env, fork: int, table: TableDef, what: str) -> Sequence[Tag]:
+    """Return the branch's tags that the table lacks.
+
+    Raises:
+        ConflictError: a tag of the table that stays has the name of another one of the branch.
+    """
+    mine = {tag.name: tag for tag in TagStore(main, env, table.name).list() if tag.snapshot.id <= fork}
+    theirs = TagStore(branch, env, table.name).list()
+    for tag in theirs:
+        if tag.name in mine and not same_snapshot(tag.snapshot, mine[tag.name].snapshot):
+            raise ConflictError(
+                f"{what}: tag '{tag.name}' of the table keeps another snapshot than that of the branch. Nothing was "
+                "changed. Drop one of them.",
+                table=table.name,
+                tag=tag.name,
+            )
+    return [tag for tag in theirs if tag.name not in mine]
+
+
+def _schemas_kept(main: TablePaths, branch: TablePaths, env: Env, what: str) -> int:
+    """Return how many of the first schemas both have.
+
+    Raises:
+        ConflictError: not even the first.
+    """
+    ours, theirs = SchemaStore(main, env), SchemaStore(branch, env)
+    keep = 0
+    for schema_id in theirs.ids():
+        path = main.schema(schema_id)
+        if not env.storage.exists(path) or ours.load(schema_id, fresh=True) != theirs.load(schema_id, fresh=True):
+            break
+        keep = schema_id + 1
+    if not keep:
+        raise ConflictError(f"{what}: they do not begin with the same schema. Nothing was changed.")
+    return keep
+
+
+def _replace_schemas(main: TablePaths, branch: TablePaths, env: Env, keep: int) -> None:
+    """Give main the branch's schemas from number `keep` on; the newest go first, so that what is left is whole."""
+    for schema_id in reversed(SchemaStore(main, env).ids()):
+        if schema_id >= keep:
+            env.storage.delete([main.schema(schema_id)])
+            env.cache.drop(main.schema(schema_id))
+    for schema_id in SchemaStore(branch, env).ids():
+        if schema_id >= keep:
+            with contextlib.suppress(AlreadyExistsError):
+                env.storage.create(main.schema(schema_id), env.storage.read(branch.schema(schema_id)))

@@ -1,0 +1,457 @@
+"""Every invariant of a table, derived anew from its files.
+
+What is looked at, line by line (the table itself, then each branch):
+
+    schemas -> snapshots, tags, changelogs -> lists -> manifests -> replay -> files of every snapshot -> rows
+
+The state of a snapshot is carried forward by its own commit, and what its base list names is held against the state
+before: where both name the same manifests nothing is read again, and of manifests that were merged the net of the
+old ones must be the net of the new. So the cost follows what was committed, plus one look at every data file.
+
+Nothing is written, and nothing that is remembered is trusted: files are read anew. One finding hides no other: what
+depends on a file that cannot be read is left out, all else is looked at. A check runs beside writers and expiry: a
+file counts as missing only while a snapshot that needs it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from merganser.codec.binary_row import deserialize, sort_key
+from merganser.codec.stats import decode_stats
+from merganser.errors import FormatError, MerganserError
+from merganser.lsm.check import Finding, bucket_findings, total_findings
+from merganser.meta.consumers import ConsumerStore
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.index_manifest import IndexEntry, read_index_manifest
+from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
+from merganser.meta.manifest import read_manifest
+from merganser.meta.manifest_list import ManifestFile, read_manifest_list
+from merganser.meta.refs import BranchStore, TagStore
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot, snapshot_from_json
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.schema import types as t
+from merganser.storage.cache import Cache
+from merganser.storage.env import Env
+from merganser.storage.paths import join
+from merganser.upkeep.check_files import HeldFiles, directory_of, facts
+from merganser.upkeep.findings import Findings, Holder
+
+_AHEAD: Final = 64
+"""Snapshots whose metadata is read side by side."""
+
+_HINT: Final = re.compile(rb"[0-9]{1,19}")
+
+
+def check_table(
+    table: TableDef, env: Env, *, quick: bool = False, seen: Callable[[int, int], None] | None = None
+) -> tuple[Finding, ...]:
+    """Return what is wrong with a table; empty when it is sound.
+
+    Args:
+        quick: look at metadata, and whether files are there with their sizes; else read the rows of every file too.
+        seen: told how many of how many data files were read.
+    """
+    findings = Findings()
+    files = HeldFiles(env, findings)
+    schemas: dict[tuple[str, int], TableDef] = {}
+    for branch in ("main", *(findings.tried(table.path, BranchStore(table.paths, env, table.name).names) or ())):
+        line = _Line(replace(table, branch=branch), env, findings, files)
+        line.look()
+        schemas |= line.schemas
+    files.look(inside=not quick, schemas=schemas, seen=seen)
+    return findings.standing(env)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A snapshot and its lists; None for what cannot be read."""
+
+    snapshot: Snapshot
+    holder: Holder
+    base: tuple[ManifestFile, ...] | None
+    delta: tuple[ManifestFile, ...] | None
+    changelog: tuple[ManifestFile, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The live files after a snapshot, how many rows they have, and its index files."""
+
+    read: _Read
+    live: LiveFiles
+    rows: int
+    index: tuple[IndexEntry, ...]
+
+
+@dataclass(slots=True)
+class _Line:
+    """The snapshots, tags and changelogs of the table itself or of a branch."""
+
+    table: TableDef
+    env: Env
+    findings: Findings
+    files: HeldFiles
+    schemas: dict[tuple[str, int], TableDef] = field(default_factory=dict)
+    _cache: Cache = field(default_factory=Cache)
+    _described: dict[str, ManifestFile] = field(default_factory=dict)
+    _bad: set[str] = field(default_factory=set)
+    _schema_ids: frozenset[int] = frozenset()
+
+    def look(self) -> None:
+        """Look at everything but the files with rows, which are only gathered."""
+        table = self.table
+        self._look_at_schemas()
+        ids = SnapshotStore(table.paths, self.env, table.name).ids()
+        for before, after in pairwise(ids):
+            if after != before + 1:
+                problem = f"snapshots {before + 1} to {after - 1} are missing between {before} and {after}."
+                self.findings.note("gap", table.paths.snapshot(before + 1), problem)
+        self._look_at_hints(ids)
+        self._look_at_chain(ids)
+        for path, snapshot in self._tags():
+            self._look_at_one(path, snapshot)
+        for path, snapshot in self._changelogs():
+            self._look_at_changelog(path, snapshot)
+        consumers = ConsumerStore(table.paths, self.env, table.name)
+        for path, name in self._named(table.paths.consumer_directory, "consumer-"):
+            self.findings.tried(path, partial(consumers.get, name))
+
+    def _look_at_schemas(self) -> None:
+        store = SchemaStore(self.table.paths, Env(self.env.storage))
+        self._schema_ids = frozenset(store.ids())
+        for number in sorted(self._schema_ids):
+            found = self.findings.tried(self.table.paths.schema(number), partial(store.load, number))
+            if found is not None:
+                self.schemas[self.table.branch, number] = self.table.with_schema(found)
+
+    def _look_at_hints(self, ids: Sequence[int]) -> None:
+        """A hint may lag or be anything; one that names a snapshot after the newest is a leftover that never was."""
+        paths = self.table.paths
+        for path, word in ((paths.latest_hint, "newest"), (paths.earliest_hint, "oldest")):
+            try:
+                text = self.env.storage.read(path)
+            except MerganserError:
+                continue
+            if _HINT.fullmatch(text) and ids and int(text) > ids[-1]:
+                later = SnapshotStore(paths, self.env, self.table.name).ids()  # commits go on while we look
+                if later and int(text) > later[-1]:
+                    problem = f"it names {int(text)} as the {word} snapshot, and the newest is {later[-1]}."
+                    self.findings.note("hint", path, problem)
+
+    def _named(self, directory: str, prefix: str) -> list[tuple[str, str]]:
+        """Return path and rest of the name of the files in a directory whose names begin with a prefix."""
+        entries = self.findings.tried(directory, lambda: self.env.storage.list(directory)) or []
+        names = sorted(e.name for e in entries if not e.is_directory and e.name.startswith(prefix))
+        return [(join(directory, name), name.removeprefix(prefix)) for name in names]
+
+    def _tags(self) -> Iterator[tuple[str, Snapshot]]:
+        store = TagStore(self.table.paths, self.env, self.table.name)
+        for path, name in self._named(self.table.paths.tag_directory, "tag-"):
+            tag = self.findings.tried(path, partial(store.get, name))
+            if tag is not None:
+                yield path, tag.snapshot
+
+    def _changelogs(self) -> Iterator[tuple[str, Snapshot]]:
+        for path, _ in self._named(join(self.table.paths.metadata_root, "changelog"), "changelog-"):
+            data = self.findings.tried(path, partial(self.env.storage.read, path))
+            found = None if data is None else self.findings.tried(path, partial(snapshot_from_json, data, path))
+            if found is not None:
+                yield path, found
+
+    # snapshots
+
+    def _look_at_chain(self, ids: Sequence[int]) -> None:
+        """Look at the snapshots, each as the successor of the one before it."""
+        state: _State | None = None
+        applied: Counter[tuple[str, int]] = Counter()
+        for start in range(0, len(ids), _AHEAD):
+            for read in self.env.map(self._numbered, ids[start : start + _AHEAD]):
+                if read is None:
+                    state = None
+                    continue
+                self._look_at_identifier(read, applied)
+                follows = state is not None and state.read.snapshot.id + 1 == read.snapshot.id
+                state = self._state(read, state if follows else None)
+        if state is not None:
+            self._hold_all(state)
+
+    def _look_at_one(self, path: str, snapshot: Snapshot) -> None:
+        """Look at a snapshot that is kept by a name."""
+        state = self._state(self._lists(snapshot, path), None)
+        if state is not None:
+            self._hold_all(state)
+
+    def _look_at_changelog(self, path: str, snapshot: Snapshot) -> None:
+        """Look at a changelog that outlives its snapshot: its own list, or of a table without a producer the delta."""
+        holder = Holder(snapshot.id, path)
+        name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
+        if name is None:
+            name, size = snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
+        manifests = self._list(name, size, holder)
+        for entry in self._all(manifests or (), holder) or ():
+            if entry.kind == ADD:
+                self.files.hold(self.table, entry, holder, changelog=snapshot.changelog_manifest_list is not None)
+
+    def _look_at_identifier(self, read: _Read, applied: Counter[tuple[str, int]]) -> None:
+        snapshot = read.snapshot
+        if snapshot.commit_identifier == BATCH_IDENTIFIER or snapshot.commit_kind != APPEND:
+            return
+        user = (snapshot.commit_user, snapshot.commit_identifier)
+        applied[user] += 1
+        if applied[user] == 2:
+            problem = f"it applies commit {user[1]} of '{user[0]}', which an earlier snapshot applied."
+            self.findings.note("twice", read.holder.path, problem, read.holder)
+
+    def _numbered(self, number: int) -> _Read | None:
+        path = self.table.paths.snapshot(number)
+        store = SnapshotStore(self.table.paths, self.env, self.table.name)
+        found = self.findings.tried(path, partial(store.get, number))
+        return None if found is None else self._lists(found, path)  # damaged, or expired while we look
+
+    def _lists(self, snapshot: Snapshot, path: str) -> _Read:
+        """Return a snapshot with its lists, its own manifests read ahead."""
+        holder = Holder(snapshot.id, path)
+        if snapshot.schema_id not in self._schema_ids:
+            problem = "it is not there, and a snapshot was committed with it."
+            self.findings.note("missing", self.table.paths.schema(snapshot.schema_id), problem, holder)
+        lists = (
+            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+            (snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size),
+        )
+        base, delta, changelog = (() if name is None else self._list(name, size, holder) for name, size in lists)
+        self._all((*(delta or ()), *(changelog or ())), holder)
+        return _Read(snapshot, holder, base, delta, changelog)
+
+    # lists and manifests
+
+    def _list(self, name: str, size: int | None, holder: Holder) -> tuple[ManifestFile, ...] | None:
+        path = self.table.paths.manifest(name)
+        data = self._bytes(path, size, holder)
+        return None if data is None else self.findings.tried(path, lambda: read_manifest_list(data, path), holder)
+
+    def _bytes(self, path: str, size: int | None, holder: Holder) -> bytes | None:
+        data = self.findings.tried(path, lambda: self.env.storage.read(path), holder)
+        if data is not None and size not in (None, len(data)):
+            self.findings.note("damaged", path, f"it has {len(data)} bytes, and metadata says {size}.", holder)
+            return None
+        return data
+
+    def _entries(self, manifest: ManifestFile, holder: Holder) -> tuple[ManifestEntry, ...] | None:
+        """Return the entries of a manifest, which is held against its list when it is read; None if it is damaged."""
+        path = self.table.paths.manifest(manifest.name)
+        if manifest != self._described.setdefault(manifest.name, manifest):
+            self.findings.note("count", path, "two lists describe it in different ways.", holder)
+        if manifest.name in self._bad:
+            return None
+        known: tuple[ManifestEntry, ...] | None = self._cache.get(manifest.name)
+        if known is not None:
+            return known
+        data = self._bytes(path, manifest.size, holder)
+        found = None if data is None else self.findings.tried(path, lambda: read_manifest(data, path), holder)
+        if data is None or found is None:
+            self._bad.add(manifest.name)
+            return None
+        for problem in _manifest_problems(manifest, found, self.table.partition_types):
+            self.findings.note("count", path, problem, holder)
+        self._cache.put(manifest.name, found, 8 * len(data))
+        return found
+
+    def _all(self, manifests: Iterable[ManifestFile], holder: Holder) -> list[ManifestEntry] | None:
+        """Return the entries of manifests, in order; None if one of them cannot be read."""
+        parts = [self._entries(manifest, holder) for manifest in manifests]
+        return None if any(part is None for part in parts) else [e for part in parts if part for e in part]
+
+    def _index(self, read: _Read, before: _State | None) -> tuple[IndexEntry, ...]:
+        name = read.snapshot.index_manifest
+        if before is not None and before.read.snapshot.index_manifest == name:
+            return before.index
+        path = "" if name is None else self.table.paths.manifest(name)
+        data = self._bytes(path, None, read.holder) if path else None
+        found = (
+            None if data is None else self.findings.tried(path, lambda: read_index_manifest(data, path), read.holder)
+        )
+        return found or ()
+
+    # states
+
+    def _state(self, read: _Read, before: _State | None) -> _State | None:
+        """Return the state of a snapshot, held against the one before it; None where it is not known."""
+        if read.base is None or read.delta is None:
+            return None
+        delta = self._all(read.delta, read.holder)
+        if before is not None and not self._continues(before.read, read):
+            before = None
+        if before is not None:
+            live, rows = before.live, before.rows
+        else:
+            base = self._all(read.base, read.holder)
+            started = None if base is None else self._applied(EMPTY, base, read)
+            if started is None:
+                return None
+            live, rows = started, sum(entry.file.row_count for entry in started)
+        after = None if delta is None else self._applied(live, delta, read)
+        if delta is None or after is None:
+            return None
+        change = sum(entry.file.row_count * (1 if entry.kind == ADD else -1) for entry in delta)
+        state = _State(read, after, rows + change, self._index(read, before))
+        if before is None:
+            self._hold_all(state)
+        self._hold_delta(before, read, delta)
+        touched = after.buckets if before is None else {(e.partition, e.bucket) for e in delta}
+        self._look_at_buckets(after, touched, read.holder)
+        self._look_at_counts(state, change)
+        if before is None or before.index is not state.index or any(entry.kind != ADD for entry in delta):
+            self._look_at_index(state)
+        return state
+
+    def _continues(self, before: _Read, read: _Read) -> bool:
+        """Return whether the base list of a snapshot says what the snapshot before it left."""
+        old = {m.name: m for m in (*(before.base or ()), *(before.delta or ()))}
+        new = {m.name: m for m in read.base or ()}
+        dropped = self._all((m for name, m in old.items() if name not in new), read.holder)
+        made = self._all((m for name, m in new.items() if name not in old), read.holder)
+        if dropped is None or made is None:
+            return False
+        lost, gained = _net(dropped), _net(made)
+        if lost == gained:
+            return True
+        strange = sorted(
+            {str(identity[3]) for identity in {*lost, *gained} if lost.get(identity) != gained.get(identity)}
+        )
+        self.findings.note(
+            "replay",
+            self.table.paths.manifest(read.snapshot.base_manifest_list),
+            f"it does not say what snapshot {before.snapshot.id} left: {len(strange)} data files differ, the first "
+            f"'{strange[0]}'.",
+            read.holder,
+        )
+        return False
+
+    def _applied(self, state: LiveFiles, entries: Sequence[ManifestEntry], read: _Read) -> LiveFiles | None:
+        try:
+            return state.apply(entries, source=f"snapshot {read.snapshot.id}")
+        except FormatError as error:
+            self.findings.note("replay", read.holder.path, str(error), read.holder)
+            return None
+
+    def _hold_all(self, state: _State) -> None:
+        for entry in state.live:
+            self.files.hold(self.table, entry, state.read.holder)
+        self._hold_index(state)
+        directories = {bucket: directory_of(self.table, bucket) for bucket in state.live.buckets}
+        totals: dict[bytes, set[int]] = {}
+        for (partition, _), bucket in state.live.buckets.items():
+            totals.setdefault(partition, set()).update(entry.total_buckets for entry in bucket.entries)
+        places = {bucket[0]: directory.rpartition("/")[0] for bucket, directory in directories.items() if directory}
+        for found in total_findings(totals, places, state.read.snapshot.id):
+            self.findings.add(found, frozenset([state.read.holder.path]))
+
+    def _hold_delta(self, before: _State | None, read: _Read, delta: Sequence[ManifestEntry]) -> None:
+        """Hold what a commit added for its snapshot, and what it removed for the snapshot before."""
+        for entry in delta:
+            if entry.kind == ADD:
+                self.files.hold(self.table, entry, read.holder, writer=read.snapshot.writer_version)
+            elif before is not None:
+                self.files.hold(self.table, entry, before.read.holder)
+        for entry in self._all(read.changelog or (), read.holder) or ():
+            self.files.hold(self.table, entry, read.holder, writer=read.snapshot.writer_version, changelog=True)
+
+    def _hold_index(self, state: _State) -> None:
+        for entry in state.index:
+            bucket = state.live.buckets.get((entry.partition, entry.bucket))
+            rows = {} if bucket is None else {e.file.name: e.file.row_count for e in bucket.entries}
+            self.files.hold_index(self.table, entry, rows, state.read.holder)
+
+    def _look_at_index(self, state: _State) -> None:
+        """Hold the index files of a snapshot, and see that what their vectors are of is live."""
+        self._hold_index(state)
+        for entry in state.index:
+            bucket = state.live.buckets.get((entry.partition, entry.bucket))
+            names = set() if bucket is None else {e.file.name for e in bucket.entries}
+            strays = [vector.data_file for vector in entry.vectors if vector.data_file not in names]
+            if strays:
+                problem = f"it has a vector of '{strays[0]}', which is no live file of its bucket."
+                path = self.table.paths.manifest(state.read.snapshot.index_manifest or "")
+                self.findings.note("index", path, f"'{entry.name}': {problem}", state.read.holder)
+
+    def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
+        for bucket in touched:
+            directory = directory_of(self.table, bucket) if bucket in live.buckets else None
+            if directory is not None:
+                entries = live.buckets[bucket].entries
+                for found in bucket_findings(self.table, entries, directory=directory, snapshot=holder.snapshot):
+                    self.findings.add(found, frozenset([holder.path]))
+
+    def _look_at_counts(self, state: _State, change: int) -> None:
+        read, snapshot = state.read, state.read.snapshot
+        changelog = self._all(read.changelog or (), read.holder) if read.changelog is not None else None
+        logged = None if changelog is None else sum(entry.file.row_count for entry in changelog)
+        for what, said, found in (
+            ("rows in all", snapshot.total_record_count, state.rows),
+            ("rows more than before", snapshot.delta_record_count, change),
+            ("changelog rows", snapshot.changelog_record_count, logged),
+        ):
+            if said is not None and found is not None and said != found:
+                problem = f"it says that there are {said} {what}, and its files have {found}."
+                self.findings.note("count", read.holder.path, problem)
+
+
+def _net(entries: Iterable[ManifestEntry]) -> dict[tuple[object, ...], tuple[int, tuple[object, ...]]]:
+    """Return what entries come to: by identity, +1 or -1 and the facts; pairs cancel."""
+    net: dict[tuple[object, ...], tuple[int, tuple[object, ...]]] = {}
+    for entry in entries:
+        change = 1 if entry.kind == ADD else -1
+        total = net.pop(entry.identity, (0, ()))[0] + change
+        if total:
+            net[entry.identity] = (total, facts(entry.file) if change > 0 else ())
+    return net
+
+
+def _manifest_problems(
+    manifest: ManifestFile, entries: Sequence[ManifestEntry], kinds: Sequence[t.DataType]
+) -> Iterator[str]:
+    """Yield what a list says of a manifest that is not so. Bounds may be left out, and wider than need be."""
+    added = sum(entry.kind == ADD for entry in entries)
+    for what, said, found in (
+        ("added", manifest.added, added),
+        ("removed", manifest.deleted, len(entries) - added),
+    ):
+        if said != found:
+            yield f"it has {found} {what} files, and its list says {said}."
+    for what, low, high, values in (
+        ("bucket", manifest.min_bucket, manifest.max_bucket, {entry.bucket for entry in entries}),
+        ("level", manifest.min_level, manifest.max_level, {entry.file.level for entry in entries}),
+    ):
+        strays = sorted(v for v in values if (low is not None and v < low) or (high is not None and v > high))
+        if strays:
+            yield f"it has files of {what} {strays[0]}, and its list says {what}s {low} to {high}."
+    yield from _partition_problems(manifest, {entry.partition for entry in entries}, kinds)
+
+
+def _partition_problems(manifest: ManifestFile, partitions: set[bytes], kinds: Sequence[t.DataType]) -> Iterator[str]:
+    try:
+        rows = [deserialize(partition, kinds) for partition in partitions]
+        bounds = decode_stats(manifest.partition_stats, [kind.with_nullable(True) for kind in kinds])
+    except MerganserError as error:
+        yield f"a partition of it cannot be read: {error}"
+        return
+    for i, (stats, kind) in enumerate(zip(bounds, kinds, strict=True)):
+        if stats.min is None:
+            continue
+        lowest, highest = sort_key((stats.min,), (kind,)), sort_key((stats.max,), (kind,))
+        strays = [v[i] for v in rows if v[i] is not None and not lowest <= sort_key((v[i],), (kind,)) <= highest]
+        if strays:
+            yield (
+                f"it has files of the partition value {strays[0]!r:.40}, and its list says {stats.min!r:.40} to "
+                f"{stats.max!r:.40}."
+            )

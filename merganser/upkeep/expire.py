@@ -1,0 +1,464 @@
+"""Expiry: old snapshots go, and the files that nothing else needs go with them.
+
+Let snapshots b to e - 1 expire, and e stay. Steps::
+
+    1  plan       read what the commits b + 1 to e removed, and what b to e - 1 name; nothing is changed yet
+    2  changelog  where changelogs are kept longer: the snapshots' files are copied to `changelog/`
+    3  snapshots  b, b + 1, ... e - 1 are removed, one by one, then the hint moves to e
+    4  look again e must still be there; tags and branches are listed anew
+    5  files      what the plan says, less what a tag, a branch or a kept snapshot needs
+
+A snapshot disappears before its files, so nobody finds one that is half there: it is whole, or it has expired, and
+who still reads it gets an error that says so. A crash after 3 leaves files that no metadata names, which removing
+orphans finds. A crash before leaves whole snapshots: the next run goes on.
+
+No live file is ever removed, since
+
+* what a commit removed is live in no later snapshot, unless an overwrite brought it back, and those are looked at;
+* who names a snapshot (tag, branch, rollback) looks afterwards whether it was still there, and 4 comes after 3: one
+  of both sides sees the other;
+* what cannot be read is not guessed: a tag, branch or kept snapshot that cannot be read stops the run before 3, and
+  an expired one keeps its files, for removing orphans.
+
+The cost follows the snapshots that expire: their lists and their own manifests, not the table.
+
+Format: "expiration", "changelog lifecycle", "delete tag". Decision 0016.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from merganser.errors import FormatError, MerganserError
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.consumers import ConsumerStore
+from merganser.meta.data_file import ADD, SOURCE_APPEND
+from merganser.meta.refs import Tag, same_snapshot
+from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.storage.env import Env, no_collection
+from merganser.upkeep.needed_files import NeededFiles
+from merganser.upkeep.retention import Retention, changelog_retention, consumers_hold_snapshots, snapshot_retention
+
+_READ_AHEAD: Final = 256
+"""Snapshots that are read side by side to find where to stop."""
+_SNAPSHOTS_AT_ONCE: Final = 1000
+"""Snapshots of which is remembered what they name: a long run goes step by step."""
+_DELETED_AT_ONCE: Final = 200
+
+_log = logging.getLogger(__name__)
+
+
+def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = False) -> tuple[Snapshot, ...]:
+    """Remove the snapshots that are not to be kept, and changelogs that outlived theirs long enough.
+
+    Args:
+        dry_run: change nothing.
+
+    Returns:
+        The snapshots that were, or would be, removed, oldest first.
+
+    Raises:
+        FormatError: a tag, a branch, a consumer or a snapshot that stays cannot be read; nothing was removed.
+        StorageError: the store failed; whole snapshots may have gone, and the others are whole.
+    """
+    run = _Run(table, env)
+    going = run.going(retention, run.listed())
+    if not dry_run:
+        run.expire(going)
+    return going[:-1]
+
+
+def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
+    """Remove the snapshots that are not to be kept, as `expire` does, after a commit of this process.
+
+    Whether something is due is told from what the last run has seen; the store is asked when it is.
+
+    Args:
+        newest: the newest snapshot that is known; there may be newer ones.
+    """
+    retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
+    run = _Run(table, env)
+    if run.is_due(retention, newest.id):
+        first = run.store.earliest_id()
+        run.expire(run.going(retention, [] if first is None else range(first, newest.id + 1)))
+
+
+def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
+    """Remove the files that only a tag needed, once it is gone.
+
+    Nothing goes while the table still has the snapshot. Else its files go, less those of the nearest tags below and
+    above and of the oldest snapshot, and less what branches reach: what is in none of them is in no other.
+
+    Args:
+        snapshot: that the tag kept.
+
+    Raises:
+        FormatError: what may need the files cannot be read; no file was removed, and removing orphans finds them.
+    """
+    _Run(table, env).remove_files_of(snapshot)
+
+
+@dataclass
+class _Plan:
+    """Files that are not needed once some snapshots are gone, before it is asked who else needs them."""
+
+    data: set[str] = field(default_factory=set)
+    metadata: set[str] = field(default_factory=set)
+
+
+class _Run:
+    """One run over one line of a table."""
+
+    def __init__(self, table: TableDef, env: Env) -> None:
+        self.table = table
+        self.env = env
+        self.needed = NeededFiles(table, env)
+        self.reader = self.needed.reader()
+        self.store = self.reader.snapshots
+        self.left_over: Sequence[int] = ()
+        self._seen = ("seen by expiry", table.paths.metadata_root)
+        self.keeps_changelogs = changelog_retention(table.options, 0) is not None
+        # Rows that were appended are the changelog of a table that makes no changelog files.
+        self.keeps_rows = self.keeps_changelogs and table.options.get(w.CHANGELOG_PRODUCER) == "none"
+
+    # which
+
+    def listed(self) -> Sequence[int]:
+        """Return the ids of the newest snapshots without a gap. Those below one are what a stopped run left."""
+        ids = self.store.ids()
+        start = next((i for i in range(len(ids) - 1, 0, -1) if ids[i - 1] != ids[i] - 1), 0)
+        self.left_over = ids[:start]
+        return ids[start:]
+
+    def is_due(self, retention: Retention, latest: int) -> bool:
+        """Return whether a snapshot may have to go, by what an earlier run of this process has seen."""
+        known: tuple[int, int] | None = self.env.cache.get(self._seen)
+        if known is None:
+            return latest > retention.kept_min
+        first, successor_ms = known
+        if first > latest - retention.kept_min:
+            return False
+        return not retention.keeps(first, latest=latest, successor_ms=successor_ms)
+
+    def going(self, retention: Retention, ids: Sequence[int]) -> tuple[Snapshot, ...]:
+        """Return the snapshots that expire and, as the last, the oldest that stays; nothing when none expires.
+
+        Args:
+            ids: of the snapshots that are there, rising, without gaps.
+        """
+        if not ids:
+            return ()
+        first, latest = ids[0], ids[-1]
+        held = self._held_from() if consumers_hold_snapshots(self.table.options) else None
+        end = retention.end(first=first, latest=latest, held_from=held)
+        found = self._whole(self._read(first, min(end + 1, latest), latest, retention))
+        if not found:
+            return ()
+        upto = min(end, found[-1].id)
+        times = [snapshot.time_millis for snapshot in found]
+        stop = retention.stop(first=found[0].id, latest=latest, end=max(upto, found[0].id), times_ms=times)
+        after = next((snapshot for snapshot in found if snapshot.id == stop + 1), None)
+        self.env.cache.put(self._seen, (stop, 0 if after is None else after.time_millis), 100)
+        return tuple(snapshot for snapshot in found if snapshot.id <= stop) if stop > found[0].id else ()
+
+    def _read(self, first: int, end: int, latest: int, retention: Retention) -> list[Snapshot | None]:
+        """Return the snapshots from `first` to `end`, or some of them, when the last of these shows where to stop."""
+        found: list[Snapshot | None] = []
+        while first <= end:
+            upto = min(end, first + _READ_AHEAD - 1)
+            found += self.env.fetch(self.store.get, range(first, upto + 1))
+            last = found[-1]
+            if last is not None and retention.keeps(last.id - 1, latest=latest, successor_ms=last.time_millis):
+                break
+            first = upto + 1
+        return found
+
+    @staticmethod
+    def _whole(found: Sequence[Snapshot | None]) -> list[Snapshot]:
+        """Return those above the last that is missing: somebody else is removing them as well, from below."""
+        kept: list[Snapshot] = []
+        for snapshot in reversed(found):
+            if snapshot is None:
+                break
+            kept.append(snapshot)
+        return kept[::-1]
+
+    def _held_from(self) -> int | None:
+        consumers = ConsumerStore(self.table.paths, self.env, self.table.name).list()
+        return min((consumer.next_snapshot for consumer in consumers), default=None)
+
+    def expire(self, going: Sequence[Snapshot]) -> None:
+        """Remove all but the last, which stays; then changelogs that outlived their snapshots."""
+        for at in range(0, len(going) - 1, _SNAPSHOTS_AT_ONCE):
+            self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])
+        longer = changelog_retention(self.table.options, self.env.now_ms())
+        if longer is not None:
+            self.expire_changelogs(longer)
+
+    # snapshots
+
+    def expire_snapshots(self, going: Sequence[Snapshot]) -> None:
+        """Remove all but the last, which stays; steps 1 to 5."""
+        stays, gone = going[-1], going[:-1]
+        tags = self.needed.tags().list()
+        with no_collection():
+            plan = self._plan(gone, stays)
+            self._keep_needed(plan, gone, stays, tags)
+        if self.keeps_changelogs:
+            self._keep_changelogs(gone)
+        for number in (*self.left_over, *range(gone[0].id, stays.id)):
+            self.store.delete(number)  # one by one: who finds one gone may rely on nothing being below
+        with contextlib.suppress(MerganserError):
+            self.store.set_earliest_hint(stays.id)
+        try:
+            named_since = [tag for tag in self.needed.tags().list() if tag not in tags]
+            if self.store.rolled_back(stays):
+                _log.warning("'%s' was rolled back while snapshots expired: their files were kept", self.table.name)
+                return
+            self._keep_needed(plan, gone, stays, named_since)
+        except MerganserError as error:
+            _log.warning("files of expired snapshots of '%s' were kept as orphans: %s", self.table.name, error)
+            return
+        self._remove(plan)
+
+    def _stays(self, stays: Snapshot) -> bool:
+        found = self.store.get(stays.id)
+        return found is not None and same_snapshot(found, stays)
+
+    def _plan(self, gone: Sequence[Snapshot], stays: Snapshot) -> _Plan:
+        """Return what was live or named in `gone` and is not in the snapshot that stays."""
+        plan = _Plan()
+        with self._unreadable_is_kept():
+            plan.data = self._removed([*gone[1:], stays])
+        for snapshot in gone:
+            with self._unreadable_is_kept():
+                if not self.keeps_changelogs:
+                    data, metadata = self.needed.changelog(snapshot)
+                    plan.data |= data
+                    plan.metadata |= metadata
+                plan.metadata |= self.needed.indexes(snapshot)
+        if not self.keeps_rows:
+            plan.metadata |= self._lists_and_manifests(gone)
+        return plan
+
+    def _lists_and_manifests(self, snapshots: Sequence[Snapshot]) -> set[str]:
+        try:
+            return self.needed.lists_and_manifests(snapshots)
+        except FormatError:  # one of them: what the others name
+            found: set[str] = set()
+            for snapshot in snapshots:
+                with self._unreadable_is_kept():
+                    found |= self.needed.lists_and_manifests([snapshot])
+            return found
+
+    @contextlib.contextmanager
+    def _unreadable_is_kept(self) -> Iterator[None]:
+        try:
+            yield
+        except FormatError as error:
+            _log.warning("files of expired snapshots of '%s' are kept as orphans: %s", self.table.name, error)
+
+    def _removed(self, snapshots: Sequence[Snapshot]) -> set[str]:
+        """Return the data files that commits removed and none of them brought back."""
+        removed: set[str] = set()
+        lists = self.reader.delta_lists(snapshots)
+        found = iter(self.reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
+        for manifests in lists:
+            added: set[str] = set()
+            for _ in manifests:
+                for entry in next(found):
+                    if entry.kind == ADD:  # of a file that changed its level, too
+                        added.update(self.needed.data_paths(entry))
+                    elif not self.keeps_rows or entry.file.source not in (SOURCE_APPEND, None):
+                        removed.update(self.needed.data_paths(entry))
+            removed -= added
+        return removed
+
+    def _keep_needed(self, plan: _Plan, gone: Sequence[Snapshot], stays: Snapshot, tags: Collection[Tag]) -> None:
+        """Take out of a plan what the snapshot that stays, later ones, tags and branches need."""
+        if plan.metadata:
+            plan.metadata -= self.needed.metadata(stays)
+        kept = [tag.snapshot for tag in tags if tag.snapshot.id < stays.id]
+        # What was live in an older tag and is not in the nearest below had been removed before.
+        below = max((snapshot.id for snapshot in kept if snapshot.id < gone[0].id), default=0)
+        for snapshot in kept:
+            if snapshot.id >= below:
+                self._keep_state(plan, snapshot)
+        if plan.data or plan.metadata:
+            for snapshot in self._brought_back(stays):
+                plan.metadata -= self.needed.indexes(snapshot)
+                plan.data -= self.needed.added(self.reader.delta_lists([snapshot])[0])
+        self._keep_other_lines(plan)
+
+    def _keep_state(self, plan: _Plan, snapshot: Snapshot) -> None:
+        if plan.data:
+            plan.data -= self.needed.state(snapshot)
+        if plan.metadata:
+            plan.metadata -= self.needed.metadata(snapshot)
+
+    def _keep_other_lines(self, plan: _Plan) -> None:
+        for paths in self.needed.lines():
+            if paths.branch != self.table.branch and (plan.data or plan.metadata):
+                reached = self.needed.line(paths)
+                plan.data -= reached
+                plan.metadata -= reached
+
+    def _brought_back(self, stays: Snapshot) -> list[Snapshot]:
+        """Return the overwrites since a snapshot: they alone may add files that an earlier commit removed.
+
+        What was read is remembered, and a later run goes on from there.
+        """
+        key = ("overwrites", self.table.paths.metadata_root)
+        known: tuple[int, Snapshot, tuple[Snapshot, ...]] | None = self.env.cache.get(key)
+        start, last, found = stays.id, stays, list[Snapshot]()
+        if known is not None and known[0] <= stays.id <= known[1].id and self._stays(known[1]):
+            start, last, found = known[0], known[1], list(known[2])
+        latest = self.store.latest_id() or 0
+        for snapshot in self.env.fetch(self.store.get, range(last.id + 1, latest + 1)):
+            if snapshot is not None:
+                last = snapshot
+                if snapshot.commit_kind == OVERWRITE:
+                    found.append(snapshot)
+        found = [snapshot for snapshot in found if snapshot.id > stays.id]
+        self.env.cache.put(key, (max(start, stays.id), last, tuple(found)), 1000 * (len(found) + 1))
+        return found
+
+    # changelogs
+
+    def _keep_changelogs(self, gone: Sequence[Snapshot]) -> None:
+        store = ChangelogStore(self.table.paths, self.env)
+        self.env.fetch(store.put, gone)
+        store.write_hints(latest=gone[-1].id)
+
+    def expire_changelogs(self, retention: Retention) -> None:
+        """Remove changelogs that outlived their snapshots, and their files."""
+        store = ChangelogStore(self.table.paths, self.env)
+        ids, earliest, latest = store.ids(), self.store.earliest_id(), self.store.latest_id()
+        if not ids or earliest is None or latest is None:
+            return
+        stays = self.store.get(earliest)
+        end = min(retention.end(first=ids[0], latest=latest, held_from=self._held_from()), ids[-1])
+        found = [one for one in self.env.fetch(store.get, [i for i in ids if i <= end]) if one is not None]
+        if stays is None or not found:
+            return
+        gone = _before_stop(found, retention, latest)
+        if not gone:
+            return
+        plan = _Plan()
+        for snapshot in gone:
+            with self._unreadable_is_kept():
+                if snapshot.changelog_manifest_list is not None:
+                    data, metadata = self.needed.changelog(snapshot)
+                else:
+                    data, metadata = self._rows_removed_by(snapshot), self.needed.long_lived(snapshot)[1]
+                plan.data |= data
+                plan.metadata |= metadata
+        self._keep_state(plan, stays)
+        for snapshot in found[len(gone) :][:1]:
+            plan.metadata -= self.needed.long_lived(snapshot)[1]
+        tags = self.needed.tags().list()
+        for snapshot in gone:
+            store.delete(snapshot.id)
+        store.write_hints(earliest=gone[-1].id + 1)
+        named = {tag.snapshot.id: tag.snapshot for tag in (*tags, *self.needed.tags().list())}
+        try:
+            for snapshot in (*named.values(), *self._brought_back(stays)):
+                self._keep_state(plan, snapshot)
+            self._keep_other_lines(plan)
+            if self.store.rolled_back(stays):
+                return
+        except MerganserError as error:
+            _log.warning("files of expired changelogs of '%s' were kept as orphans: %s", self.table.name, error)
+            return
+        self._remove(plan)
+
+    def _rows_removed_by(self, snapshot: Snapshot) -> set[str]:
+        """Return the appended files that a commit removed; they were kept as the changelog of earlier ones."""
+        found: set[str] = set()
+        for entries in self.reader.entries_of_each(self.reader.delta_lists([snapshot])[0]):
+            for entry in entries:
+                if entry.kind != ADD and entry.file.source in (SOURCE_APPEND, None):
+                    found.update(self.needed.data_paths(entry))
+            for entry in entries:
+                if entry.kind == ADD:
+                    found.difference_update(self.needed.data_paths(entry))
+        return found
+
+    # tags
+
+    def remove_files_of(self, tagged: Snapshot) -> None:
+        """See `remove_files_of_tag`."""
+        found = self.store.get(tagged.id)
+        if found is not None and same_snapshot(found, tagged):
+            return
+        tags = self.needed.tags().list()
+        if any(same_snapshot(tag.snapshot, tagged) for tag in tags):
+            return
+        plan = _Plan(set(self.needed.state(tagged)), self.needed.metadata(tagged))
+        earliest = self.store.earliest_id()
+        oldest = None if earliest is None else self.store.get(earliest)
+        kept = [tag.snapshot for tag in tags] + ([] if oldest is None else [oldest])
+        below = max((one for one in kept if one.id <= tagged.id), key=lambda one: one.id, default=None)
+        above = min((one for one in kept if one.id > tagged.id), key=lambda one: one.id, default=None)
+        for snapshot in (below, above):
+            if snapshot is not None:
+                self._keep_state(plan, snapshot)
+        if oldest is not None:
+            for snapshot in self._brought_back(oldest):
+                plan.metadata -= self.needed.indexes(snapshot)
+                plan.data -= self.needed.added(self.reader.delta_lists([snapshot])[0])
+        for snapshot in ChangelogStore(self.table.paths, self.env).list():
+            for reached in self.needed.long_lived(snapshot):
+                plan.data -= reached
+                plan.metadata -= reached
+        self._keep_other_lines(plan)
+        self._remove(plan)
+
+    # files
+
+    def _remove(self, plan: _Plan) -> None:
+        """Remove files. What the store does not remove is left as orphans: nobody can reach it any more."""
+        try:
+            remove_files(self.table, self.env, plan.data)
+            if self.table.options.get(u.SNAPSHOT_CLEAN_EMPTY_DIRECTORIES):
+                remove_empty_directories(self.table, self.env, {path.rpartition("/")[0] for path in plan.data})
+            remove_files(self.table, self.env, plan.metadata)
+        except MerganserError as error:
+            _log.warning("some files of '%s' that nothing needs were left as orphans: %s", self.table.name, error)
+
+
+def _before_stop(found: Sequence[Snapshot], retention: Retention, latest: int) -> Sequence[Snapshot]:
+    """Return the changelogs that expire: those before the first that is to be kept."""
+    for position, (snapshot, successor) in enumerate(pairwise(found)):
+        if snapshot.id > latest - retention.kept_max and successor.time_millis >= retention.older_than_ms:
+            return found[:position]
+    return found[:-1]
+
+
+def remove_files(table: TableDef, env: Env, paths: Iterable[str]) -> None:
+    """Remove files of a table, many at a time; those that lie elsewhere stay.
+
+    Raises:
+        StorageError: the store failed; some are gone.
+    """
+    todo = sorted(path for path in paths if path.startswith(f"{table.path}/") and ".." not in path.split("/"))
+    for path in todo:
+        env.cache.drop(path)
+    env.fetch(env.storage.delete, [todo[at : at + _DELETED_AT_ONCE] for at in range(0, len(todo), _DELETED_AT_ONCE)])
+
+
+def remove_empty_directories(table: TableDef, env: Env, directories: Collection[str]) -> None:
+    """Remove directories below a table that hold nothing, and those above that then hold nothing. Best effort."""
+    level = {path for path in directories if path.startswith(f"{table.path}/")}
+    with contextlib.suppress(MerganserError):
+        while level:
+            env.storage.delete_empty(sorted(level))
+            level = {above for path in level if (above := path.rpartition("/")[0]).startswith(f"{table.path}/")}

@@ -1,0 +1,217 @@
+"""Which files are needed: what snapshots, tags and branches reach, as paths.
+
+Data, manifest, index and statistics files lie once, in the table's directory, and may be reached from many places::
+
+    line (the table itself, or a branch) -> snapshots, tags, changelogs -> lists -> manifests -> data files
+                                                                       -> index manifest -> index files, statistics
+
+What deletes files asks here first. Every answer is whole or an error: a file that cannot be read may name others, so
+nothing that depends on it may be deleted.
+
+A tag keeps the state of its snapshot and not its changelog, as in the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from merganser.errors import FormatError, InvariantError, NotFoundError
+from merganser.files.masks import index_path
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.live_files import BucketId
+from merganser.meta.manifest_list import ManifestFile
+from merganser.meta.refs import MAIN, BranchStore, TagStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.storage.env import Env, no_collection
+from merganser.storage.paths import TablePaths, join
+
+_ATTEMPTS: Final = 5
+_PATH_BYTES: Final = 150
+"""About what a path weighs in memory."""
+
+
+@dataclass
+class NeededFiles:
+    """Answers for one table. Remembers directories, so one object serves one run."""
+
+    table: TableDef
+    env: Env
+    _directories: dict[BucketId, str] = field(default_factory=dict)
+
+    def reader(self, paths: TablePaths | None = None) -> MetaReader:
+        """Return the metadata of a line; None: of the one that the table was opened as."""
+        return MetaReader(paths or self.table.paths, self.env, self.table.name)
+
+    def tags(self, paths: TablePaths | None = None) -> TagStore:
+        """Return the tags of a line; None: of the one that the table was opened as."""
+        return TagStore(paths or self.table.paths, self.env, self.table.name)
+
+    def lines(self) -> tuple[TablePaths, ...]:
+        """Return the paths of the table itself and of its branches."""
+        return BranchStore(self.table.paths, self.env, self.table.name).all_paths()
+
+    # one entry
+
+    def data_paths(self, entry: ManifestEntry) -> Iterator[str]:
+        """Yield the paths of a data file and of the files beside it."""
+        file = entry.file
+        directory = self.directory(entry.partition, entry.bucket)
+        if file.external_path is not None:
+            yield file.external_path
+            directory = file.external_path.rpartition("/")[0]
+        else:
+            yield join(directory, file.name)
+        for name in file.extra_files:
+            yield join(directory, name)
+
+    def directory(self, partition: bytes, bucket: int) -> str:
+        """Return the directory of a bucket."""
+        found = self._directories.get((partition, bucket))
+        if found is None:
+            found = self._directories[partition, bucket] = self.table.bucket_directory(partition, bucket)
+        return found
+
+    # one snapshot
+
+    def state(self, snapshot: Snapshot, paths: TablePaths | None = None) -> frozenset[str]:
+        """Return the data files that are live in a snapshot."""
+        reader = self.reader(paths)
+        key = ("live files", reader.paths.root, snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        known: frozenset[str] | None = self.env.cache.get(key)
+        if known is None:
+            live = reader.state(snapshot).live
+            known = frozenset(path for entry in live for path in self.data_paths(entry))
+            self.env.cache.put(key, known, _PATH_BYTES * (len(known) + 1))
+        return known
+
+    def metadata(self, snapshot: Snapshot) -> set[str]:
+        """Return the lists, manifests, index and statistics files that the state of a snapshot needs."""
+        return self.lists_and_manifests([snapshot]) | self.indexes(snapshot)
+
+    def lists_and_manifests(self, snapshots: Sequence[Snapshot]) -> set[str]:
+        """Return the base and delta lists of snapshots, and the manifests they name."""
+        reader = self.reader()
+        found = {snapshot.base_manifest_list for snapshot in snapshots}
+        found.update(snapshot.delta_manifest_list for snapshot in snapshots)
+        for manifests in (*reader.base_lists(snapshots), *reader.delta_lists(snapshots)):
+            found.update(manifest.name for manifest in manifests)
+        return set(map(self.table.paths.manifest, found))
+
+    def indexes(self, snapshot: Snapshot) -> set[str]:
+        """Return the index manifest of a snapshot, the index files it names, and the statistics."""
+        found = set()
+        if snapshot.index_manifest is not None:
+            found.add(self.table.paths.manifest(snapshot.index_manifest))
+            found.update(index_path(self.table, entry) for entry in self.reader().index(snapshot))
+        if snapshot.statistics is not None:
+            found.add(self.table.paths.statistics(snapshot.statistics))
+        return found
+
+    def added(self, manifests: Sequence[ManifestFile]) -> set[str]:
+        """Return the data files that manifests add."""
+        found: set[str] = set()
+        for entries in self.reader().entries_of_each(manifests):
+            for entry in entries:
+                if entry.kind == ADD:
+                    found.update(self.data_paths(entry))
+        return found
+
+    def changelog(self, snapshot: Snapshot) -> tuple[set[str], set[str]]:
+        """Return the changelog files of a snapshot, and the list and manifests that name them."""
+        if snapshot.changelog_manifest_list is None:
+            return set(), set()
+        [manifests] = self.reader().changelog_lists([snapshot])
+        names = [snapshot.changelog_manifest_list, *(manifest.name for manifest in manifests)]
+        return self.added(manifests), set(map(self.table.paths.manifest, names))
+
+    # one line
+
+    def line(self, paths: TablePaths) -> frozenset[str]:
+        """Return every file that a line reaches, by its snapshots, tags and changelogs.
+
+        What was found is remembered for as long as the line's directories look the same.
+
+        Raises:
+            FormatError: a file that says what is needed is missing or damaged.
+        """
+        key = ("needed by", paths.metadata_root)
+        looks = self._looks(paths)
+        for attempt in range(_ATTEMPTS):
+            known: tuple[object, frozenset[str]] | None = self.env.cache.get(key)
+            if known is not None and known[0] == looks:
+                return known[1]
+            before = looks
+            try:
+                with no_collection():
+                    found = frozenset().union(*self._reached(paths))
+                self.env.cache.put(key, (before, found), _PATH_BYTES * (len(found) + 1))
+                return found
+            except FormatError:
+                looks = self._looks(paths)
+                if looks == before or attempt + 1 == _ATTEMPTS:
+                    raise  # else snapshots expired while they were read
+        raise InvariantError(f"the files that '{self.table.name}' needs were never found.")
+
+    def _looks(self, paths: TablePaths) -> object:
+        places = (paths.snapshot_directory, paths.tag_directory, paths.changelog_directory)
+        return tuple(
+            frozenset((entry.name, entry.size, entry.modified_ms) for entry in self.env.storage.list(place))
+            for place in places
+        )
+
+    def _reached(self, paths: TablePaths) -> Iterator[Iterable[str]]:
+        store, reader = self.reader(paths).snapshots, self.reader(paths)
+        snapshots = [found for found in self.env.fetch(store.get, store.ids()) if found is not None]
+        yield self.lists_and_manifests(snapshots)
+        before = None
+        for snapshot, manifests in zip(snapshots, reader.delta_lists(snapshots), strict=True):
+            first = before is None or before.id != snapshot.id - 1
+            yield self.state(snapshot, paths) if first else self.added(manifests)
+            yield self.indexes(snapshot)
+            yield from self._kept_changelog(snapshot, copied=first and paths.branch != MAIN)
+            before = snapshot
+        for tag in self.tags(paths).list():
+            yield self.state(tag.snapshot, paths)
+            yield self.metadata(tag.snapshot)
+        for snapshot in ChangelogStore(paths, self.env).list():
+            yield from self.long_lived(snapshot)
+
+    def _kept_changelog(self, snapshot: Snapshot, *, copied: bool) -> tuple[set[str], set[str]]:
+        try:
+            return self.changelog(snapshot)
+        except FormatError as error:
+            # A branch begins with a copy of a snapshot; the changelog goes with the original when that expires.
+            if copied and isinstance(error.__cause__, NotFoundError):
+                return set(), set()
+            raise
+
+    def long_lived(self, snapshot: Snapshot) -> tuple[set[str], set[str]]:
+        """Return what a changelog needs that outlives its snapshot: data files, and the lists and manifests of them.
+
+        Without changelog files the rows that its commit added are the changelog. Of tables that make changelog files
+        in other commits, such lists went with the snapshot, and nothing is needed.
+        """
+        if snapshot.changelog_manifest_list is not None:
+            return self.changelog(snapshot)
+        reader = self.reader()
+        base, delta = _unless_missing(reader.base_lists, snapshot), _unless_missing(reader.delta_lists, snapshot)
+        names = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+        names.update(manifest.name for manifest in (*base, *delta))
+        return self.added(delta), set(map(self.table.paths.manifest, names))
+
+
+def _unless_missing(
+    read: Callable[[Sequence[Snapshot]], list[tuple[ManifestFile, ...]]], snapshot: Snapshot
+) -> tuple[ManifestFile, ...]:
+    """Return the manifests of a list of a snapshot; none when the list is not there."""
+    try:
+        return read([snapshot])[0]
+    except FormatError as error:
+        if isinstance(error.__cause__, NotFoundError):
+            return ()
+        raise

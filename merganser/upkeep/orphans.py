@@ -1,0 +1,166 @@
+"""Orphans: files that no metadata names, left by writers, compactions and expiry that were stopped, and by rollbacks.
+
+Steps::
+
+    1  mark        what every line reaches by its snapshots, tags and changelogs (`upkeep.needed_files`)
+    2  list        the table's directories; only names that we or another engine give to files of a kind count
+    3  mark again  what is named only now: a file may have come in by a branch or a rollback while we looked
+    4  remove      what is old and marked neither time
+
+A writer makes its files before it commits them, so what is young stays: an orphan is older than a day unless the
+caller says otherwise. By that age its writer must have committed or given up. What is damaged or missing stops the
+run at 1 or 3, before anything is removed.
+
+Age is the store's own: the time when it last wrote the file. Decision 0016.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from merganser.errors import FormatError, NotFoundError
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+from merganser.storage.paths import escape, join
+from merganser.storage.protocol import Entry
+from merganser.upkeep.expire import remove_empty_directories, remove_files
+from merganser.upkeep.needed_files import NeededFiles
+
+DAY_MS: Final = 86_400_000
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-fA-F-]{36}(?:\.tmp)?|\..+\.tmp")
+"""Names of files that were not renamed to their own, of ours and of other engines."""
+_METADATA: Final = {
+    "manifest": re.compile(r"(?:manifest|manifest-list|index-manifest)-.+"),
+    "index": re.compile(r"index-.+"),
+    "statistics": re.compile(r"stat-.+"),
+}
+"""Directories of a table whose files metadata names, and what these are called there."""
+_NUMBERED: Final = ("schema", "snapshot", "tag", "changelog", "consumer")
+"""Directories of a line whose files count by their own names: only temporary ones are orphans."""
+_BUCKET: Final = re.compile(r"bucket-(?:\d+|postpone)")
+
+
+def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bool) -> tuple[str, ...]:
+    """Remove files that nothing names and that are old.
+
+    Args:
+        older_than_ms: epoch milliseconds; files written since are somebody's who has not committed yet.
+        dry_run: change nothing.
+
+    Returns:
+        The paths that were, or would be, removed, sorted.
+
+    Raises:
+        NotFoundError: there is no table any more.
+        FormatError: metadata is damaged or missing, so it is not known what it names; nothing was removed.
+        StorageError: the store failed; what was removed until then were orphans.
+    """
+    if not SchemaStore(table.paths, env).exists():
+        raise NotFoundError(f"cannot look for orphans: there is no table '{table.name}' any more.", table=table.name)
+    needed = _marked(table, env)
+    look = _Look(table, env, older_than_ms)
+    found = {path for path in look.files() if _name(path) not in needed}
+    if found:
+        needed = _marked(table, env)
+    paths = tuple(sorted(path for path in found if _name(path) not in needed))
+    if not dry_run:
+        remove_files(table, env, paths)
+        remove_empty_directories(table, env, look.directories)
+    return paths
+
+
+def _marked(table: TableDef, env: Env) -> set[str]:
+    """Return the names of all files that are needed. They are unique, so that where they lie does not matter."""
+    needed = NeededFiles(table, env)
+    try:
+        return {_name(path) for paths in needed.lines() for path in needed.line(paths)}
+    except FormatError as error:
+        raise FormatError(
+            f"cannot look for orphans of '{table.name}': what its metadata names is not known. Nothing was removed. "
+            f"({error})",
+            **error.context,
+        ) from error
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+@dataclass
+class _Look:
+    """One walk through a table's directories."""
+
+    table: TableDef
+    env: Env
+    older_than_ms: int
+
+    def __post_init__(self) -> None:
+        self.directories: set[str] = set()
+
+    def files(self) -> Iterator[str]:
+        """Yield the old files that have a name of ours and lie where such files lie."""
+        root = self.table.path
+        for name, pattern in _METADATA.items():
+            yield from self._old(join(root, name), pattern)
+        yield from self._line(root)
+        for entry in self._listed(join(root, "branch")):
+            if entry.is_directory and _TEMPORARY.fullmatch(entry.name):
+                yield from self._all_old(join(root, "branch", entry.name))
+            elif entry.is_directory:
+                yield from self._line(join(root, "branch", entry.name))
+        depth = len(self.table.schema.partition_keys)
+        yield from self._data(join(root, self.table.paths.data_directory), depth)
+
+    def _line(self, root: str) -> Iterator[str]:
+        for name in _NUMBERED:
+            yield from self._old(join(root, name), None)
+
+    def _data(self, directory: str, depth: int) -> Iterator[str]:
+        """Yield the old files of the buckets `depth` partition columns below a directory."""
+        names = [entry.name for entry in self._listed(directory) if entry.is_directory]
+        if depth:
+            key = self.table.schema.partition_keys[-depth]
+            for name in names:
+                if name.startswith(f"{escape(key)}="):
+                    yield from self._data(join(directory, name), depth - 1)
+            return
+        for name in names:
+            if _BUCKET.fullmatch(name):
+                path = join(directory, name)
+                self.directories.add(path)
+                yield from self._old(path, self._data_names)
+
+    def _all_old(self, directory: str) -> Iterator[str]:
+        """Yield the old files anywhere below a directory that was on its way to another name."""
+        self.directories.add(directory)
+        for entry in self._listed(directory):
+            if entry.is_directory:
+                yield from self._all_old(join(directory, entry.name))
+            elif entry.modified_ms < self.older_than_ms:
+                yield join(directory, entry.name)
+
+    @property
+    def _data_names(self) -> re.Pattern[str]:
+        options = self.table.options
+        prefixes = {
+            "data-",
+            "changelog-",
+            "index-",
+            options.get(w.DATA_FILE_PREFIX),
+            options.get(w.CHANGELOG_FILE_PREFIX),
+        }
+        return re.compile(f"(?:{'|'.join(map(re.escape, filter(None, prefixes)))}).+")
+
+    def _old(self, directory: str, pattern: re.Pattern[str] | None) -> Iterator[str]:
+        for entry in self._listed(directory):
+            known = _TEMPORARY.fullmatch(entry.name) or (pattern is not None and pattern.fullmatch(entry.name))
+            if known and not entry.is_directory and entry.modified_ms < self.older_than_ms:
+                yield join(directory, entry.name)
+
+    def _listed(self, directory: str) -> list[Entry]:
+        return self.env.storage.list(directory)

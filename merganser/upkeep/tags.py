@@ -1,0 +1,102 @@
+"""Tags made and dropped: a snapshot kept by name, and what happens to its files when the name goes.
+
+Format: section "tags, branches, rollback".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, StorageError
+from merganser.meta.refs import Tag, TagStore, check_tag_name
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options.option import DURATION
+from merganser.storage.env import Env
+from merganser.upkeep.expire import remove_files_of_tag
+
+
+def create_tag(
+    table: TableDef, env: Env, name: str, *, snapshot: int | None = None, retain: timedelta | str | None = None
+) -> Tag:
+    """Keep a snapshot under a name; it is complete, or there is no such tag.
+
+    Args:
+        snapshot: its id; one that only another tag keeps will do. None: the newest.
+        retain: how long; None: as 'tag.default-time-retained' says, else for ever.
+
+    Raises:
+        AlreadyExistsError: the name is taken; nothing was changed.
+        NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+        InvalidInputError: a name, snapshot or time that has no meaning.
+        CommitUnknownError: the store lost the reply.
+    """
+    what = f"cannot create tag '{name}' of '{table.name}'"
+    check_tag_name(name, what=what)
+    retained = _retained(retain, what) or table.options.get(u.TAG_DEFAULT_TIME_RETAINED)
+    tags = TagStore(table.paths, env, table.name)
+    found, copied_from = _snapshot(table, env, tags, snapshot, what)
+    tag = Tag(name=name, snapshot=found)
+    if retained is not None:
+        now = datetime.fromtimestamp(env.now_ms() / 1000, UTC)
+        tag = replace(tag, create_time=now, time_retained=retained)
+    tags.create(tag, copied_from=copied_from)
+    return tag
+
+
+def drop_tag(table: TableDef, env: Env, name: str) -> None:
+    """Remove a tag, and the files that nothing else needs.
+
+    Raises:
+        NotFoundError: there is no such tag.
+        FormatError, StorageError: the tag is gone, and some files were kept.
+    """
+    tags = TagStore(table.paths, env, table.name)
+    try:
+        tag = tags.load(name)
+    except FormatError:  # what it kept is not known; it goes as files that nothing names
+        tags.delete(name)
+        return
+    tags.delete(name)
+    try:
+        remove_files_of_tag(table, env, tag.snapshot)
+    except (FormatError, StorageError) as error:
+        raise type(error)(
+            f"tag '{name}' of '{table.name}' is gone, but not all files that it alone kept: {error} The rest is "
+            "removed with the orphans.",
+            table=table.name,
+            tag=name,
+        ) from error
+
+
+def _snapshot(table: TableDef, env: Env, tags: TagStore, wanted: int | None, what: str) -> tuple[Snapshot, str | None]:
+    """Return the snapshot to tag, and the tag that keeps it if it is not among the table's own."""
+    store = SnapshotStore(table.paths, env, table.name)
+    if wanted is None:
+        latest = store.latest()
+        if latest is None:
+            raise NotFoundError(f"{what}: the table has no snapshot yet. Write to it first.", table=table.name)
+        return latest, None
+    if not isinstance(wanted, int) or isinstance(wanted, bool):
+        raise InvalidInputError(f"{what}: snapshot is {wanted!r:.80}. It is a number such as 3.")
+    try:
+        return store.load(wanted), None
+    except ExpiredError:
+        for tag in tags.list():
+            if tag.snapshot.id == wanted:
+                return tag.snapshot, tag.name
+        raise
+
+
+def _retained(retain: timedelta | str | None, what: str) -> timedelta | None:
+    if isinstance(retain, str):
+        try:
+            retain = DURATION.parse(retain.strip())
+        except (ValueError, OverflowError):
+            raise InvalidInputError(f"{what}: retain is '{retain}', not {DURATION.expected}.") from None
+    if retain is not None and (not isinstance(retain, timedelta) or retain <= timedelta(0)):
+        raise InvalidInputError(f"{what}: retain is {retain!r:.80}. It is a time above 0, such as '3 d'.")
+    return retain

@@ -1,0 +1,15 @@
+"""Random histories with expiry: whatever is kept reads as it always did, and what nothing needs is gone.
+
+More of them: `python -m tests.faults.expiry_histories --seeds 200`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.expiry_histories import run_history
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_kept_reads_as_it_did_and_nothing_dead_stays(seed: int) -> None:
+    run_history(seed)

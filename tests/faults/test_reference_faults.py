@@ -1,0 +1,463 @@
+"""Tags, branches, rollbacks and consumers under faults: the table stays readable, and the same call again works."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import AlreadyExistsError, ConflictError, ExpiredError, NotFoundError
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.storage.protocol import Storage
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Outcome, run_every
+
+_names = itertools.count()
+
+
+def _again(storage: Storage, name: str = "db.t") -> mg.Table:
+    return catalog_over(storage).table(name)
+
+
+def _rows(table: mg.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.read().to_pylist())
+
+
+def _state(k: int, v: str) -> dict[str, Any]:
+    return {"k": k, "v": v}
+
+
+def _table() -> mg.Table:
+    """A table of four snapshots; snapshot n holds the keys 1 to n."""
+    catalog = catalog_over(memory_with({}, f"references-{next(_names)}"))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "v": "STRING"}, options={"write-only": "true"})
+    for k in range(1, 5):
+        table.write([_state(k, "main")])
+    return table
+
+
+STATES = {n: [(k, "main") for k in range(1, n + 1)] for n in range(5)}
+
+
+def _every(
+    files: dict[str, bytes],
+    work: Callable[[Storage], Any],
+    check: Callable[[Storage, Outcome[Any]], None],
+    *,
+    copies: bool = False,
+) -> int:
+    name = f"references-{next(_names)}"
+    return run_every(lambda: memory_with(files, name), work, check, copies=copies)
+
+
+def _readable(table: mg.Table) -> None:
+    """Every snapshot and tag that is listed can be read."""
+    for snapshot in table.snapshots():
+        table.read(snapshot=snapshot.id).to_arrow()
+    for tag in table.tags.list():
+        table.read(tag=tag.name).to_arrow()
+    assert [s.id for s in table.snapshots()] == list(range(table.snapshots()[0].id, table.snapshots()[-1].id + 1))
+
+
+# every call goes wrong
+
+
+def test_a_tag_is_whole_or_absent_whichever_call_goes_wrong() -> None:
+    table = _table()
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        assert _rows(table) == STATES[4]
+        if table.tags.list():
+            assert _rows_of_tag(table, "v") == STATES[2]
+            table.tags.drop("v")
+        else:
+            assert outcome.error is not None
+        table.tags.create("v", snapshot=2)
+        assert _rows_of_tag(_again(storage), "v") == STATES[2]
+
+    assert _every(contents(table.env.storage), lambda faulty: _again(faulty).tags.create("v", snapshot=2), check) > 20
+
+
+def _rows_of_tag(table: mg.Table, name: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.read(tag=name).to_pylist())
+
+
+def test_dropping_a_tag_takes_nothing_that_is_needed_whichever_call_goes_wrong() -> None:
+    table = _table()
+    table.tags.create("v", snapshot=1)
+    table.tags.create("w", snapshot=2)
+    table.compact(full=True)
+    newest = table.snapshots()[-1].id
+    table.expire(retain_max=1, retain_min=1)
+    files = contents(table.env.storage)
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        assert _rows(table) == STATES[4]
+        assert _rows_of_tag(table, "w") == STATES[2]
+        if len(table.tags.list()) == 2:
+            assert _rows_of_tag(table, "v") == STATES[1]
+            table.tags.drop("v")
+        assert [tag.name for tag in table.tags.list()] == ["w"]
+        assert _rows_of_tag(table, "w") == STATES[2]
+        assert table.snapshots()[-1].id == newest
+
+    assert _every(files, lambda faulty: _again(faulty).tags.drop("v"), check) > 20
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_branch_is_whole_or_absent_whichever_call_goes_wrong(copies: bool) -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2)
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        assert _rows(table) == STATES[4]
+        if not table.branches.list():
+            assert outcome.error is not None
+            with contextlib.suppress(NotFoundError):  # where there is no rename, half a copy is left to drop
+                table.branches.drop("b")
+            table.branches.create("b", tag="v")
+        branch = _again(storage).branch("b")
+        assert _rows(branch) == STATES[2]
+        branch.write([_state(9, "branch")])
+        assert _rows(_again(storage).branch("b")) == [*STATES[2], (9, "branch")]
+
+    work = lambda faulty: _again(faulty).branches.create("b", tag="v")  # noqa: E731
+    assert _every(contents(table.env.storage), work, check, copies=copies) > 40
+
+
+def test_a_branch_is_dropped_by_dropping_it_again_whichever_call_goes_wrong() -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2)
+    table.branches.create("b", tag="v")
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        assert _rows(table) == STATES[4]
+        with contextlib.suppress(NotFoundError):
+            table.branches.drop("b")
+        assert _again(storage).branches.list() == ()
+        table.branches.create("b")
+        assert _rows(_again(storage).branch("b")) == []
+
+    assert _every(contents(table.env.storage), lambda faulty: _again(faulty).branches.drop("b"), check) > 5
+
+
+@pytest.mark.parametrize("to", [{"snapshot": 2}, {"tag": "v"}])
+def test_a_rollback_leaves_a_state_of_the_table_whichever_call_goes_wrong(to: dict[str, Any]) -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2)
+    table.tags.create("late", snapshot=4)
+    table.consumers.set("reader", next_snapshot=5)
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        newest = table.snapshots()[-1].id
+        assert newest >= 2
+        assert _rows(table) == STATES[newest]
+        _readable(table)
+        if outcome.error is None:
+            assert newest == 2
+        again = _again(storage)
+        again.rollback(**to)
+        assert [tag.name for tag in again.tags.list()] == ["v"]
+        assert [consumer.next_snapshot for consumer in again.consumers.list()] == [3]
+        _again(storage).write([_state(7, "new")])
+        assert _rows(_again(storage)) == [*STATES[2], (7, "new")]
+        assert [s.id for s in _again(storage).snapshots()] == [1, 2, 3]
+        assert table.check() == ()
+
+    assert _every(contents(table.env.storage), lambda faulty: _again(faulty).rollback(**to), check) >= 100
+
+
+def test_a_rollback_to_a_tag_of_an_expired_snapshot_works_whichever_call_goes_wrong() -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2)
+    table.expire(retain_max=1, retain_min=1)
+    assert [s.id for s in table.snapshots()] == [4]
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        assert _rows(_again(storage)) in (STATES[4], STATES[2])
+        _again(storage).rollback(tag="v")
+        assert _rows(_again(storage)) == STATES[2]
+        assert [s.id for s in _again(storage).snapshots()] == [2]
+        _again(storage).write([_state(7, "new")])
+        assert _rows(_again(storage)) == [*STATES[2], (7, "new")]
+
+    assert _every(contents(table.env.storage), lambda faulty: _again(faulty).rollback(tag="v"), check) > 60
+
+
+@pytest.mark.parametrize("main_went_on", [False, True])
+def test_a_fast_forward_leaves_a_state_of_table_or_branch_whichever_call_goes_wrong(main_went_on: bool) -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2 if main_went_on else 4)
+    table.branches.create("b", tag="v")
+    branch = table.branch("b")
+    start = STATES[2 if main_went_on else 4]
+    branch.write([_state(8, "branch")])
+    branch.write([_state(9, "branch")])
+    branch.tags.create("of-branch")
+    states = [*STATES.values(), [*start, (8, "branch")], [*start, (8, "branch"), (9, "branch")]]
+    if not main_went_on:
+        states = states[4:]
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        assert _rows(table) in states
+        if outcome.error is None:
+            assert _rows(table) == states[-1]
+        _again(storage).branches.fast_forward("b")
+        again = _again(storage)
+        assert _rows(again) == _rows(again.branch("b")) == states[-1]
+        assert [s.uuid for s in again.snapshots()][-3:] == [s.uuid for s in branch.snapshots()][-3:]
+        names = {tag.name for tag in again.tags.list()}
+        assert names - {"rollback-to-2"} == {"of-branch", "v"}  # a guard that could not be removed goes with its time
+        again.write([_state(7, "new")])
+        assert len(_rows(again)) == len(states[-1]) + 1
+        assert len(_rows(again.branch("b"))) == len(states[-1])
+
+    files = contents(table.env.storage)
+    assert _every(files, lambda faulty: _again(faulty).branches.fast_forward("b"), check) > 60
+
+
+def test_a_fast_forward_to_a_branch_made_empty_never_shows_an_empty_table_whichever_call_goes_wrong() -> None:
+    table = _table()
+    table.branches.create("b")
+    branch = table.branch("b")
+    branch.write([_state(8, "branch")])
+    branch.write([_state(9, "branch")])
+    states = [*list(STATES.values())[1:], [(8, "branch")], [(8, "branch"), (9, "branch")]]
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        assert _rows(_again(storage)) in states
+        _again(storage).branches.fast_forward("b")
+        assert _rows(_again(storage)) == states[-1]
+        assert [s.commit_user for s in _again(storage).snapshots()] == [s.commit_user for s in branch.snapshots()]
+
+    files = contents(table.env.storage)
+    assert _every(files, lambda faulty: _again(faulty).branches.fast_forward("b"), check) > 60
+
+
+def test_a_consumer_is_at_its_old_or_its_new_place_whichever_call_goes_wrong() -> None:
+    table = _table()
+    table.consumers.set("reader", next_snapshot=2)
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = _again(storage)
+        [consumer] = table.consumers.list()
+        assert consumer.next_snapshot in (2, 4)
+        assert outcome.error is not None or consumer.next_snapshot == 4
+        table.consumers.set("reader", next_snapshot=4)
+        assert [found.next_snapshot for found in table.consumers.list()] == [4]
+
+    files = contents(table.env.storage)
+    assert _every(files, lambda faulty: _again(faulty).consumers.set("reader", next_snapshot=4), check) > 5
+
+
+# beside others
+
+
+def test_a_writer_does_not_bring_back_what_a_rollback_removes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rollback runs between the writer's look at the newest snapshot and its commit on top of it."""
+    table = _table()
+    create = SnapshotStore.create
+    pending = [lambda: _again(table.env.storage).rollback(snapshot=2)]
+
+    def create_after_rollback(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        if pending:
+            pending.pop()()
+        return create(store, snapshot)
+
+    monkeypatch.setattr(SnapshotStore, "create", create_after_rollback)
+    written = _again(table.env.storage).write([_state(7, "writer")])
+    assert written is not None
+    assert written.id == 3
+    assert _rows(_again(table.env.storage)) == [*STATES[2], (7, "writer")]
+    assert [s.id for s in table.snapshots()] == [1, 2, 3]
+
+
+def test_a_commit_that_comes_while_a_rollback_runs_goes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    delete = SnapshotStore.delete
+    pending = [lambda: _again(table.env.storage).write([_state(7, "writer")])]
+
+    def delete_after_commit(store: SnapshotStore, snapshot_id: int) -> None:
+        if pending:
+            pending.pop()()
+        delete(store, snapshot_id)
+
+    monkeypatch.setattr(SnapshotStore, "delete", delete_after_commit)
+    _again(table.env.storage).rollback(snapshot=2)
+    assert _rows(_again(table.env.storage)) == STATES[2]
+    assert [s.id for s in table.snapshots()] == [1, 2]
+
+
+def test_a_rollback_gives_up_beside_a_writer_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    delete = SnapshotStore.delete
+    storage, number = table.env.storage, itertools.count(100)
+
+    def delete_and_commit(store: SnapshotStore, snapshot_id: int) -> None:
+        delete(store, snapshot_id)
+        if snapshot_id == 3:
+            with monkeypatch.context() as patch:
+                patch.setattr(SnapshotStore, "delete", delete)
+                _again(storage).write([_state(next(number), "writer")])
+
+    monkeypatch.setattr(SnapshotStore, "delete", delete_and_commit)
+    with pytest.raises(ConflictError, match="Stop its writers"):
+        _again(storage).rollback(snapshot=2)
+    monkeypatch.undo()
+    _readable(_again(storage))
+    _again(storage).rollback(snapshot=2)
+    assert _rows(_again(storage)) == STATES[2]
+
+
+def test_a_tag_of_a_snapshot_that_expires_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    load = SnapshotStore.load
+
+    def load_then_expire(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+        found = load(store, snapshot_id)
+        with monkeypatch.context() as patch:
+            patch.setattr(SnapshotStore, "load", load)
+            _again(table.env.storage).expire(retain_max=1, retain_min=1)
+        return found
+
+    monkeypatch.setattr(SnapshotStore, "load", load_then_expire)
+    with pytest.raises(ExpiredError, match="There is no such tag"):
+        table.tags.create("v", snapshot=1)
+    assert table.tags.list() == ()
+
+
+def test_of_two_makers_of_one_tag_one_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    load = SnapshotStore.load
+    pending = [lambda: _again(table.env.storage).tags.create("v", snapshot=3)]
+
+    def load_after_the_other(store: SnapshotStore, snapshot_id: int) -> Snapshot:
+        if pending:
+            pending.pop()()
+        return load(store, snapshot_id)
+
+    monkeypatch.setattr(SnapshotStore, "load", load_after_the_other)
+    with pytest.raises(AlreadyExistsError, match="one of this name"):
+        table.tags.create("v", snapshot=1)
+    assert [tag.snapshot_id for tag in table.tags.list()] == [3]
+
+
+def test_a_branch_of_a_tag_that_is_dropped_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    table.tags.create("v", snapshot=2)
+    storage = table.env.storage
+    move = type(storage).move_tree
+
+    def move_after_drop(self: Any, source: str, target: str) -> None:
+        _again(storage).tags.drop("v")
+        move(self, source, target)
+
+    monkeypatch.setattr(type(storage), "move_tree", move_after_drop)
+    with pytest.raises(ExpiredError, match="There is no such branch"):
+        table.branches.create("b", tag="v")
+    assert table.branches.list() == ()
+
+
+def test_a_fast_forward_names_a_commit_that_got_in_between_and_finishes_when_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table()
+    table.tags.create("v")
+    table.branches.create("b", tag="v")
+    for k in (8, 9):
+        table.branch("b").write([_state(k, "branch")])
+    create = SnapshotStore.create
+
+    def create_after_the_writer(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        if snapshot.id == 6:
+            with monkeypatch.context() as patch:
+                patch.setattr(SnapshotStore, "create", create)
+                _again(table.env.storage).write([_state(7, "writer")])
+        return create(store, snapshot)
+
+    monkeypatch.setattr(SnapshotStore, "create", create_after_the_writer)
+    with pytest.raises(ConflictError, match="Stop its writers"):
+        table.branches.fast_forward("b")
+    monkeypatch.undo()
+    assert _rows(_again(table.env.storage)) == sorted([*STATES[4], (8, "branch"), (7, "writer")])
+    _again(table.env.storage).branches.fast_forward("b")
+    assert _rows(_again(table.env.storage)) == [*STATES[4], (8, "branch"), (9, "branch")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rollbacks_beside_writers_leave_one_history(seed: int) -> None:
+    table = _table()
+    storage, draw, done = table.env.storage, random.Random(seed), threading.Event()
+    for k in range(10):
+        table.write([_state(k, "main")])
+    failed: list[BaseException] = []
+
+    def write(worker: int) -> None:
+        patient = {"commit.max-retries": "1000", "commit.min-retry-wait": "0 ms"}
+        own = _again(storage).with_options(patient)
+        try:
+            for number in itertools.count():
+                if done.is_set():
+                    return
+                own.write([_state(1000 * worker + number, "writer")])
+        except BaseException as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(worker,)) for worker in (1, 2)]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(12):
+            newest = _again(storage).snapshots()[-1].id
+            with contextlib.suppress(ConflictError):  # writers went on and on, which is said
+                _again(storage).rollback(snapshot=max(5, newest - draw.randint(1, 6)))
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join()
+    assert failed == []
+    table = _again(storage)
+    _readable(table)
+    assert table.check() == ()
+    snapshots = table.snapshots()
+    rows = _rows(table)
+    assert len(rows) == sum(snapshot.delta_record_count or 0 for snapshot in snapshots)
+    written = [row for row in rows if row[1] == "writer"]
+    assert len(written) == len(set(written))
+
+
+def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollback and new commits, between a reader's look at the newest snapshot and at those before it."""
+    table = _table()
+    reader = _again(table.env.storage)
+    assert _rows(reader) == STATES[4]
+    for k in (5, 6, 7):
+        table.write([_state(k, "main")])
+    latest = SnapshotStore.latest
+
+    def latest_then_another_history(store: SnapshotStore) -> Snapshot | None:
+        found = latest(store)
+        monkeypatch.setattr(SnapshotStore, "latest", latest)
+        other = _again(table.env.storage)
+        other.rollback(snapshot=4)
+        for k in (50, 60):
+            other.write([_state(k, "other")])
+        return found
+
+    monkeypatch.setattr(SnapshotStore, "latest", latest_then_another_history)
+    assert _rows(reader) == [*STATES[4], (5, "main"), (6, "main"), (7, "main")]
+    assert _rows(reader) == [*STATES[4], (50, "other"), (60, "other")]

@@ -1,0 +1,155 @@
+"""The processes of a soak. Each works until it is killed; what it must not forget is in its journal."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas  # noqa: F401 - Arrow looks for it when it is first used, and every process that is forked would load it
+
+from merganser import catalog
+from merganser.errors import CommitUnknownError, ConflictError, ExpiredError, FormatError, NotFoundError
+from tests.soak.journal import Events, Journal
+from tests.soak.tables import TABLES, Judge, SoakTable, arrow
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a soak lies.
+
+    Attributes:
+        root: its directory.
+        tables: names of the tables that are there.
+    """
+
+    root: Path
+    tables: tuple[str, ...]
+
+    @property
+    def warehouse(self) -> str:
+        """Where the tables lie."""
+        return str(self.root / "warehouse")
+
+    def soak_tables(self) -> list[SoakTable]:
+        """Return the tables."""
+        return [table for table in TABLES if table.name in self.tables]
+
+    def open(self, name: str) -> Any:
+        """Return a table, with nothing remembered."""
+        return catalog(self.warehouse, options={"local.sync": "false"}).table(f"soak.{name}")
+
+    def journal(self, table: str, writer: int) -> Journal:
+        """Return the journal of a writer."""
+        return Journal(self.root / f"journal-{table}-{writer}")
+
+    def events(self, role: str) -> Events:
+        """Return what workers of a role did."""
+        return Events(self.root / f"events-{role}")
+
+    def fail(self, why: str) -> None:
+        """Say that something is wrong: the soak ends."""
+        (self.root / f"failure-{time.time_ns()}").write_text(why)
+
+
+def work(place: Place, role: str, number: int, seed: int) -> None:
+    """Do what a role does, for ever."""
+    rng = random.Random(seed)
+    try:
+        {"writer": _write, "compactor": _compact, "expirer": _expire, "reader": _read}[role](place, number, rng)
+    except BaseException as error:
+        place.fail(f"{role} {number}: {type(error).__name__}: {error}")
+        raise
+
+
+def commit(place: Place, table: SoakTable, opened: Any, writer: int, n: int, rng: random.Random) -> None:
+    """Make a writer's n-th commit, which may be there already."""
+    rows = arrow(table.commit(writer, n))
+    user = f"writer-{writer}"
+    kinds: str | None = "op"
+    if not table.keyed:
+        rows, kinds = rows.drop_columns(["op"]), None
+    if rng.random() < 0.5:
+        opened.write(rows, kinds=kinds, commit_user=user, identifier=n)
+        return
+    with opened.writer(commit_user=user) as session:
+        done, _ = session.session.applied(n)
+        if not done:
+            for start in range(0, rows.num_rows, 5):
+                session.write(rows.slice(start, 5), kinds=kinds)
+            session.commit(n)
+
+
+def _write(place: Place, number: int, rng: random.Random) -> None:
+    opened = {table.name: place.open(table.name) for table in place.soak_tables()}
+    events = place.events("writer")
+    while True:
+        table = rng.choice(place.soak_tables())
+        journal = place.journal(table.name, number)
+        acknowledged, tried = journal.position()
+        n = tried if tried > acknowledged else acknowledged + 1
+        if n == tried:
+            events.note("commit tried again")
+        journal.begin(n)
+        try:
+            commit(place, table, opened[table.name], number, n, rng)
+        except (ConflictError, CommitUnknownError) as error:
+            events.note(type(error).__name__)
+            continue
+        journal.done(n)
+        events.note("commit")
+
+
+def _compact(place: Place, number: int, rng: random.Random) -> None:
+    events = place.events("compactor")
+    while True:
+        table = rng.choice(place.soak_tables())
+        try:
+            made = place.open(table.name).compact(full=rng.random() < 0.3)
+        except ConflictError:
+            events.note("conflict")
+            continue
+        events.note("nothing to compact" if made is None else "compaction")
+        time.sleep(0.05)
+
+
+def _expire(place: Place, number: int, rng: random.Random) -> None:
+    events = place.events("expirer")
+    while True:
+        table = place.open(rng.choice(place.soak_tables()).name)
+        removed = table.expire(retain_max=rng.choice([20, 40]), retain_min=5, older_than="2000-01-01")
+        events.note("expiry" if removed else "nothing to expire")
+        time.sleep(0.2)
+
+
+def _read(place: Place, number: int, rng: random.Random) -> None:
+    events = place.events("reader")
+    judges = {table.name: Judge(table) for table in place.soak_tables()}
+    last: dict[str, dict[int, int]] = {table.name: {} for table in place.soak_tables()}
+    opened = {table.name: place.open(table.name) for table in place.soak_tables()}
+    while True:
+        name = rng.choice(place.soak_tables()).name
+        table = opened[name] if rng.random() < 0.7 else place.open(name)
+        latest = table.latest_snapshot()
+        if latest is None:
+            continue
+        try:
+            rows = table.read(snapshot=latest.id).to_pylist()
+        except (ExpiredError, NotFoundError, FormatError) as error:
+            if latest.id in [snapshot.id for snapshot in place.open(name).snapshots()]:
+                place.fail(f"reader {number}: {error!r}")
+                return
+            events.note("snapshot expired meanwhile")
+            continue
+        if why := judges[name].wrong(rows):
+            place.fail(f"reader {number}, snapshot {latest.id}: {why}")
+            return
+        heads = judges[name].heads(rows)
+        back = {w: n for w, n in last[name].items() if heads.get(w, 0) < n}
+        if back:
+            place.fail(f"reader {number}, snapshot {latest.id} of {name}: heads went back from {back} to {heads}")
+            return
+        last[name] = heads
+        events.note("read")

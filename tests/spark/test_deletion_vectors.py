@@ -1,0 +1,49 @@
+"""Deletion vectors through Spark: tasks apply them, compactions in tasks mark rows, and `$ro` reads one level."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+
+
+def _sorted(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows.to_pylist())
+
+
+def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return _sorted(frame.toArrow())
+
+
+def test_writes_and_compactions_in_tasks_mark_rows_and_reads_need_no_merge(
+    spark: SparkSession, catalog: mg.Catalog
+) -> None:
+    options = {"bucket": "2", "deletion-vectors.enabled": "true", "num-levels": "6"}
+    table = catalog.create_table("shop.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options=options)
+    rng = random.Random(5)
+    base = [(k, rng.randbytes(200).hex()) for k in range(400)]
+    ms.write(spark.createDataFrame(base, "k int, v string"), table)
+    newer = [(k, "new") for k in (*range(0, 400, 40), 1000)]
+    kinds = ["-D" if k == 40 else "+I" for k, _ in newer]
+    frame = spark.createDataFrame(
+        [(*row, kind) for row, kind in zip(newer, kinds, strict=True)], "k int, v string, op string"
+    )
+    ms.write(frame, table, kinds="op")
+    expected = sorted((dict(base) | dict(newer)).items())
+    expected.remove((40, "new"))
+    plan = table.read().plan()
+    assert all(split.raw for split in plan.splits)
+    assert sum(split.deleted or 0 for split in plan.splits) == 10
+    assert _rows(ms.read(spark, table)) == _sorted(table.read().to_arrow()) == expected
+    assert _rows(spark.read.format("merganser").load(table.path)) == expected
+    assert ms.read(spark, table, where="k < 41").count() == 40
+    optimised = catalog.table("shop.t$ro")
+    assert ms.read(spark, optimised).count() == optimised.read().count() == 390
+    ms.compact(spark, table, full=True)
+    assert table.system("table_indexes").to_arrow().num_rows == 0
+    assert _rows(ms.read(spark, table)) == _rows(ms.read(spark, optimised)) == expected

@@ -1,0 +1,52 @@
+"""Tags, branches, rollback and consumers at the shell."""
+
+from __future__ import annotations
+
+import merganser as mg
+
+from .conftest import Run
+
+
+def test_a_tag_is_made_listed_and_dropped(run: Run, orders: mg.Table) -> None:
+    assert run("tag", "create", "shop.orders", "v1", "--snapshot", "1").out == "tag v1: snapshot 1\n"
+    assert run("tag", "create", "shop.orders", "v2", "--retain", "3 d").out == "tag v2: snapshot 2\n"
+    heading, first, second = run("tag", "list", "shop.orders").out.splitlines()
+    assert heading.split() == ["tag", "snapshot", "committed", "(UTC)", "rows", "stored", "kept", "until", "(UTC)"]
+    assert (first.split()[0], second.split()[0]) == ("v1", "v2")
+    assert len(second.split()) == len(first.split()) + 2
+    assert run("tag", "drop", "shop.orders", "v1").code == 0
+    assert [tag.name for tag in orders.tags.list()] == ["v2"]
+
+
+def test_a_branch_is_made_read_merged_and_dropped(run: Run, orders: mg.Table) -> None:
+    orders.tags.create("v1", snapshot=1)
+    assert run("branch", "create", "shop.orders", "b", "--tag", "v1").code == 0
+    assert run("branch", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["b", "1"]
+    read = run("read", "shop.orders$branch_b", "--format", "csv", "-c", "id").out.split()
+    assert sorted(read) == ['"id"', "1", "2", "3"]
+    orders.branch("b").write([{"id": 9, "dt": "a", "note": "nine", "tags": None}])
+    assert run("branch", "fast-forward", "shop.orders", "b").out == "snapshot 2 is the newest\n"
+    assert sorted(row["id"] for row in orders.read().to_pylist()) == [1, 2, 3, 9]
+    assert run("branch", "drop", "shop.orders", "b").code == 0
+    assert run("branch", "list", "shop.orders") == (0, "", "")
+
+
+def test_a_table_is_rolled_back_to_one_place(run: Run, orders: mg.Table) -> None:
+    assert run("rollback", "shop.orders").code == 2
+    assert run("rollback", "shop.orders", "--snapshot", "1", "--tag", "v1").code == 2
+    assert run("rollback", "shop.orders", "--snapshot", "1").out == "snapshot 1 is the newest\n"
+    assert [snapshot.id for snapshot in orders.snapshots()] == [1]
+
+
+def test_a_consumer_is_set_listed_and_dropped(run: Run, orders: mg.Table) -> None:
+    assert run("consumer", "set", "shop.orders", "dashboard", "2").code == 0
+    assert run("consumer", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["dashboard", "2"]
+    assert run("consumer", "drop", "shop.orders", "dashboard").code == 0
+    assert run("consumer", "list", "shop.orders") == (0, "", "")
+
+
+def test_messages_advise_commands(run: Run, orders: mg.Table) -> None:
+    failed = run("branch", "fast-forward", "shop.orders", "b")
+    assert failed.code == 1
+    assert "`merganser branch create TABLE b`" in failed.err
+    assert run("tag").code == 2

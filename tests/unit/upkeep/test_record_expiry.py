@@ -1,0 +1,144 @@
+"""Rows that compactions drop because of their age: which, when, and that nothing older comes to light."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.testing.builders import catalog_over, memory_with
+
+_names = itertools.count()
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOW = EPOCH + timedelta(seconds=1_700_000_100, milliseconds=999)
+KEPT_S, GONE_S = 1_700_000_000, 1_699_999_999
+"""With 100 seconds to live the oldest time that is kept, and the newest that is not: now is whole seconds."""
+
+
+def _table(kind: str, now: datetime = NOW, **options: str) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"expiry-{next(_names)}"), clock=lambda: now)
+    catalog.create_database("db")
+    every = {"bucket": "1", "write-only": "true", "record-level.expire-time": "100 s", "record-level.time-field": "at"}
+    return catalog.create_table(
+        "db.t", {"k": "INT", "at": kind, "v": "STRING"}, primary_key=["k"], options=every | options
+    )
+
+
+def _later(table: mg.Table, now: datetime) -> mg.Table:
+    return catalog_over(table.env.storage, clock=lambda: now).table("db.t")
+
+
+def _keys(table: mg.Table) -> list[int]:
+    return sorted(row["k"] for row in table.read().to_pylist())
+
+
+def _stamp(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "gone"),
+    [
+        ("INT", [KEPT_S, 2**31 - 1], [GONE_S, 0, -(2**31)]),
+        (
+            "BIGINT",
+            [KEPT_S, KEPT_S * 1000, 999_999_999_999, 2**63 - 1],
+            [GONE_S, GONE_S * 1000 + 999, -(2**63), 10**12],
+        ),
+        ("TIMESTAMP(0)", [_stamp(KEPT_S)], [_stamp(GONE_S)]),
+        ("TIMESTAMP(3)", [_stamp(KEPT_S)], [_stamp(GONE_S + 0.999), _stamp(-1.5)]),
+        ("TIMESTAMP(6)", [_stamp(KEPT_S)], [_stamp(GONE_S + 0.999999)]),
+        ("TIMESTAMP(9)", [_stamp(KEPT_S)], [_stamp(GONE_S)]),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", [_stamp(KEPT_S)], [_stamp(GONE_S)]),
+    ],
+)
+def test_a_row_stays_while_its_time_and_the_time_to_live_are_not_over(
+    kind: str, kept: list[Any], gone: list[Any]
+) -> None:
+    table = _table(kind)
+    zone = UTC if "ZONE" in kind else None
+    times = [time.replace(tzinfo=zone) if isinstance(time, datetime) else time for time in [None, *kept, *gone]]
+    table.write([{"k": k, "at": time, "v": "x"} for k, time in enumerate(times)])
+    assert len(_keys(table)) == len(times)
+    table.compact(full=True)
+    assert _keys(table) == list(range(1 + len(kept)))
+
+
+def test_rows_that_grow_old_at_the_highest_level_are_dropped_there() -> None:
+    table = _table("INT", **{"target-file-row-num": "2"})
+    table.write([{"k": k, "at": KEPT_S + 10 * k, "v": "x"} for k in range(6)])
+    table.compact(full=True)
+    before = {file["file_path"]: file["level"] for file in table.files().to_pylist()}
+    later = _later(table, NOW + timedelta(seconds=25))
+    assert later.compact(full=True) is not None
+    assert _keys(later) == [3, 4, 5]
+    after = {file["file_path"]: file["level"] for file in later.files().to_pylist()}
+    assert set(after.values()) == set(before.values()) == {5}
+    assert len(set(after) & set(before)) == 1, "the file that holds no old row is not rewritten"
+    assert later.compact(full=True) is None
+    assert later.check() == ()
+
+
+def test_a_large_file_with_old_rows_is_rewritten_rather_than_moved() -> None:
+    table = _table("INT", **{"target-file-size": "1 b"})
+    table.write([{"k": 1, "at": KEPT_S, "v": "x"}, {"k": 2, "at": GONE_S, "v": "x"}])
+    table.compact(full=True)
+    assert [file["record_count"] for file in table.files().to_pylist()] == [1]
+
+
+def test_a_file_of_which_statistics_say_nothing_is_not_rewritten_for_its_age() -> None:
+    table = _table("INT", **{"metadata.stats-mode": "none"})
+    table.write([{"k": 1, "at": KEPT_S, "v": "x"}])
+    table.compact(full=True)
+    later = _later(table, NOW + timedelta(days=1))
+    assert later.compact(full=True) is None
+    later.write([{"k": 2, "at": KEPT_S + 10**6, "v": "x"}])
+    later.compact(full=True)
+    assert _keys(later) == [2]
+
+
+def test_an_old_version_does_not_come_to_light_when_the_newest_grows_too_old() -> None:
+    options = {"num-sorted-run.compaction-trigger": "3", "compaction.size-ratio": "50"}
+    table = _table("INT", **options)
+    table.write([{"k": k, "at": KEPT_S, "v": f"{k * 2654435761 % 2**40:x}"} for k in range(5000)])
+    table.compact(full=True)
+    table.write([{"k": 7, "at": KEPT_S + 1, "v": "new"}])
+    table.write([{"k": 8, "at": KEPT_S + 1, "v": "new"}])
+    later = _later(table, NOW + timedelta(days=1))
+    assert later.compact() is not None
+    assert {file["level"] for file in later.files().to_pylist()} == {2, 3}
+    assert [row["v"] for row in later.read(where="k = 7").to_pylist()] == ["new"]
+    later.compact(full=True)
+    assert later.read().count() == 0
+
+
+def test_nothing_but_compaction_hides_old_rows() -> None:
+    table = _table("INT")
+    table.write([{"k": 1, "at": 0, "v": "x"}])
+    assert _keys(table) == [1]
+    assert _keys(_later(table, NOW + timedelta(days=9))) == [1]
+
+
+def test_a_merged_row_is_made_of_the_versions_that_are_not_too_old() -> None:
+    engine = {"merge-engine": "partial-update"}
+    table = _table("INT", **engine)
+    table.write([{"k": 1, "at": GONE_S, "v": "old"}])
+    table.write([{"k": 1, "at": KEPT_S, "v": None}])
+    table.compact(full=True)
+    assert table.read().to_pylist() == [{"k": 1, "at": KEPT_S, "v": None}]
+
+
+def test_a_first_row_that_is_too_old_keeps_later_ones_out_while_it_is_there() -> None:
+    table = _table("INT", **{"merge-engine": "first-row", "write-only": "false"})
+    rows = [{"k": k, "at": KEPT_S, "v": f"{k * 2654435761 % 2**40:x}"} for k in range(5000)]
+    table.write(rows)
+    fresh = KEPT_S + 10**6
+    later = _later(table, NOW + timedelta(days=1))
+    later.write([{"k": 1, "at": fresh, "v": "late"}, {"k": 5000, "at": fresh, "v": "first"}])
+    assert {file["level"] for file in later.files().to_pylist()} == {4, 5}
+    assert later.read(where="k = 1").to_pylist() == rows[1:2]
+    later.compact(full=True)
+    assert _keys(later) == [5000]
