@@ -41,9 +41,19 @@ def parse_table_name(name: str) -> TableName:
     if not isinstance(name, str) or "." not in name:
         raise InvalidInputError(f"'{name}' is not a table name. Write database.table.", name=name)
     database, _, rest = name.partition(".")
-    table, *behind = rest.split("$")
+    table, dollar, behind = rest.partition("$")
+    branch, system = branch_and_system(name, behind) if dollar else ("main", None)
+    return TableName(check_name(database, what="database"), check_name(table, what="table"), branch, system)
+
+
+def branch_and_system(name: str, behind: str) -> tuple[str, str | None]:
+    """Return the branch, else "main", and the system table, or None, that stand behind the first `$` of a name.
+
+    Raises:
+        InvalidInputError: what stands there is neither.
+    """
     branch, system = "main", None
-    for part in behind:
+    for part in behind.split("$"):
         if part.startswith("branch_") and branch == "main" and system is None:
             branch = check_name(part.removeprefix("branch_"), what="branch")
         elif system is None and part:
@@ -53,7 +63,7 @@ def parse_table_name(name: str) -> TableName:
                 f"'{name}' is not a table name: what stands after '$' is a branch (branch_<name>) or a system table.",
                 name=name,
             )
-    return TableName(check_name(database, what="database"), check_name(table, what="table"), branch, system)
+    return branch, system
 
 
 def check_name(name: str, *, what: str) -> str:

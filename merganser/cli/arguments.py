@@ -31,6 +31,20 @@ TableName = Annotated[
 Where = Annotated[
     str | None, typer.Option("--where", metavar="SQL", help="Filter, such as \"amount > 10 and dt = '2026-01-01'\".")
 ]
+Snapshot = Annotated[
+    int | None,
+    typer.Option("--snapshot", metavar="N", help="The table as of this snapshot.", show_default=False),
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The table as of this tag.", show_default=False)]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="TIME",
+        help="The table as of this time, such as 2026-01-01T12:00 (UTC).",
+        show_default=False,
+    ),
+]
 Columns = Annotated[
     list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns to read, in this order.")
 ]

@@ -23,16 +23,9 @@ def check(
     """
     from merganser.cli import render
     from merganser.cli.target import table_of
-    from merganser.upkeep.check import check_table
 
     found = table_of(table, warehouse, store)
-    with render.progress(render.stderr(), "checking metadata") as status:
-        findings = check_table(
-            found.definition,
-            found.env,
-            quick=quick,
-            seen=lambda done, every: status.update(f"checking file {done} of {every}"),
-        )
+    findings = found.check(quick=quick)
     for finding in findings:
         print(finding)
     if findings:

@@ -30,6 +30,7 @@ def expire(
     store: Store = None,
 ) -> None:
     """Remove old snapshots, and the files only they need."""
+    from merganser.cli.render import counted
     from merganser.cli.target import table_of
 
     gone = table_of(table, warehouse, store).expire(
@@ -39,18 +40,22 @@ def expire(
         max_deletes=max_deletes,
         dry_run=dry_run,
     )
-    ids = f": {gone[0].id} to {gone[-1].id}" if gone else ""
-    print(f"{len(gone)} snapshots {'would expire' if dry_run else 'expired'}{ids}")
+    ids = f": {gone[0].id}" if gone else ""
+    ids += f" to {gone[-1].id}" if len(gone) > 1 else ""
+    print(f"{counted(len(gone), 'snapshot')} {'would expire' if dry_run else 'expired'}{ids}")
 
 
 def expire_partitions(
     table: TableName, dry_run: _DryRun = False, warehouse: Warehouse = None, store: Store = None
 ) -> None:
     """Drop partitions that are older than the table allows."""
+    from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
 
-    for spec in table_of(table, warehouse, store).expire_partitions(dry_run=dry_run):
+    gone = table_of(table, warehouse, store).expire_partitions(dry_run=dry_run)
+    for spec in gone:
         print(", ".join(f"{name}={value}" for name, value in spec.items()))
+    stderr().print(f"{counted(len(gone), 'partition')} {'would be dropped' if dry_run else 'dropped'}")
 
 
 def orphans(
@@ -67,10 +72,13 @@ def orphans(
 
     Work that was stopped leaves them.
     """
+    from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
 
-    for path in table_of(table, warehouse, store).remove_orphans(older_than=older_than, dry_run=not remove):
+    paths = table_of(table, warehouse, store).remove_orphans(older_than=older_than, dry_run=not remove)
+    for path in paths:
         print(path)
+    stderr().print(f"{counted(len(paths), 'orphan')}{' removed' if remove else ''}")
 
 
 COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (

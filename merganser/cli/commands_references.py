@@ -25,7 +25,10 @@ def create_tag(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Keep a snapshot under a name: it and its files stay when it expires."""
+    """Keep a snapshot under a name.
+
+    It and its files stay when it expires.
+    """
     from merganser.cli.target import table_of
 
     tag = table_of(table, warehouse, store).tags.create(name, snapshot=snapshot, retain=retain)
@@ -49,8 +52,7 @@ def list_tags(table: TableName, warehouse: Warehouse = None, store: Store = None
         for tag in found
     ]
     headings = ["tag", "snapshot", "committed (UTC)", "rows stored", "kept until (UTC)"]
-    if rows:
-        render.table(render.stdout(), headings, rows, right=("snapshot", "rows stored"))
+    render.list_of(rows, headings, right=("snapshot", "rows stored"), none=f"'{table}' has no tags")
 
 
 def drop_tag(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
@@ -69,9 +71,9 @@ def create_branch(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a branch: a line of snapshots beside the table's own. It copies no data.
+    """Make a branch, which copies no data.
 
-    Read and write it as 'database.table$branch_NAME'.
+    It is a line of snapshots beside the table's own. Read and write it as 'database.table$branch_NAME'.
     """
     from merganser.cli.target import table_of
 
@@ -88,12 +90,15 @@ def list_branches(table: TableName, warehouse: Warehouse = None, store: Store = 
     for branch in opened.branches.list():
         newest = opened.branch(branch.name).latest_snapshot()
         rows.append([branch.name, "" if newest is None else str(newest.id), render.moment(branch.create_time)])
-    if rows:
-        render.table(render.stdout(), ["branch", "snapshot", "made (UTC)"], rows, right=("snapshot",))
+    headings = ["branch", "snapshot", "made (UTC)"]
+    render.list_of(rows, headings, right=("snapshot",), none=f"'{table}' has no branches")
 
 
 def fast_forward(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Put a branch in the place of the table: what the table committed since the branch began is gone."""
+    """Put a branch in the place of the table.
+
+    What the table committed since the branch began is gone.
+    """
     from merganser.cli.target import table_of
 
     print(f"snapshot {table_of(table, warehouse, store).branches.fast_forward(name).id} is the newest")
@@ -132,7 +137,10 @@ def set_consumer(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Record where a named reader goes on; it and later snapshots are kept for it."""
+    """Record where a named reader goes on.
+
+    That snapshot and later ones are kept for it.
+    """
     from merganser.cli.target import table_of
 
     table_of(table, warehouse, store).consumers.set(name, next_snapshot)
@@ -145,8 +153,8 @@ def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store =
 
     found = table_of(table, warehouse, store).consumers.list()
     rows = [[consumer.id, str(consumer.next_snapshot), render.moment(consumer.modified)] for consumer in found]
-    if rows:
-        render.table(render.stdout(), ["consumer", "next snapshot", "moved (UTC)"], rows, right=("next snapshot",))
+    headings = ["consumer", "next snapshot", "moved (UTC)"]
+    render.list_of(rows, headings, right=("next snapshot",), none=f"'{table}' has no consumers")
 
 
 def drop_consumer(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:

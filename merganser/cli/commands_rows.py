@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from merganser.cli.arguments import Columns, Store, TableName, Warehouse, Where
+from merganser.cli.arguments import Columns, Snapshot, Store, TableName, Tag, Timestamp, Warehouse, Where
 
 SHOWN_ROWS_MAX = 50
 SHOWN_SNAPSHOTS_MAX = 20
@@ -38,19 +38,9 @@ def read(
             show_default=False,
         ),
     ] = None,
-    snapshot: Annotated[
-        int | None,
-        typer.Option("--snapshot", metavar="N", help="Read the table as of this snapshot.", show_default=False),
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option(
-            "--timestamp",
-            metavar="TIME",
-            help="Read the table as of this time, such as 2026-01-01T12:00 (UTC).",
-            show_default=False,
-        ),
-    ] = None,
+    snapshot: Snapshot = None,
+    tag: Tag = None,
+    timestamp: Timestamp = None,
     format: Annotated[
         Format | None,
         typer.Option(
@@ -80,6 +70,7 @@ def read(
         where=where,
         limit=limit,
         snapshot=snapshot,
+        tag=tag,
         timestamp=timestamp,
         form=None if format is None else format.value,
         output=output,
@@ -157,12 +148,9 @@ def snapshots(
 
 def files(
     table: TableName,
-    snapshot: Annotated[
-        int | None,
-        typer.Option(
-            "--snapshot", metavar="N", help="The files of this snapshot.  [default: the newest]", show_default=False
-        ),
-    ] = None,
+    snapshot: Snapshot = None,
+    tag: Tag = None,
+    timestamp: Timestamp = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -171,25 +159,26 @@ def files(
     from merganser.cli.render import stdout
     from merganser.cli.target import table_of
 
-    history.show_files(table_of(table, warehouse, store), stdout(), snapshot=snapshot)
+    history.show_files(table_of(table, warehouse, store), stdout(), snapshot=snapshot, tag=tag, timestamp=timestamp)
 
 
 def explain(
     table: TableName,
     where: Where = None,
     columns: Columns = None,
-    snapshot: Annotated[
-        int | None, typer.Option("--snapshot", metavar="N", help="As of this snapshot.", show_default=False)
-    ] = None,
+    snapshot: Snapshot = None,
+    tag: Tag = None,
+    timestamp: Timestamp = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Show which files a read touches, and which not."""
     from merganser.cli.target import names, table_of
 
-    print(
-        table_of(table, warehouse, store).read(columns=names(columns) or None, where=where, snapshot=snapshot).explain()
+    scan = table_of(table, warehouse, store).read(
+        columns=names(columns) or None, where=where, snapshot=snapshot, tag=tag, timestamp=timestamp
     )
+    print(scan.explain())
 
 
 def compact(

@@ -8,6 +8,8 @@ from merganser.cli import render
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.validate import unsupported_for_reading, unsupported_for_writing
+from merganser.scan.plan import unseen_files
+from merganser.scan.rows import waiting
 
 
 def show(table: Table, console: Console) -> None:
@@ -44,6 +46,8 @@ def show(table: Table, console: Console) -> None:
             ),
             ("size", f"{render.size(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
         ]
+    if unseen := unseen_files(table.definition, state.live):
+        facts.append(("note", waiting(unseen)))
     facts += [("note", text) for text in _gaps(table)]
     render.facts(console, facts)
     console.print()

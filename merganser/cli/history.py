@@ -70,11 +70,11 @@ def show_snapshots(table: Table, console: Console, *, limit: int, long: bool) ->
         )
 
 
-def show_files(table: Table, console: Console, *, snapshot: int | None) -> None:
-    """Print the live files of a snapshot under the directory of their bucket."""
+def show_files(table: Table, console: Console, *, snapshot: int | None, tag: str | None, timestamp: str | None) -> None:
+    """Print the live files of a snapshot, tag or time, else the newest, under the directory of their bucket."""
     reader = MetaReader(table.definition.paths, table.env, table.name)
-    chosen = table.read(snapshot=snapshot).snapshot if snapshot is not None else table.latest_snapshot()
-    state = reader.state(chosen)
+    asked = table.read(snapshot=snapshot, tag=tag, timestamp=timestamp).snapshot
+    state = reader.state(asked or table.latest_snapshot())
     buckets = sorted(((_directory(table, bucket), bucket) for bucket in state.live.buckets), key=_natural)
     if not buckets:
         render.stderr().print(f"'{table.name}' has no data files", soft_wrap=True)

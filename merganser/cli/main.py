@@ -28,6 +28,8 @@ _IN_PYTHON: Final = (
     (r"catalog\.drop_table\('([^']*)'(?:, if_exists=True)?\)", r"`merganser drop-table --if-exists \1`"),
     (r"\b(if_not_exists|if_exists|cascade)=True", lambda found: "--" + found[1].replace("_", "-")),
     (r"branches\.(create|drop)\('([^']*)'\)", r"`merganser branch \1 TABLE \2`"),
+    (r"tags\.create\('([^']*)'\)", r"`merganser tag create TABLE \1`"),
+    (r"(?<!')\b(order_by|retain_max|retain_min|max_deletes)\b", lambda found: "--" + found[1].replace("_", "-")),
     (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
     (r"\bkinds names the column", "--kinds names the column"),
     (r"name the columns that you give", "name those that the files have with --columns"),

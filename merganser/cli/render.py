@@ -131,6 +131,14 @@ def table(
         _folded(console, columns, rows, to_right)
 
 
+def list_of(rows: Sequence[Sequence[str]], columns: Sequence[str], *, right: Iterable[str], none: str) -> None:
+    """Print rows on stdout; say on stderr that there are none."""
+    if rows:
+        table(stdout(), columns, rows, right=right)
+    else:
+        stderr().print(none, soft_wrap=True)
+
+
 def facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     """Print names with their values, aligned; on a terminal, what does not fit goes on below the value."""
     items = list(pairs)

@@ -27,6 +27,7 @@ def show(
     where: str | None,
     limit: int | None,
     snapshot: int | None,
+    tag: str | None,
     timestamp: str | None,
     form: str | None,
     output: str | None,
@@ -39,8 +40,7 @@ def show(
         columns: columns to read; None: all.
         where: filter.
         limit: most rows.
-        snapshot: as of this snapshot.
-        timestamp: as of this time.
+        snapshot, tag, timestamp: as of this snapshot, tag or time; at most one of them.
         form: "table", "csv", "json" or "parquet"; None: as the name of `output` ends, else "table".
         output: the file; None: stdout.
         shown_max: rows of a table when `limit` is None.
@@ -55,13 +55,14 @@ def show(
     cut = form == "table" and limit is None
     wanted = shown_max + 1 if cut else limit
     if isinstance(table, SystemTable):
-        if snapshot is not None or timestamp is not None:
+        if snapshot is not None or tag is not None or timestamp is not None:
             raise InvalidInputError(
-                f"'{table.name}' is a system table, which is read as it is now: leave out --snapshot and --timestamp."
+                f"'{table.name}' is a system table, which is read as it is now: leave out --snapshot, --tag and "
+                "--timestamp."
             )
         found: Rows = table.read(columns=columns, where=where, limit=wanted)
     else:
-        found = table.read(columns=columns, where=where, limit=wanted, snapshot=snapshot, timestamp=timestamp)
+        found = table.read(columns=columns, where=where, limit=wanted, snapshot=snapshot, tag=tag, timestamp=timestamp)
     if form == "table":
         _print(found.to_arrow(), shown_max if cut else None)
         return

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import typer
 
 from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.names import branch_and_system
 from merganser.errors import InvalidInputError
 from merganser.handle import doors
 from merganser.handle.system_table import ReadOptimizedTable, SystemTable, system_handle
@@ -24,13 +25,17 @@ def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
 def target_of(
     name: str, warehouse: str | None, store: Sequence[str] | None
 ) -> Table | SystemTable | ReadOptimizedTable:
-    """Return the table of a name or path; with `$name` behind it, one of its system tables."""
+    """Return the table of a name or path; with `$branch_name` or `$name` behind it, a branch or a system table."""
     if not is_path(name):
         found: Table | SystemTable | ReadOptimizedTable = catalog_of(warehouse, store).table(name)
         return found
-    path, dollar, system = name.partition("$")
+    path, dollar, behind = name.partition("$")
     table = doors.table(path, pairs(store, "--store"))
-    return system_handle(table, system) if dollar else table
+    if not dollar:
+        return table
+    branch, system = branch_and_system(name, behind)
+    table = table.branch(branch)
+    return table if system is None else system_handle(table, system)
 
 
 def table_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table:

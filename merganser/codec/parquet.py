@@ -3,7 +3,8 @@
 Written: zstd pages with checksums and a page index, statistics for every column, field ids on every level,
 decimals as integers where they fit, nanosecond timestamps as INT64, lists as `list.element`, maps as
 `key_value`, no Arrow schema in the footer. Encodings are chosen from the first rows of the file: dictionaries
-where values repeat, deltas for integers that lie close together, plain for the rest.
+where values repeat, deltas for integers and decimals that lie close together, plain for the rest. Columns that
+do not get smaller by compression are stored without it.
 
 Read: any layout of any writer (`codec.physical`). A column costs only its own bytes; opening costs one read of
 the footer. Checksums are verified where the writer left them, which the reference writer and ours do, so a
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Context, Decimal
 from typing import IO, Any, Final
 
@@ -48,6 +49,10 @@ _FIELD_ID: Final = "PARQUET:field_id"
 _SAMPLE_ROWS: Final = 4_096
 _PAGE_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 1024
+_COMPRESSION_SAMPLE_ROWS: Final = 4_096
+_COMPRESSED_MAX: Final = 0.95
+"""Share of its bytes that compression has to leave of a column at most: else it costs time both ways for nothing."""
+
 _DELTA_RANGE_MAX: Final = 1 << 48
 """Widest range of values for which packed deltas are sure to be smaller than plain 64-bit integers."""
 
@@ -80,6 +85,8 @@ _UNPACKED: Final[dict[int, Callable[[bytes], Any]]] = {
     7: bytes,
 }
 _WIDE: Final = Context(prec=60)
+_INTEGER_DIGITS_MAX: Final = 18
+"""Digits of the widest decimals that are stored as integers."""
 
 
 class ParquetFileReader:
@@ -177,6 +184,15 @@ class ParquetFileReader:
             )
             return lows, highs, [chunk.null_count for chunk in chunks]
 
+    def holds_only(self, field: t.Field, value: int) -> bool:
+        """Return whether the footer says that every row has this value; see `FileReader.holds_only`."""
+        span = self._leaves.get(field.name)
+        if span is None or len(span) != 1:
+            return False
+        with decoding(self._path):
+            chunks = (self._metadata.row_group(i).column(span[0]) for i in range(len(self.group_rows)))
+            return all(_holds_only(chunk.statistics, value) for chunk in chunks)
+
     def close(self) -> None:
         """Release the reader and its file."""
         self._parquet.close(force=True)
@@ -224,6 +240,16 @@ class ParquetFileReader:
         return self._raw.reader.read_row_groups(groups, column_indices=leaves, use_threads=False)
 
 
+def _holds_only(statistics: pq.Statistics | None, value: int) -> bool:
+    return (
+        statistics is not None
+        and statistics.has_min_max
+        and statistics.has_null_count
+        and statistics.null_count == 0
+        and bool(statistics.min == value == statistics.max)
+    )
+
+
 def _opened(file: pa.NativeFile, metadata: pq.FileMetaData, *, page_by_page: bool = False) -> pq.ParquetFile:
     """Return a reader that fetches the columns of a row group as a whole; or a little at a time, for large ones."""
     return pq.ParquetFile(
@@ -254,10 +280,10 @@ class ParquetFileWriter:
             )
         self._sink = sink
         self._fields = tuple(fields)
+        self._codec = codec
+        self._level = options.zstd_level if codec == "zstd" else None
         self._groups = RowGroups(fields, options)
         self._arguments: dict[str, Any] = {
-            "compression": codec,
-            "compression_level": options.zstd_level if codec == "zstd" else None,
             "write_statistics": True,
             "write_page_index": True,
             "write_page_checksum": True,
@@ -313,15 +339,41 @@ class ParquetFileWriter:
     def _open(self, first: pa.Table | None) -> pq.ParquetWriter:
         dictionaries, deltas = _encodings(self._fields, first)
         width = first.nbytes // max(1, first.num_rows) if first is not None else 0
-        return pq.ParquetWriter(
-            self._sink,
-            schema_with_ids(self._fields, _FIELD_ID),
-            use_dictionary=dictionaries,
-            column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
+        arguments: dict[str, Any] = self._arguments | {
+            "schema": schema_with_ids(self._fields, _FIELD_ID),
+            "use_dictionary": dictionaries,
+            "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
             # So often the library looks whether a page is full: too seldom, and wide rows make very large pages.
-            write_batch_size=max(1, min(_BATCH_ROWS, _PAGE_BYTES // max(1, width))),
-            **self._arguments,
+            "write_batch_size": max(1, min(_BATCH_ROWS, _PAGE_BYTES // max(1, width))),
+        }
+        everything = {"compression": self._codec, "compression_level": self._level}
+        if self._codec == "none" or first is None or first.num_rows < 8 * _COMPRESSION_SAMPLE_ROWS:
+            return pq.ParquetWriter(self._sink, **arguments, **everything)
+        # The middle of the group: whatever a table begins with, there it is in full swing.
+        sample = first.slice((first.num_rows - _COMPRESSION_SAMPLE_ROWS) // 2, _COMPRESSION_SAMPLE_ROWS)
+        tried = pa.BufferOutputStream()
+        with pq.ParquetWriter(tried, **arguments, **everything) as writer:
+            writer.write_table(sample)
+        smaller = _made_smaller(pq.read_metadata(pa.BufferReader(tried.getvalue())), dictionaries)
+        levels = None if self._level is None else dict.fromkeys(smaller, self._level)
+        return pq.ParquetWriter(
+            self._sink, **arguments, compression=dict.fromkeys(smaller, self._codec), compression_level=levels
         )
+
+
+def _made_smaller(metadata: pq.FileMetaData, dictionaries: Collection[str]) -> list[str]:
+    """Return the paths of leaves that compression makes smaller, by a file of a sample; all with dictionaries too.
+
+    A sample does not tell of those: its dictionary is as large as that of the whole group.
+    """
+    group = metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.path_in_schema in dictionaries
+        or chunk.total_compressed_size <= _COMPRESSED_MAX * chunk.total_uncompressed_size
+    ]
 
 
 def _encodings(fields: Sequence[t.Field], first: pa.Table | None) -> tuple[list[str], list[str]]:
@@ -355,10 +407,14 @@ def _close_together(values: pa.Array) -> bool:
         values = values.view(pa.int32())
     elif pa.types.is_timestamp(kind):
         values = values.view(pa.int64())
+    elif pa.types.is_decimal(kind):
+        if kind.precision > _INTEGER_DIGITS_MAX:
+            return False
     elif not pa.types.is_integer(kind):
         return False
     ends = pc.min_max(values).as_py()
-    return bool(ends["max"] - ends["min"] < _DELTA_RANGE_MAX)
+    distance = ends["max"] - ends["min"]
+    return bool((distance.scaleb(kind.scale, _WIDE) if isinstance(distance, Decimal) else distance) < _DELTA_RANGE_MAX)
 
 
 def _text_leaves(kind: t.DataType, path: str) -> Iterator[str]:

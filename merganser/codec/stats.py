@@ -21,16 +21,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.codec.binary_row import EMPTY_ROW as EMPTY_ROW
 from merganser.codec.binary_row import deserialize, serialize
-from merganser.codec.stored import BINARY, TEXT, Stored, arrow_to_stored, plain, sort_key
+from merganser.codec.stored import BINARY, TEXT, Stored, arrow_to_stored, plain, scaled, sort_key
 from merganser.errors import FormatError, InvalidInputError
 from merganser.schema import types as t
 
 _TRUNCATE: Final = re.compile(r"truncate\(\s*(\d{1,9})\s*\)")
+_WORD_DIGITS_MAX: Final = 18
+"""Digits of the widest decimals that one word of 64 bits holds."""
+
 _CODE_POINT_MAX: Final = 0x10FFFF
 _SURROGATES: Final = range(0xD800, 0xE000)
 
@@ -134,10 +139,28 @@ def column_stats(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> Column
 
 def _bounds(array: pa.Array, kind: t.DataType) -> tuple[Stored, Stored]:
     """Return the smallest and largest value of an array that holds one; None, None when a NaN is among them."""
+    if not array.null_count and isinstance(kind, (t.Float, t.Double)):
+        values = array.to_numpy()
+        low, high = float(values.min()), float(values.max())  # both are NaN when a value is
+        return (None, None) if low != low else (low or -0.0, high or 0.0)
     if isinstance(kind, (t.Float, t.Double)) and pc.any(pc.is_nan(array)).as_py():
         return None, None
+    if isinstance(kind, t.Decimal) and kind.precision <= _WORD_DIGITS_MAX:
+        counts = _counts(array)
+        return scaled(int(counts.min()), kind.scale), scaled(int(counts.max()), kind.scale)
     found = pc.min_max(array)
     return _bound(found["min"], kind, -0.0), _bound(found["max"], kind, 0.0)
+
+
+def _counts(array: pa.Decimal128Array) -> npt.NDArray[np.int64]:
+    """Return the values that are not null as int64 counts of units.
+
+    They are the lower words, since the upper ones only repeat the sign. Arrow's own comparison of decimals takes ten
+    times as long.
+    """
+    words = np.frombuffer(array.buffers()[1], np.int64)
+    counts = words[2 * array.offset : 2 * (array.offset + len(array)) : 2]
+    return counts[array.is_valid().to_numpy(zero_copy_only=False)] if array.null_count else counts
 
 
 def _bound(scalar: pa.Scalar, kind: t.DataType, zero: float) -> Stored:

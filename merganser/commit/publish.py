@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final
@@ -350,24 +350,19 @@ class Publisher:
             CommitUnknownError: it has expired, too, so nobody can tell.
         """
         store = self.reader.snapshots
-        with contextlib.suppress(StorageError, FormatError):  # what cannot be told does not undo a commit
+        with self._known_of(stored):
             if not any(number > stored.id for number in store.ids()):
                 return
             follower = store.get(stored.id + 1)
-            if follower is None:
-                found = store.get(stored.id)
-                if found is None or found.uuid != stored.uuid:
-                    raise CommitUnknownError(
-                        f"cannot tell whether snapshot {stored.id} of '{self.table.name}' was committed: snapshots up "
-                        "to it have expired meanwhile. Its files were kept. Repeat the write with commit user "
-                        f"'{stored.commit_user}' and identifier {stored.commit_identifier}; it will not be applied "
-                        "twice. Raise 'snapshot.time-retained', so that no writer is slower than expiry.",
-                        table=self.table.name,
-                        snapshot=stored.id,
-                        uuid=stored.uuid,
-                    )
-            elif self._follows(follower, live):
+            if follower is not None and self._follows(follower, live):
                 return
+            found = store.get(stored.id)
+            if follower is None and (found is None or found.uuid != stored.uuid):
+                raise self._unknown(
+                    stored,
+                    "snapshots up to it have expired meanwhile. Raise 'snapshot.time-retained', so that no writer is "
+                    "slower than expiry.",
+                )
             store.delete(stored.id)
             raise SnapshotExistsError(
                 f"snapshot {stored.id} of '{self.table.name}' was created by another writer, and has expired. "
@@ -393,31 +388,43 @@ class Publisher:
 
         Raises:
             SnapshotExistsError: nothing of the commit is visible; it may follow what the table was rolled back to.
-            CommitUnknownError: it could not be taken back.
+            CommitUnknownError: it could not be taken back, or others committed on top of it.
         """
         store = self.reader.snapshots
-        with contextlib.suppress(StorageError, FormatError):  # what cannot be told does not undo a commit
+        with self._known_of(stored):
             if not store.rolled_back(before):
                 return
-            try:
-                found = store.get(stored.id)
-                if found is not None and found.uuid == stored.uuid:
-                    store.delete(stored.id)
-            except (StorageError, FormatError) as error:
-                raise CommitUnknownError(
-                    f"cannot tell whether snapshot {stored.id} of '{self.table.name}' stands: the table was rolled "
-                    f"back meanwhile, and it could not be taken back: {error} Its files were kept. Repeat the "
-                    "rollback, then the write.",
-                    table=self.table.name,
-                    snapshot=stored.id,
-                    uuid=stored.uuid,
-                ) from error
+            found = store.get(stored.id)
+            if found is not None and found.uuid == stored.uuid:
+                store.delete(stored.id)
+                if any(number > stored.id for number in store.ids()):  # made of our files, before ours went
+                    raise self._unknown(
+                        stored, "the table was rolled back, and others committed on top. Repeat the rollback first."
+                    )
             raise SnapshotExistsError(
                 f"snapshot {stored.id} of '{self.table.name}' was taken back, since the table was rolled back "
                 "meanwhile. Nothing of this commit is visible.",
                 table=self.table.name,
                 snapshot=stored.id,
             )
+
+    @contextlib.contextmanager
+    def _known_of(self, stored: Snapshot) -> Iterator[None]:
+        """Say that nobody knows whether a snapshot stands, where the store fails while we look or take it back."""
+        try:
+            yield
+        except (StorageError, FormatError) as error:
+            raise self._unknown(stored, f"what it follows could not be found, and then: {error}") from error
+
+    def _unknown(self, stored: Snapshot, why: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"cannot tell whether snapshot {stored.id} of '{self.table.name}' was committed: {why} Its files were "
+            f"kept. Repeat the write with commit user '{stored.commit_user}' and identifier "
+            f"{stored.commit_identifier}; it will not be applied twice.",
+            table=self.table.name,
+            snapshot=stored.id,
+            uuid=stored.uuid,
+        )
 
     def _live_after(self, state: TableState, entries: Sequence[ManifestEntry]) -> LiveFiles:
         """Return the live files once the change is made.

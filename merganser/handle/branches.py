@@ -58,3 +58,6 @@ class Branches:
             NotFoundError: there is no such branch.
         """
         drop_branch(self.definition, self.env, name)
+
+    def __repr__(self) -> str:
+        return f"Branches({self.definition.name!r})"

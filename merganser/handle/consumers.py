@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from merganser.errors import NotFoundError
 from merganser.meta.consumers import Consumer, ConsumerStore, check_consumer_id, check_position
 from merganser.meta.table_def import TableDef
+from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 
 
@@ -44,12 +45,17 @@ class Consumers:
         """
         check_consumer_id(consumer_id, what=f"cannot drop a consumer of '{self.definition.name}'")
         if not self.env.storage.exists(self.definition.paths.consumer(consumer_id)):
+            names = [consumer.id for consumer in self.list()]
+            hint = did_you_mean(consumer_id, names) if names else "It has none."
             raise NotFoundError(
-                f"table '{self.definition.name}' has no consumer '{consumer_id}'.",
+                f"table '{self.definition.name}' has no consumer '{consumer_id}'. {hint}",
                 table=self.definition.name,
                 consumer=consumer_id,
             )
         self._store.delete(consumer_id)
+
+    def __repr__(self) -> str:
+        return f"Consumers({self.definition.name!r})"
 
     @property
     def _store(self) -> ConsumerStore:

@@ -66,6 +66,14 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
             f"merganser.catalog('<warehouse>').table('{path}') opens that.",
             path=root,
         )
+    plain, dollar, behind = root.rpartition("/")[2].partition("$")
+    if dollar and plain and not storage.exists(TablePaths(root).schema(0)):
+        raise NotFoundError(
+            f"there is no table at '{root}'. What stands after the '$' is no part of a path: a branch is the option "
+            f"'branch', such as {{'branch': '{behind.removeprefix('branch_')}'}}, and a system table is "
+            f"merganser.table('{root.removesuffix(dollar + behind)}').system('{behind}').",
+            path=root,
+        )
     return open_table(root, _env(storage, clock, store), name=root, options=given)
 
 

@@ -31,7 +31,8 @@ from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.validate import check_can_write, check_scan_options, unsupported_for_writing
-from merganser.scan.rows import Rows, StoredRows, counted
+from merganser.scan.plan import unseen_files
+from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import View, epoch_ms, resolve, view_of
@@ -107,10 +108,11 @@ class Table:
             if option is None or (option.key not in IMMUTABLE_KEYS and option not in _LAYOUT):
                 continue
             if merged.get(option) != self.schema.options.get(option):
+                stored = self.schema.options.get(option.key)
+                has = "does not set it" if stored is None else f"has '{stored}'"
                 raise InvalidInputError(
-                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and "
-                    "the table has "
-                    f"'{self.schema.options.get(option)}'. Only the table itself can change it.",
+                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and the "
+                    f"table {has}. Only the table itself can change it.",
                     option=key,
                     table=self.name,
                 )
@@ -147,7 +149,8 @@ class Table:
         Args:
             columns: names, in the order wanted; None: all.
             where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly.
-            snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest.
+            snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest. A time is an
+                aware datetime or ISO text, without a zone UTC; a snapshot of that very time counts.
             limit: most rows to return; which ones is not defined.
 
         Raises:
@@ -252,6 +255,8 @@ class Table:
                 f"{', before merging' if self.definition.keyed else ''}; {size:,} bytes in "
                 f"{counted(len(state.live), 'file')}, {counted(len(state.live.buckets), 'bucket')}"
             )
+            if unseen := unseen_files(self.definition, state.live):
+                lines.append(f"note       {waiting(unseen)}")
         lines += [
             f"note       this version does not write it: {gap.feature}"
             for gap in unsupported_for_writing(self.definition.schema)
@@ -406,7 +411,8 @@ class Table:
 
         Args:
             retain_max, retain_min: most and least snapshots to keep; None: 'snapshot.num-retained.max' and '.min'.
-            older_than: of the rest those go whose successor is older; None: 'snapshot.time-retained' ago.
+            older_than: a datetime or ISO text, without a zone UTC: of the rest those go whose successor is older;
+                None: 'snapshot.time-retained' ago.
             max_deletes: most snapshots to remove; None: 'snapshot.expire.limit'.
             dry_run: change nothing.
 
@@ -448,7 +454,8 @@ class Table:
         """Remove files that no snapshot, tag, branch or changelog names. By default only say which.
 
         Args:
-            older_than: files written since then stay, for whoever has not committed them yet; None: a day ago.
+            older_than: a datetime or ISO text, without a zone UTC: files written since then stay, for whoever has not
+                committed them yet; None: a day ago.
             dry_run: change nothing.
 
         Returns:

@@ -46,3 +46,6 @@ class Tags:
             NotFoundError: there is no such tag.
         """
         drop_tag(self.definition, self.env, name)
+
+    def __repr__(self) -> str:
+        return f"Tags({self.definition.name!r})"

@@ -89,7 +89,7 @@ def checked_order(table: TableDef, order_by: Any, curve: Any) -> Order | None:
         )
     fields = {field.name: field for field in table.schema.fields}
     for i, name in enumerate(order_by):
-        if name not in fields:
+        if not isinstance(name, str) or name not in fields:
             raise InvalidInputError(
                 f"{what}: order_by names '{name}', which is no column. {did_you_mean(str(name), list(fields))}",
                 column=str(name),
@@ -160,7 +160,7 @@ def _sorted(
 
 def _slices(held: list[pa.Table], place: Place) -> Iterator[pa.Table]:
     """Yield rows sorted; empties the list, so that they are in memory once."""
-    if not held:
+    if not any(table.num_rows for table in held):  # without rows there was no sample to lay a curve through
         return
     rows = pa.concat_tables(held).combine_chunks()
     held.clear()

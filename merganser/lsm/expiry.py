@@ -66,7 +66,7 @@ class Expiry:
             by_name = {field.name: field for field in fields}
             fields = [by_name[name] for name in file.value_stats_columns]
         place = next((i for i, field in enumerate(fields) if field.id == self.field.id), None)
-        if place is None:
+        if place is None or _is_number(fields[place].type) != _is_number(self.field.type):
             return False
         low = decode_stats(file.value_stats, [field.type for field in fields])[place].min
         if low is None:
@@ -115,6 +115,16 @@ class Unexpired:
     def close(self) -> None:
         """Release the file."""
         self._reader.close()
+
+
+def _is_number(kind: t.DataType) -> bool | None:
+    """Return whether a column tells times as whole numbers, or as timestamps; None: as neither.
+
+    Columns that became one of the other kind are converted row by row, and their old statistics tell no time.
+    """
+    if isinstance(kind, t.TinyInt | t.SmallInt | t.Int | t.BigInt):
+        return True
+    return False if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp) else None
 
 
 def _seconds(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -71,7 +71,7 @@ class WriteTarget:
                 )
             self.dynamic = True
         elif isinstance(overwrite, Mapping):
-            self.spec = self.stored_spec(overwrite)
+            self.spec = self.stored_spec(overwrite, whole=" overwrite={} replaces it.")
         elif overwrite is not None:
             raise InvalidInputError(
                 f'{self.action}: overwrite is a {type(overwrite).__name__}. Give "dynamic", a partition such as '
@@ -129,8 +129,11 @@ class WriteTarget:
             return ow.of_partitions([message.partition for message in messages]) if messages else None
         return None if self.spec is None else ow.of_spec(self.table, self.spec)
 
-    def stored_spec(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def stored_spec(self, spec: Mapping[str, Any], whole: str = "") -> dict[str, Any]:
         """Return a partition spec with stored values.
+
+        Args:
+            whole: how all of a table without partitions is named instead, as the end of a message.
 
         Raises:
             InvalidInputError: a name that is no partition column, or a value that is not of its type.
@@ -143,9 +146,7 @@ class WriteTarget:
             )
         for name, value in spec.items():
             if name not in names:
-                hint = (
-                    did_you_mean(str(name), list(names)) if names else "The table has none; overwrite={} replaces it."
-                )
+                hint = did_you_mean(str(name), list(names)) if names else f"The table has no partitions.{whole}"
                 raise InvalidInputError(
                     f"{self.action}: '{name}' is not a partition column. {hint}",
                     column=name,

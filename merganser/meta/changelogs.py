@@ -51,7 +51,7 @@ class ChangelogStore:
 
     def put(self, snapshot: Snapshot) -> None:
         """Keep the changelog of a snapshot; doing it again changes nothing."""
-        self.env.storage.replace(self.paths.changelog(snapshot.id), snapshot.to_json())
+        self.env.storage.replace(self.paths.changelog(snapshot.id), snapshot.to_json(), durable=True)
 
     def delete(self, snapshot_id: int) -> None:
         """Remove the file of a changelog; what it names stays. A missing one is fine."""

@@ -77,7 +77,7 @@ class ConsumerStore:
     def set(self, consumer_id: str, next_snapshot: int) -> None:
         """Record where a consumer goes on: makes it, or moves it, forwards or back."""
         data = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
-        self.env.storage.replace(self.paths.consumer(consumer_id), data)
+        self.env.storage.replace(self.paths.consumer(consumer_id), data, durable=True)
 
     def delete(self, consumer_id: str) -> None:
         """Forget a consumer. A missing one is fine."""

@@ -35,6 +35,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.seal import sealed_json
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
+from merganser.options.registry import did_you_mean
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
@@ -143,7 +144,11 @@ class TagStore:
         check_tag_name(name, what=f"cannot read '{self.table_name}'")
         tag = self.get(name)
         if tag is None:
-            raise NotFoundError(f"table '{self.table_name}' has no tag '{name}'.", table=self.table_name, tag=name)
+            names = self.names()
+            hint = did_you_mean(name, names) if names else f"It has none; tags.create('{name}') makes one."
+            raise NotFoundError(
+                f"table '{self.table_name}' has no tag '{name}'. {hint}", table=self.table_name, tag=name
+            )
         return tag
 
     def create(self, tag: Tag, *, copied_from: str | None = None) -> None:
@@ -210,7 +215,7 @@ class TagStore:
 
     def replace(self, tag: Tag) -> None:
         """Make a tag of the newest snapshot, in the place of one of its name if there is one; its data stays."""
-        self.env.storage.replace(self.paths.tag(tag.name), _tag_to_json(tag))
+        self.env.storage.replace(self.paths.tag(tag.name), _tag_to_json(tag), durable=True)
 
     def delete(self, name: str) -> None:
         """Remove a tag's file, and its marker; its data stays."""
@@ -274,9 +279,10 @@ class BranchStore:
         """
         check_branch_name(name, what=f"cannot open a branch of '{self.table_name}'")
         if not self.exists(name):
+            names = self.names()
+            hint = did_you_mean(name, names) if names else f"It has none; branches.create('{name}') makes one."
             raise NotFoundError(
-                f"table '{self.table_name}' has no branch '{name}'. Make it with "
-                f"branches.create('{name}'), or check the name.",
+                f"table '{self.table_name}' has no branch '{name}'. {hint}",
                 table=self.table_name,
                 branch=name,
             )

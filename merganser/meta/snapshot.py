@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ APPEND: Final = "APPEND"
 COMPACT: Final = "COMPACT"
 OVERWRITE: Final = "OVERWRITE"
 
+_APART: Final = "merganser.apart"
+"""Of a snapshot that only holds a place: the one above it does not follow from it. Other engines pass over the key."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -75,15 +77,26 @@ class Snapshot:
     metrics: CommitMetrics | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
+        named = "" if self.commit_identifier == BATCH_IDENTIFIER else f", commit_identifier={self.commit_identifier}"
         return (
-            f"Snapshot(id={self.id}, commit_kind={self.commit_kind!r}, commit_user={self.commit_user!r}, "
-            f"commit_identifier={self.commit_identifier}, total_record_count={self.total_record_count})"
+            f"Snapshot(id={self.id}, commit_kind={self.commit_kind!r}, "
+            f"commit_time='{self.commit_time:%Y-%m-%d %H:%M:%S} UTC', "
+            f"total_record_count={self.total_record_count}, commit_user={self.commit_user!r}{named})"
         )
 
     @property
     def commit_time(self) -> datetime:
         """When it was committed, in UTC."""
         return _EPOCH + timedelta(milliseconds=self.time_millis)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it only holds a place, so that the snapshot above it may belong to another history."""
+        return self.unknown.get(_APART) is True
+
+    def apart(self) -> Snapshot:
+        """Return it as one that only holds a place."""
+        return replace(self, unknown={**self.unknown, _APART: True})
 
     def to_json(self) -> bytes:
         """Return the bytes of the snapshot file."""

@@ -236,6 +236,14 @@ class SnapshotStore:
             return found.uuid != previous.uuid or found.delta_manifest_list != previous.delta_manifest_list
         return any(number < previous.id for number in self.ids())
 
+    def replace(self, snapshot: Snapshot) -> None:
+        """Put a snapshot in the place of another one of its id.
+
+        Raises:
+            StorageError: it may be there or not.
+        """
+        self.env.storage.replace(self.paths.snapshot(snapshot.id), snapshot.to_json(), durable=True)
+
     def delete(self, snapshot_id: int) -> None:
         """Remove the file of a snapshot; what it names stays. A missing one is fine."""
         self.env.storage.delete([self.paths.snapshot(snapshot_id)])

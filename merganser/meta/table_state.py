@@ -2,7 +2,8 @@
 
 What was decoded from manifests and lists is kept in the cache of `Env`, and so is the newest state; a later
 snapshot is reached from it by the deltas in between. Ids may be used again after a rollback, so a kept state
-counts only while its snapshot is still the one that was read (same delta list, whose name is random).
+counts only while its snapshot is still the one that was read (same delta list, whose name is random), and does not
+say that another history goes on above it.
 """
 
 from __future__ import annotations
@@ -180,11 +181,11 @@ class MetaReader:
         if start is None or not 0 < snapshot.id - start.id <= _STEPS_MAX:
             return None
         kept = self.snapshots.get(start.id)
-        if kept is None or not _same(kept, start):
+        if kept is None or not _same(kept, start) or kept.is_apart:
             return None
         between = self.env.fetch(self.snapshots.get, range(start.id + 1, snapshot.id))
         steps = [step for step in between if step is not None]
-        if len(steps) < len(between):
+        if len(steps) < len(between) or any(step.is_apart for step in steps):
             return None
         steps.append(snapshot)
         deltas = self._lists([_delta(step) for step in steps])

@@ -35,7 +35,7 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.options.upkeep import level_count
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
-from merganser.scan.read import key_filter
+from merganser.scan.read import key_filter, without_columns
 from merganser.scan.split import ReadJob, Split
 from merganser.schema import types as t
 from merganser.schema.predicate import Predicate, conjunction, conjuncts, points
@@ -140,6 +140,8 @@ def partition_values(table: TableDef, partitions: Sequence[bytes]) -> list[tuple
 
 def partitions_table(table: TableDef, partitions: Sequence[bytes]) -> pa.Table:
     """Return serialized partitions as a table of the partition columns, one row each."""
+    if not table.schema.partition_keys:
+        return without_columns(len(partitions))
     values = partition_values(table, partitions)
     return pa.table(
         {
@@ -243,6 +245,17 @@ def _columns_apart(files: Sequence[DataFile]) -> bool:
     return any(low < end for (_, end), (low, _) in pairwise(ranges))
 
 
+def unseen_files(table: TableDef, live: LiveFiles) -> int:
+    """Return how many live files no read looks at yet: their rows show once a compaction takes them up."""
+    return sum(entry.file.level == 0 for entry in live) if _level_0_waits(table) else 0
+
+
+def _level_0_waits(table: TableDef) -> bool:
+    """Return whether rows come to light with the compaction of their commit, which finds what they replace."""
+    masked = table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
+    return table.keyed and (masked or table.options.get(w.MERGE_ENGINE) == "first-row")
+
+
 def _keyed_splits(
     table: TableDef,
     env: Env,
@@ -263,7 +276,7 @@ def _keyed_splits(
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
         keep = known.levels >= level_count(options) - 1
-    elif masked or options.get(w.MERGE_ENGINE) == "first-row":  # rows come to light with the compaction of their commit
+    elif _level_0_waits(table):
         keep = known.levels > 0
     narrow = key_filter(where, table.key)
     if narrow is not None:

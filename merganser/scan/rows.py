@@ -21,6 +21,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
+def waiting(files: int) -> str:
+    """Return what is to be said of files whose rows do not show yet."""
+    return f"{counted(files, 'file')} of level 0 will show once the table is compacted"
+
+
 class Rows:
     """Conversions over `to_arrow` and `to_batches`, which the heirs define."""
 

@@ -20,9 +20,9 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.options.validate import check_can_read
-from merganser.scan.plan import Plan, plan
+from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.read import read_split, without_columns
-from merganser.scan.rows import BATCH_ROWS, Rows, counted
+from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting
 from merganser.scan.split import Split
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -164,6 +164,10 @@ class Scan(Rows):
             deleted = [split.deleted for split in splits]
             rows = "an unknown number of rows" if None in deleted else counted(sum(d or 0 for d in deleted), "row")
             lines.append(f"deleted    {rows} by {counted(len(masked), 'deletion vector')}")
+        if found.snapshot is not None and not self.compacted_only:
+            live = MetaReader(self.table.paths, self.env, self.table.name).state(found.snapshot).live
+            if unseen := unseen_files(self.table, live):
+                lines.append(f"unseen     {waiting(unseen)}")
         if widest := max((len(section) for s in splits if not s.raw for section in s.sections), default=0):
             lines.append(f"merge      at most {counted(widest, 'file')} in one section")
         return "\n".join(lines)

@@ -67,7 +67,7 @@ SchemaLike: TypeAlias = (
 """Columns as a user gives them: name -> type, pairs, an Arrow schema, or a Spark one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableSchema:
     """One schema of a table.
 
@@ -84,6 +84,12 @@ class TableSchema:
     comment: str | None = None
     time_millis: int = 0
     version: int = CURRENT_VERSION
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.fields)
+        keys = {"primary_keys": self.primary_keys, "partition_keys": self.partition_keys}
+        given = "".join(f", {name}={list(names)}" for name, names in keys.items() if names)
+        return f"TableSchema(id={self.id}, [{columns}]{given})"
 
     @property
     def names(self) -> tuple[str, ...]:

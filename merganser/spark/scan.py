@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from merganser.handle.system_table import ReadOptimizedTable
+from merganser.errors import InvalidInputError
+from merganser.handle.system_table import ReadOptimizedTable, SystemTable
 from merganser.handle.table import Table
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
@@ -22,7 +23,7 @@ from merganser.spark.types import arrow_schema_of, spark_schema
 
 def read(
     spark: SparkSession,
-    orders: Table | ReadOptimizedTable | str,
+    orders: Table | ReadOptimizedTable | SystemTable | str,
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     snapshot: int | None = None,
@@ -34,7 +35,7 @@ def read(
 
     Args:
         spark: the session whose tasks read.
-        orders: a table, also `table$ro`, or its path.
+        orders: a table, or its path; also `table$ro`, or a system table such as `table$files`, which the driver reads.
         columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
         where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
         snapshot: the snapshot to read; None: the newest now.
@@ -48,6 +49,13 @@ def read(
         UnsupportedError: the table needs something this version cannot read rightly.
         FormatError: metadata is damaged or missing.
     """
+    if isinstance(orders, SystemTable):
+        if snapshot is not None or tag is not None or timestamp is not None:
+            raise InvalidInputError(
+                f"cannot read '{orders.name}' as of then: a system table is read as it is now. Leave out snapshot, tag "
+                "and timestamp."
+            )
+        return spark.createDataFrame(orders.read(columns, where, limit).to_arrow())
     table = orders if isinstance(orders, ReadOptimizedTable) else opened(orders)
     scan = table.read(columns, where, snapshot, tag, timestamp, limit)
     plan = scan.plan()

@@ -92,16 +92,18 @@ class LocalStorage:
                     os.unlink(temporary)
             self._sync_directory(os.path.dirname(path))
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
         with _errors("write", path, missing=_VANISHED):
-            # A hint may be lost in a crash; it is never trusted. So no sync, only the atomic swap.
-            temporary = self._in_directory(path, lambda: self._temporary(path, data, sync=False))
+            # A hint may be lost in a crash; it is never trusted. So it gets no sync, only the atomic swap.
+            temporary = self._in_directory(path, lambda: self._temporary(path, data, sync=durable))
             try:
                 os.replace(temporary, path)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
+            if durable:
+                self._sync_directory(os.path.dirname(path))
 
     def writer(self, path: str) -> LocalSink:
         with _errors("write", path, missing=_VANISHED):

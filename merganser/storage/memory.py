@@ -74,7 +74,7 @@ class MemoryStorage:
                 raise AlreadyExistsError(f"cannot create '{path}': it exists already. Nothing was changed.", path=path)
             files.by_path[path] = (bytes(data), _now_ms())
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
         files = self._files()
         with files.lock:
             files.by_path[path] = (bytes(data), _now_ms())

@@ -141,7 +141,7 @@ class ObjectStorage:
             except (StoreNotSupportedError, NotImplementedError):
                 raise _no_condition(path, self.root) from None
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
         key = self._key(path)
         with self._errors("write", path):
             obstore.put(self._client(), key, data, use_multipart=False)

@@ -108,7 +108,7 @@ class _Shown:
 
         with self._lock:
             if not self._ended:
-                self._bar = Bar(self._stream, self._title, self._total)
+                self._bar = Bar(self._stream, self._title, self._total, self._steps)
                 self._draw()
 
     def stop(self) -> None:
@@ -120,5 +120,4 @@ class _Shown:
 
     def _draw(self) -> None:
         if self._bar is not None:
-            of = "" if self._steps is None else f"{self._done_steps:,} of {self._steps:,}"
-            self._bar.update(self._done_bytes, of)
+            self._bar.update(self._done_bytes, self._done_steps)

@@ -5,7 +5,8 @@ only, no open handles), so jobs carry it to other processes.
 
 * `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
   file is durable before it is visible, and nobody ever sees part of it.
-* `replace` swaps a small file whole; readers see the old bytes or the new ones. Only hints use it.
+* `replace` swaps a small file whole; readers see the old bytes or the new ones. Hints need no more. What is no
+  hint asks for it to be durable.
 * `writer` makes a new file under a name nobody else uses. Its bytes count only after `close`, which makes
   them durable. A crash before leaves an orphan that no metadata names.
 
@@ -85,8 +86,12 @@ class Storage(Protocol):
             UnsupportedError: the store cannot promise one winner. Nothing was made.
         """
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Put `data` at `path`, whatever was there."""
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
+        """Put `data` at `path`, whatever was there.
+
+        Args:
+            durable: wait until it outlives a crash of the machine; else that may leave nothing readable there.
+        """
 
     def writer(self, path: str) -> Sink:
         """Return a sink for a new file. The name must be unique; directories are made."""

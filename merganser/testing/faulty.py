@@ -148,8 +148,13 @@ class FaultyStorage:
     def create(self, path: str, data: bytes) -> None:
         self._whole("create", path, lambda: self.inner.create(path, data), lambda: self._leave_temporary(path, data))
 
-    def replace(self, path: str, data: bytes) -> None:
-        self._whole("replace", path, lambda: self.inner.replace(path, data), lambda: self._leave_temporary(path, data))
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
+        self._whole(
+            "replace",
+            path,
+            lambda: self.inner.replace(path, data, durable=durable),
+            lambda: self._leave_temporary(path, data),
+        )
 
     def writer(self, path: str) -> Sink:
         return self._whole("writer", path, lambda: FaultySink(self, path, self.inner.writer(path)))

@@ -54,8 +54,8 @@ def after_commit(
         return
     try:
         make_tags(table, env, identifier=identifier)
-    except MerganserError as error:
-        _log.warning("no tag was made of '%s' after a commit; the next one makes it: %s", table.name, error)
+    except Exception as error:
+        _warn("no tag was made of '%s' after a commit; the next one makes it: %s", table.name, error)
     if table.options.get(u.SNAPSHOT_EXPIRE_EXECUTION_MODE) == "sync":
         _expire(table, env)
         return
@@ -74,10 +74,13 @@ def _expire(table: TableDef, env: Env) -> None:
     ):
         try:
             work(table, env)
-        except MerganserError as error:
-            _log.warning(
-                "old %s of '%s' were kept after a commit; the next one tries again: %s", what, table.name, error
-            )
+        except Exception as error:
+            _warn(f"old {what} of '%s' were kept after a commit; the next one tries again: %s", table.name, error)
+
+
+def _warn(text: str, name: str, error: Exception) -> None:
+    """Log what went wrong, whatever it is: the commit stands, and who took it for a failed one would repeat it."""
+    _log.warning(text, name, error, exc_info=not isinstance(error, MerganserError))
 
 
 def _expire_partitions(table: TableDef, env: Env) -> None:

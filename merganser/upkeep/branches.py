@@ -9,7 +9,8 @@ Fast-forward, each step of which a crash may follow, and the same call again fin
     2  main back   to the fork, if main went on since (a rollback)
     3  schemas     those after the fork's are replaced by the branch's, before anything needs them
     4  snapshots   of the branch, rising, each created where none may be: whatever is newest at any moment is a state
-                   that the branch had. If the branch was made empty, its first one takes the place of the table's last
+                   that the branch had. If the branch was made empty, its first one takes the place of the table's last,
+                   which until then says that what lies above does not follow from it: nobody applies one to the other
     5  tags        of the branch
 
 A reader of main sees a state of main, then a state of the branch, and always a whole one. Where main did not go on
@@ -90,7 +91,9 @@ def drop_branch(table: TableDef, env: Env, name: str) -> None:
     home = table.paths.of_branch(name)
     if not env.storage.list(home.metadata_root):  # what is left of a removal that was stopped is removed, too
         raise NotFoundError(
-            f"cannot drop branch '{name}' of '{table.name}': there is none of this name.", table=table.name, branch=name
+            f"cannot drop branch '{name}' of '{table.name}': there is none of this name. Nothing was changed.",
+            table=table.name,
+            branch=name,
         )
     env.storage.delete_tree(home.metadata_root)
     env.cache.drop_prefix(home.metadata_root)
@@ -119,21 +122,27 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
         raise InvalidInputError(f"{what}: the branch has no snapshot yet. Write to it first.", branch=name)
     MetaReader(branch, env, theirs.table_name).state(newest)  # for a state that cannot be read nothing is given up
     fork = _fork(ours, theirs, what)
-    tags = _new_tags(main, branch, env, fork.id if fork else 0, table, what)
+    first = theirs.ids()[0]
+    common = fork is not None and (found := theirs.get(fork.id)) is not None and same_snapshot(found, fork)
+    kept = 0 if fork is None else fork.id if common else min(fork.id, first - 1)
+    tags = _new_tags(main, branch, env, kept, table, what)
     keep = _schemas_kept(main, branch, env, what)
     if fork is not None and (ours.latest_id() or 0) > fork.id:
         with guarded(table, env, fork):
             take_back(table, env, fork)
     _replace_schemas(main, branch, env, keep)
-    first = theirs.ids()[0]
-    common = fork is not None and (found := theirs.get(fork.id)) is not None and same_snapshot(found, fork)
     if fork is not None and not common:
         # The branch does not follow from what lies below it: its first one is the oldest of the table now.
+        ours.replace(fork.apart())
         for number in [number for number in ours.ids() if number < fork.id]:
             ours.delete(number)
+        for tag in TagStore(main, env, table.name).list():
+            if tag.snapshot.id > kept:
+                TagStore(main, env, table.name).delete(tag.name)
     for number in range(fork.id + 1 if fork else first, newest.id + 1):
+        wanted = theirs.load(number)
         try:
-            ours.create(theirs.load(number))
+            ours.create(wanted)
         except SnapshotExistsError as error:
             raise ConflictError(
                 f"{what}: somebody wrote to the table meanwhile, and has its snapshot {number}. The table is at a "
@@ -142,6 +151,16 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
                 branch=name,
                 snapshot=number,
             ) from error
+        if theirs.get(number) is None:  # looked after it is named here: see `meta.refs`
+            ours.delete(number)
+            raise ConflictError(
+                f"{what}: its snapshot {number} expired meanwhile. The table is at one of its states, or of the "
+                "branch's, and the branch is as it was. Stop what expires it, then repeat; where the branch cannot "
+                "follow the table any more, read it and write its rows with overwrite={}.",
+                table=table.name,
+                branch=name,
+                snapshot=number,
+            )
     _replace_first(ours, theirs, first)
     if fork is not None and not common and fork.id < first:
         ours.delete(fork.id)
@@ -203,8 +222,8 @@ def _fork(ours: SnapshotStore, theirs: SnapshotStore, what: str) -> Snapshot | N
 def _replace_first(ours: SnapshotStore, theirs: SnapshotStore, first: int) -> None:
     """Put the branch's first snapshot where that of the table was kept until now."""
     found, wanted = ours.get(first), theirs.load(first)
-    if found is None or not same_snapshot(found, wanted):
-        ours.env.storage.replace(ours.paths.snapshot(first), wanted.to_json())
+    if found is not None and not same_snapshot(found, wanted):
+        ours.replace(wanted)
 
 
 def _new_tags(main: TablePaths, branch: TablePaths, env: Env, fork: int, table: TableDef, what: str) -> Sequence[Tag]:

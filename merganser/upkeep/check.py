@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -51,23 +51,22 @@ _AHEAD: Final = 64
 _HINT: Final = re.compile(rb"[0-9]{1,19}")
 
 
-def check_table(
-    table: TableDef, env: Env, *, quick: bool = False, seen: Callable[[int, int], None] | None = None
-) -> tuple[Finding, ...]:
+def check_table(table: TableDef, env: Env, *, quick: bool = False) -> tuple[Finding, ...]:
     """Return what is wrong with a table; empty when it is sound.
 
     Args:
         quick: look at metadata, and whether files are there with their sizes; else read the rows of every file too.
-        seen: told how many of how many data files were read.
     """
     findings = Findings()
     files = HeldFiles(env, findings)
     schemas: dict[tuple[str, int], TableDef] = {}
-    for branch in ("main", *(findings.tried(table.path, BranchStore(table.paths, env, table.name).names) or ())):
-        line = _Line(replace(table, branch=branch), env, findings, files)
-        line.look()
-        schemas |= line.schemas
-    files.look(inside=not quick, schemas=schemas, seen=seen)
+    title = f"checking {table.name}"
+    with env.progress.work(f"{title}: metadata"):
+        for branch in ("main", *(findings.tried(table.path, BranchStore(table.paths, env, table.name).names) or ())):
+            line = _Line(replace(table, branch=branch), env, findings, files)
+            line.look()
+            schemas |= line.schemas
+    files.look(inside=not quick, schemas=schemas, title=title)
     return findings.standing(env)
 
 

@@ -7,7 +7,7 @@ and the number of threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -121,14 +121,12 @@ class HeldFiles:
         wanted = {vector.data_file: rows[vector.data_file] for vector in entry.vectors if vector.data_file in rows}
         self._index[path] = _HeldIndex(entry, path, holder.snapshot, holders, wanted)
 
-    def look(
-        self, *, inside: bool, schemas: dict[tuple[str, int], TableDef], seen: Callable[[int, int], None] | None
-    ) -> None:
+    def look(self, *, inside: bool, schemas: dict[tuple[str, int], TableDef], title: str) -> None:
         """Look whether the files are there and of the size that is said; with `inside` at what is in them too.
 
         Args:
             schemas: by branch and schema id, the table as it was then.
-            seen: told how many of how many data files were read.
+            title: of the progress that is shown.
         """
         data, index = self._present()
         if not inside:
@@ -138,18 +136,15 @@ class HeldFiles:
             if found.entry.index_type == HASH:
                 hashed.setdefault((found.entry.partition, found.entry.bucket), []).append(found)
         self.env.map(self._look_into_index, index)
-        done = 0
+        size = sum(held.entry.file.size for held in data)
+        with self.env.progress.work(title, size_bytes=size, steps=len(data)) as work:
 
-        def one(held: _Held) -> None:
-            nonlocal done
-            for finding in self._row_findings(held, schemas, hashed):
-                self.findings.add(finding, held.holders)
-            with self._lock:
-                done += 1
-                if seen is not None:
-                    seen(done, len(data))
+            def one(held: _Held) -> None:
+                for finding in self._row_findings(held, schemas, hashed):
+                    self.findings.add(finding, held.holders)
+                work.advance(held.entry.file.size)
 
-        self.env.map(one, data)
+            self.env.map(one, data)
 
     def _present(self) -> tuple[list[_Held], list[_HeldIndex]]:
         """Return the files that are there with the size that is said."""

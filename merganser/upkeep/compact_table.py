@@ -25,7 +25,7 @@ from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.clustering import Order
-from merganser.lsm.compact import CompactJob, append_groups
+from merganser.lsm.compact import CompactJob, append_groups, uncounted
 from merganser.lsm.expiry import Expiry
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
@@ -198,7 +198,8 @@ class _Planner:
         older: tuple[DataFile, ...] = ()
         if options.get(w.DELETION_VECTORS) and found.output_level:  # what lies below is told by vectors
             drops, older = True, tuple(file for file in files if file.name not in chosen)
-        if not drops and not merge_of(table).engine.chooses and any(f.delete_row_count for run in young for f in run):
+        takes_back = any(f.delete_row_count or uncounted(table, f) for run in young for f in run)
+        if not drops and not merge_of(table).engine.chooses and takes_back:
             # Merged with what came after it, a retraction would no longer reach the versions that lie below.
             return self._picked_runs(files, vectors, replace(wish, full=True))
         below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
@@ -230,7 +231,7 @@ class _Planner:
         small_bytes = file_layout(table).target_size_bytes * options.get(u.SMALL_FILE_RATIO)
         count = 0
         for (file,) in reversed(runs):
-            if file.delete_row_count != 0 or (count and file.size < small_bytes):
+            if file.delete_row_count != 0 or uncounted(table, file) or (count and file.size < small_bytes):
                 break
             count += 1
         while count > 1 and not self._apart([run[0] for run in runs[len(runs) - count :]]):
@@ -460,7 +461,7 @@ def follow(
         state = reader.latest() if snapshot is None else reader.state(snapshot)
         if plan_jobs(table, env, state, wish):  # most commits end here, and have read nothing
             compact(table, env, wish, run=run, commit_user=commit_user, identifier=identifier)
-    except MerganserError as error:
+    except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
         _not_compacted(table, error)
 
 
@@ -487,14 +488,15 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
             # Not as the commit that is made up for: others of its user may have come since, and theirs must stay
             # newest.
             compact(table, env, Wish(buckets=buckets, inline=True), run=run)
-    except MerganserError as error:
+    except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
         _not_compacted(table, error)
 
 
-def _not_compacted(table: TableDef, error: MerganserError) -> None:
+def _not_compacted(table: TableDef, error: Exception) -> None:
     hidden = table.keyed and pushes_level_0(table.options)
     what = "rows of '%s' are committed and not visible before its next compaction: %s"
-    _log.warning(what if hidden else "'%s' is committed, and was not compacted after it: %s", table.name, error)
+    what = what if hidden else "'%s' is committed, and was not compacted after it: %s"
+    _log.warning(what, table.name, error, exc_info=not isinstance(error, MerganserError))
 
 
 def _on_threads(env: Env) -> RunJobs:

@@ -4,8 +4,8 @@ Let snapshots b to e - 1 expire, and e stay. Steps::
 
     1  plan       read what the commits b + 1 to e removed, and what b to e - 1 name; nothing is changed yet
     2  changelog  where changelogs are kept longer: the snapshots' files are copied to `changelog/`
-    3  snapshots  b, b + 1, ... e - 1 are removed, one by one, then the hint moves to e
-    4  look again e must still be there; tags and branches are listed anew
+    3  snapshots  b, b + 1, ... e - 1 are removed, one by one while e is there, then the hint moves to e
+    4  look again tags and branches are listed anew; e must still be there
     5  files      what the plan says, less what a tag, a branch or a kept snapshot needs
 
 A snapshot disappears before its files, so nobody finds one that is half there: it is whole, or it has expired, and
@@ -71,9 +71,10 @@ def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = F
     """
     run = _Run(table, env)
     going = run.going(retention, run.listed())
-    if not dry_run:
-        run.expire(going)
-    return going[:-1]
+    if dry_run:
+        return going[:-1]
+    run.expire(going)
+    return tuple(run.removed)
 
 
 def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
@@ -124,6 +125,7 @@ class _Run:
         self.reader = self.needed.reader()
         self.store = self.reader.snapshots
         self.left_over: Sequence[int] = ()
+        self.removed: list[Snapshot] = []
         self._seen = ("seen by expiry", table.paths.metadata_root)
         self.keeps_changelogs = changelog_retention(table.options, 0) is not None
         # Rows that were appended are the changelog of a table that makes no changelog files.
@@ -197,8 +199,14 @@ class _Run:
 
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all but the last, which stays; then changelogs that outlived their snapshots."""
-        for at in range(0, len(going) - 1, _SNAPSHOTS_AT_ONCE):
-            self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])
+        every = max(len(going) - 1, 0)
+        with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
+            for at in range(0, every, _SNAPSHOTS_AT_ONCE):
+                self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])
+                work.advance(0, min(_SNAPSHOTS_AT_ONCE, every - at))
+        if self.removed:
+            first, last = self.removed[0].id, self.removed[-1].id
+            _log.info("expired snapshots %d to %d of '%s'", first, last, self.table.name)
         longer = changelog_retention(self.table.options, self.env.now_ms())
         if longer is not None:
             self.expire_changelogs(longer)
@@ -214,20 +222,41 @@ class _Run:
             self._keep_needed(plan, gone, stays, tags)
         if self.keeps_changelogs:
             self._keep_changelogs(gone)
-        for number in (*self.left_over, *range(gone[0].id, stays.id)):
-            self.store.delete(number)  # one by one: who finds one gone may rely on nothing being below
-        with contextlib.suppress(MerganserError):
-            self.store.set_earliest_hint(stays.id)
+        self._remove_snapshots(gone, stays)
         try:
             named_since = [tag for tag in self.needed.tags().list() if tag not in tags]
-            if self.store.rolled_back(stays):
-                _log.warning("'%s' was rolled back while snapshots expired: their files were kept", self.table.name)
-                return
-            self._keep_needed(plan, gone, stays, named_since)
+            stood_still = self._stays(stays)
+            if stood_still:
+                self._keep_needed(plan, gone, stays, named_since)
         except MerganserError as error:
             _log.warning("files of expired snapshots of '%s' were kept as orphans: %s", self.table.name, error)
             return
-        self._remove(plan)
+        if stood_still:
+            self._remove(plan)
+            return
+        _log.warning(
+            "'%s' was rolled back, or others let more expire, while snapshots expired: their files were kept",
+            self.table.name,
+        )
+        if self.removed and not self.store.ids():  # a whole rollback to it came between a look and a removal
+            self.store.create(self.removed.pop())
+
+    def _remove_snapshots(self, gone: Sequence[Snapshot], stays: Snapshot) -> None:
+        """Remove snapshots from the oldest up, for as long as the one that stays is there.
+
+        A rollback to one of them takes that one away first, and looks at the end whether its target is still there.
+        """
+        for number in self.left_over:
+            if not self._stays(stays):
+                return
+            self.store.delete(number)
+        for snapshot in gone:
+            if not self._stays(stays):
+                return
+            self.store.delete(snapshot.id)  # one by one: who finds one gone may rely on nothing being below
+            self.removed.append(snapshot)
+        with contextlib.suppress(MerganserError):
+            self.store.set_earliest_hint(stays.id)
 
     def _stays(self, stays: Snapshot) -> bool:
         found = self.store.get(stays.id)
@@ -373,7 +402,7 @@ class _Run:
             for snapshot in (*named.values(), *self._brought_back(stays)):
                 self._keep_state(plan, snapshot)
             self._keep_other_lines(plan)
-            if self.store.rolled_back(stays):
+            if not self._stays(stays):
                 return
         except MerganserError as error:
             _log.warning("files of expired changelogs of '%s' were kept as orphans: %s", self.table.name, error)

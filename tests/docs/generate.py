@@ -30,6 +30,8 @@ _TITLES = {
     "read": "Reading",
     "upkeep": "Upkeep",
 }
+_ANSWERED = {"scan_mode": "SCAN_MODE"}
+"""Functions of options/ that answer for an option: whoever calls them uses it."""
 _NEXT = {
     "NotFoundError": "fix the name",
     "AlreadyExistsError": "choose another name, or `if_not_exists=True`",
@@ -164,6 +166,8 @@ def _used_names() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr in names:
                 found.add(node.attr)
+            elif isinstance(node, ast.Name) and node.id in _ANSWERED:
+                found.add(_ANSWERED[node.id])
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("merganser.options"):
                 found |= {alias.name for alias in node.names if alias.name in names}
     return found

@@ -230,8 +230,8 @@ class Interrupted:
     def create(self, path: str, data: bytes) -> None:
         self._arrive().create(path, data)
 
-    def replace(self, path: str, data: bytes) -> None:
-        self._arrive().replace(path, data)
+    def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
+        self._arrive().replace(path, data, durable=durable)
 
     def writer(self, path: str) -> Sink:
         return self._arrive().writer(path)

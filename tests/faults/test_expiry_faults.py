@@ -140,6 +140,7 @@ OTHERS: dict[str, Callable[[mg.Table], Any]] = {
     "a tag is dropped": lambda table: table.tags.drop("three"),
     "a branch is made": lambda table: table.branches.create("new", tag="three"),
     "it is rolled back": lambda table: table.rollback(snapshot=5),
+    "it is rolled back to what expires": lambda table: table.rollback(snapshot=2),
     "it is rolled back to a tag": lambda table: table.rollback(tag="four"),
     "another expirer runs": lambda table: table.expire(retain_max=3),
     "a further expirer runs": lambda table: table.expire(retain_max=1),
@@ -176,8 +177,34 @@ def test_whatever_others_do_between_any_two_calls_of_expiry_all_that_is_left_can
             raise
 
 
+def test_a_rollback_and_a_commit_while_expiry_makes_its_plan_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    from merganser.upkeep.needed_files import NeededFiles
+
+    table = _new()
+    for i in range(6):
+        _write(table, str(i))
+    table.compact(full=True)
+    storage = table.env.storage
+    metadata = NeededFiles.metadata
+    pending = [lambda: (_again(storage).rollback(snapshot=3), _write(_again(storage), "new"))]
+
+    def overtaken(needed: NeededFiles, snapshot: Any) -> set[str]:
+        if pending:
+            pending.pop()()
+        return metadata(needed, snapshot)
+
+    monkeypatch.setattr(NeededFiles, "metadata", overtaken)
+    assert table.expire(retain_max=1) == ()
+    assert pending == []
+    assert [s.id for s in _again(storage).snapshots()] == [1, 2, 3, 4]
+    assert {v for _, _, v in _rows(_again(storage).read(snapshot=3))} == {"2"}
+    assert {v for _, _, v in _rows(_again(storage).read())} == {"new"}
+    assert _again(storage).check() == ()
+
+
 def _check_left(storage: Storage, before: dict[tuple[str, str], list[tuple[Any, ...]]]) -> None:
     """Look whether all that is left can be read, and what was there before as it was."""
+    assert _again(storage).snapshots()
     for (line, name), rows in _read(storage).items():
         if (
             name != "newest" and (line, name) in before and int(name) < 9
@@ -209,6 +236,41 @@ def test_a_commit_whose_id_was_used_and_has_expired_is_made_again(monkeypatch: p
     assert snapshot.id == 6
     assert [s.id for s in _again(table.env.storage).snapshots()] == [5, 6]
     assert ("a", 1, "slow") in _rows(_again(table.env.storage).read())
+
+
+def test_a_commit_that_was_overtaken_and_cannot_be_taken_back_is_not_said_to_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from merganser.errors import StorageError
+    from merganser.meta.snapshots import SnapshotStore
+
+    table = _new()
+    table.write([{"p": "b", "k": 9, "v": "first"}])
+    slow = _again(table.env.storage)
+    create, delete = SnapshotStore.create, SnapshotStore.delete
+    left = [True]
+
+    def overtaken(store: SnapshotStore, snapshot: Any) -> Any:
+        if store.env is slow.env and left and left.pop():
+            for i in range(4):
+                table.write([{"p": "b", "k": i, "v": "others"}])
+            table.expire(retain_max=1)
+        return create(store, snapshot)
+
+    def failing(store: SnapshotStore, snapshot_id: int) -> None:
+        if store.env is slow.env:
+            raise StorageError("the store is away")
+        delete(store, snapshot_id)
+
+    monkeypatch.setattr(SnapshotStore, "create", overtaken)
+    monkeypatch.setattr(SnapshotStore, "delete", failing)
+    with pytest.raises(CommitUnknownError):
+        slow.write([{"p": "a", "k": 1, "v": "slow"}], commit_user="slow", identifier=1)
+    monkeypatch.undo()
+    _again(table.env.storage).write([{"p": "a", "k": 1, "v": "slow"}], commit_user="slow", identifier=1)
+    rows = _rows(_again(table.env.storage).read())
+    assert [row for row in rows if row[2] == "slow"] == [("a", 1, "slow")]
+    assert len(rows) == 6
 
 
 @pytest.mark.parametrize("count", [2, 3])

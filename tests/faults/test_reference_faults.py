@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import AlreadyExistsError, ConflictError, ExpiredError, NotFoundError
+from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictError, ExpiredError, NotFoundError
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.protocol import Storage
@@ -248,6 +248,85 @@ def test_a_fast_forward_to_a_branch_made_empty_never_shows_an_empty_table_whiche
     assert _every(files, lambda faulty: _again(faulty).branches.fast_forward("b"), check) > 60
 
 
+@pytest.mark.parametrize("branch_begins_above", [False, True])
+def test_readers_beside_a_fast_forward_to_a_branch_of_its_own_see_whole_states(
+    monkeypatch: pytest.MonkeyPatch, branch_begins_above: bool
+) -> None:
+    """What a reader knows of the table's last snapshot is not the beginning of the branch."""
+    table = _table()
+    table.branches.create("b")
+    branch = table.branch("b")
+    for k in (6, 7, 8, 9):
+        branch.write([_state(k, "branch")])
+    states = [[(k, "branch") for k in range(6, end)] for end in (7, 8, 9, 10)]
+    if branch_begins_above:
+        table.rollback(snapshot=2)
+        branch.expire(retain_max=2)
+    reader = _again(table.env.storage)
+    met = []
+    create = SnapshotStore.create
+
+    def create_and_read(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        for kept in reader.snapshots():
+            reader.read(snapshot=kept.id).to_arrow()
+        made = create(store, snapshot)
+        met.append(_rows(reader))
+        return made
+
+    monkeypatch.setattr(SnapshotStore, "create", create_and_read)
+    _again(table.env.storage).branches.fast_forward("b")
+    met.append(_rows(reader))
+    own = list(STATES.values())
+    assert all(rows in states or rows in own for rows in met)
+    assert met[-1] == states[-1]
+    assert _rows(_again(table.env.storage)) == states[-1]
+
+
+def test_tags_of_what_a_fast_forward_replaced_go_with_it() -> None:
+    """Else the tag of one history would seem to lie between those of another."""
+    table = _table()
+    table.branches.create("b")
+    branch = table.branch("b")
+    for k in (6, 7, 8):
+        branch.write([_state(k, "branch")])
+    branch.expire(retain_max=1)
+    table.tags.create("first", snapshot=1)
+    table.tags.create("third", snapshot=3)
+    table.branches.fast_forward("b")
+    assert [tag.name for tag in table.tags.list()] == ["first"]
+    assert _rows_of_tag(table, "first") == STATES[1]
+    assert [s.id for s in table.snapshots()] == [3]
+    table.tags.drop("first")
+    assert _rows(_again(table.env.storage)) == [(6, "branch"), (7, "branch"), (8, "branch")]
+
+
+def test_a_branch_that_expires_while_it_takes_the_tables_place_leaves_no_snapshot_without_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table()
+    table.tags.create("v", snapshot=4)
+    table.branches.create("b", tag="v")
+    branch = table.branch("b")
+    for k in (8, 9):
+        branch.write([_state(k, "branch")])
+    branch.compact(full=True)
+    create = SnapshotStore.create
+    pending = [lambda: _again(table.env.storage).branch("b").expire(retain_max=1)]
+
+    def expire_then_create(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        if pending and store.paths.branch == "main":
+            pending.pop()()
+        return create(store, snapshot)
+
+    monkeypatch.setattr(SnapshotStore, "create", expire_then_create)
+    with pytest.raises(ConflictError, match="expired meanwhile"):
+        _again(table.env.storage).branches.fast_forward("b")
+    again = _again(table.env.storage)
+    _readable(again)
+    assert _rows(again) == STATES[4]
+    assert _rows(again.branch("b")) == [*STATES[4], (8, "branch"), (9, "branch")]
+
+
 def test_a_consumer_is_at_its_old_or_its_new_place_whichever_call_goes_wrong() -> None:
     table = _table()
     table.consumers.set("reader", next_snapshot=2)
@@ -300,6 +379,33 @@ def test_a_commit_that_comes_while_a_rollback_runs_goes_as_well(monkeypatch: pyt
     _again(table.env.storage).rollback(snapshot=2)
     assert _rows(_again(table.env.storage)) == STATES[2]
     assert [s.id for s in table.snapshots()] == [1, 2]
+
+
+def test_a_writer_that_takes_its_snapshot_back_keeps_what_another_built_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    create = SnapshotStore.create
+    pending = [lambda: _again(table.env.storage).rollback(snapshot=2)]
+
+    def create_between(store: SnapshotStore, snapshot: Snapshot) -> Snapshot:
+        if not pending:
+            return create(store, snapshot)
+        pending.pop()()
+        made = create(store, snapshot)
+        table.env.storage.delete([table.definition.paths.latest_hint])  # so that the next writer lists
+        _again(table.env.storage).write([_state(8, "on top")])
+        return made
+
+    monkeypatch.setattr(SnapshotStore, "create", create_between)
+    with pytest.raises(CommitUnknownError, match="on top"):
+        _again(table.env.storage).write([_state(7, "writer")])
+    assert _rows_of(_again(table.env.storage), 6) == [*STATES[4], (7, "writer"), (8, "on top")]
+    _again(table.env.storage).rollback(snapshot=2)
+    _again(table.env.storage).write([_state(7, "writer")])
+    assert _rows(_again(table.env.storage)) == [*STATES[2], (7, "writer")]
+
+
+def _rows_of(table: mg.Table, snapshot: int) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.read(snapshot=snapshot).to_pylist())
 
 
 def test_a_rollback_gives_up_beside_a_writer_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:

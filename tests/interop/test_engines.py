@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -68,7 +68,10 @@ class History:
             spread: the table has partitions and several buckets; then the only compactions are full ones.
         """
         self.case, self.random, self.ours, self.peers, self.spread = case, random, ours, peers, spread
-        self.shape = spread_out(case.shape) if spread else case.shape
+        self.shape = case.shape
+        if spread:
+            wide = spread_out(case.shape)
+            self.shape = replace(wide, options=wide.options | {"write-only": "true"})
         self.blanks = not any(peer.name in case.blanks_differ for peer in peers)
         creator: Engine = ours
         if theirs and self.shape.options.get("merge-engine") != "versioned":  # a name of ours for deduplicate

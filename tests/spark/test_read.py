@@ -95,6 +95,17 @@ def test_tags_branches_and_scan_options_are_read(spark: SparkSession, orders: mg
     assert pairs(ms.read(spark, orders)) == MERGED
 
 
+def test_system_tables_are_frames(spark: SparkSession, catalog: mg.Catalog, orders: mg.Table) -> None:
+    files = ms.read(spark, catalog.table("shop.orders$files"), columns=["level", "record_count"], where="level = 0")
+    found = sorted(tuple(row) for row in files.collect())
+    assert found == sorted(zip(*orders.files().select(["level", "record_count"]).to_pydict().values(), strict=True))
+    for name in ("snapshots", "schemas", "tags", "table_indexes"):
+        table = catalog.table(f"shop.orders${name}")
+        assert ms.read(spark, table).count() == table.read().count()
+    with pytest.raises(InvalidInputError, match="read as it is now"):
+        ms.read(spark, catalog.table("shop.orders$files"), snapshot=1)
+
+
 def test_the_data_source_reads_columns_filters_and_snapshots(spark: SparkSession, orders: mg.Table) -> None:
     source = spark.read.format("merganser")
     assert pairs(source.load(orders.path)) == MERGED

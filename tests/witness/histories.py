@@ -46,6 +46,7 @@ DIRECTIONS: Mapping[str, Sequence[str]] = {
 RANDOM_TURNS = 14
 _EARLIER_READS = 3
 _BYTES = re.compile("(VAR)?BINARY|BYTES")
+_BYTES_AND_REALS = re.compile("(VAR)?BINARY|BYTES|FLOAT|DOUBLE")
 _MINOR_OPTIONS = {"num-sorted-run.compaction-trigger": "3", "compaction.min.file-num": "2"}
 """So few runs and files are allowed that some are put together and others stay."""
 
@@ -157,8 +158,9 @@ class SharedTable(ABC):
         """Rows with one value of one column: what others say of their files must leave out none."""
         rows = self.table.read().to_arrow()
         plain = [field for field in self.shape.fields if isinstance(field[1], str)]
-        # bounds of bytes are a known difference of the released Java: see `exact`
-        name, kind = self.random.choice([(name, kind) for name, kind in plain if not _BYTES.match(kind)])
+        # in the released Java bounds of bytes are a known difference, and NaN spoils its bounds in ORC
+        avoided = _BYTES_AND_REALS if self.shape.options.get("file.format") == "orc" else _BYTES
+        name, kind = self.random.choice([(name, kind) for name, kind in plain if not avoided.match(kind)])
         if not rows.num_rows:
             return
         place = self.random.randrange(rows.num_rows)
@@ -335,6 +337,11 @@ class AppendTable(SharedTable):
         overwrite = bool(self.held) and not self.shape.partition_by and self.random.random() < 0.1
         writer.write("db.t", rows, overwrite=overwrite)
         self.held = ([] if overwrite else self.held) + rows_of(rows, self.shape.fields)
+
+    def compact(self, engine: Engine, turn: str) -> None:
+        """Compact; of Java's two ways to do it in buckets the one that does not meet itself in one commit."""
+        in_buckets = isinstance(engine, JavaEngine) and "bucket-key" in self.shape.options
+        super().compact(engine, THEY_FULL if in_buckets else turn)
 
     def expected(self) -> list[Row]:
         """All rows."""

@@ -136,9 +136,11 @@ class ReferencedTable(KeyTable):
         return f"{engine.name} drops {name}"
 
     def _branch(self, engine: Engine) -> str | None:
-        if not self.tagged:
+        # Java makes no branch of a tag whose snapshot has expired
+        tags = [tag for tag, (snapshot, _) in self.tagged.items() if snapshot in self.kept]
+        if not tags:
             return None
-        name, tag = self._new_name("branch"), self.random.choice(sorted(self.tagged))
+        name, tag = self._new_name("branch"), self.random.choice(tags)
         if isinstance(engine, JavaEngine):
             engine.ask("create_branch", "db.t", branch=name, tag=tag)
         else:

@@ -28,7 +28,27 @@ def test_a_branch_is_made_read_merged_and_dropped(run: Run, orders: mg.Table) ->
     assert run("branch", "fast-forward", "shop.orders", "b").out == "snapshot 2 is the newest\n"
     assert sorted(row["id"] for row in orders.read().to_pylist()) == [1, 2, 3, 9]
     assert run("branch", "drop", "shop.orders", "b").code == 0
-    assert run("branch", "list", "shop.orders") == (0, "", "")
+    assert run("branch", "list", "shop.orders") == (0, "", "'shop.orders' has no branches\n")
+
+
+def test_rows_files_and_plans_are_shown_as_of_a_tag_or_a_time(run: Run, orders: mg.Table) -> None:
+    orders.tags.create("v1", snapshot=1)
+    when = orders.snapshots()[0].commit_time.isoformat()
+    for chosen in (("--tag", "v1"), ("--timestamp", when), ("--snapshot", "1")):
+        assert len(run("read", "shop.orders", "-f", "csv", "-c", "id", *chosen).out.split()) == 4
+        assert "snapshot   1\n" in run("explain", "shop.orders", *chosen).out
+        assert run("files", "shop.orders", *chosen).out.count("1 file,") == 2
+    assert "--snapshot, --tag and --timestamp" in run("read", "shop.orders$files", "--tag", "v1").err
+    assert "has no tag 'v2'. Choose from 'v1'." in run("read", "shop.orders", "--tag", "v2").err
+
+
+def test_a_branch_and_its_system_tables_are_found_behind_a_path(run: Run, orders: mg.Table) -> None:
+    orders.tags.create("v1", snapshot=1)
+    orders.branches.create("b", tag="v1")
+    assert len(run("read", f"{orders.path}$branch_b", "-f", "csv", "-c", "id").out.split()) == 4
+    assert len(run("read", f"{orders.path}$branch_b$snapshots", "-f", "csv").out.splitlines()) == 2
+    assert run("snapshots", f"{orders.path}$branch_b").out.count("APPEND") == 1
+    assert run("read", f"{orders.path}$branch_b$branch_c").code == 1
 
 
 def test_a_table_is_rolled_back_to_one_place(run: Run, orders: mg.Table) -> None:
@@ -42,11 +62,22 @@ def test_a_consumer_is_set_listed_and_dropped(run: Run, orders: mg.Table) -> Non
     assert run("consumer", "set", "shop.orders", "dashboard", "2").code == 0
     assert run("consumer", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["dashboard", "2"]
     assert run("consumer", "drop", "shop.orders", "dashboard").code == 0
-    assert run("consumer", "list", "shop.orders") == (0, "", "")
+    assert run("consumer", "list", "shop.orders") == (0, "", "'shop.orders' has no consumers\n")
 
 
 def test_messages_advise_commands(run: Run, orders: mg.Table) -> None:
     failed = run("branch", "fast-forward", "shop.orders", "b")
     assert failed.code == 1
     assert "`merganser branch create TABLE b`" in failed.err
+    assert "`merganser tag create TABLE v1`" in run("tag", "drop", "shop.orders", "v1").err
+    assert "--order-by is for tables without a key" in run("compact", "shop.orders", "--order-by", "id").err
+    assert "(--retain-max)" in run("expire", "shop.orders", "--retain-max", "2", "--retain-min", "3").err
     assert run("tag").code == 2
+
+
+def test_expiry_and_orphans_say_how_many_went(run: Run, orders: mg.Table) -> None:
+    assert run("expire", "shop.orders", "--retain-max", "2", "--dry-run").out == "0 snapshots would expire\n"
+    kept = ("--retain-max", "1", "--retain-min", "1")
+    assert run("expire", "shop.orders", *kept, "--dry-run").out == "1 snapshot would expire: 1\n"
+    assert run("expire", "shop.orders", *kept).out == "1 snapshot expired: 1\n"
+    assert run("orphans", "shop.orders") == (0, "", "0 orphans\n")

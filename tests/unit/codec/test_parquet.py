@@ -22,6 +22,7 @@ from merganser.codec import thrift
 from merganser.codec.data_format import WriteFormat, format_of, open_reader, open_writer
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_schema
 from merganser.schema.types_text import parse_type
 
 ALL = {**samples.SIMPLE, **samples.NESTED, **samples.VARIANT}
@@ -223,6 +224,75 @@ def test_integers_that_lie_close_together_are_deltas_and_others_plain() -> None:
     assert "DELTA_BINARY_PACKED" in near
     assert "DELTA_BINARY_PACKED" in at
     assert "DELTA_BINARY_PACKED" not in far
+
+
+@pytest.mark.parametrize(
+    ("kind", "near", "expected"),
+    [
+        ("DECIMAL(9, 2)", 7, True),
+        ("DECIMAL(18, 4)", 7, True),
+        ("DECIMAL(18, 4)", 10**13, False),
+        ("DECIMAL(20, 2)", 7, False),
+    ],
+)
+def test_decimals_stored_as_integers_that_lie_close_together_are_deltas(kind: str, near: int, expected: bool) -> None:
+    type_ = parse_type(kind)
+    assert isinstance(type_, t.Decimal)
+    fields = [t.Field(0, "price", type_)]
+    values = [None if i % 10 == 0 else Decimal(i * near - 1000).scaleb(-type_.scale) for i in range(1000)]
+    rows = samples.table(fields, [values])
+    [found] = encodings(fields, [values])
+    assert ("DELTA_BINARY_PACKED" in found) == expected
+    assert samples.same(samples.round_trip("parquet", fields, rows), rows)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy"])
+def test_columns_that_compression_makes_no_smaller_are_stored_without_it(compression: str) -> None:
+    noise = np.random.default_rng(3)
+    fields = [
+        t.Field(0, "noise", t.BigInt()),
+        t.Field(1, "even", t.Double()),
+        t.Field(2, "label", t.VarChar()),
+        t.Field(3, "a.b", t.Double()),
+        t.Field(4, "list", t.Array(element=t.BigInt())),
+    ]
+    rows = 40_000
+    numbers_, labels = noise.integers(-(2**62), 2**62, rows), ["new", "paid"] * (rows // 2)
+    columns = [numbers_, np.arange(rows) / 4, labels, noise.random(rows), [[n] for n in numbers_.tolist()]]
+    table_ = pa.table(dict(zip((f.name for f in fields), columns, strict=True)))
+    table_ = table_.cast(arrow_schema(fields))
+    data = samples.written("parquet", fields, table_, compression=compression)
+    group = pq.read_metadata(io.BytesIO(data)).row_group(0)
+    used = {group.column(i).path_in_schema: group.column(i).compression for i in range(group.num_columns)}
+    packed = compression.upper()
+    assert used["even"] == used["label"] == packed
+    assert used["noise"] == "UNCOMPRESSED"
+    assert used["list.list.element"] == "UNCOMPRESSED"
+    assert samples.same(samples.opened("parquet", data).read(None, fields), table_)
+    alone = samples.written("parquet", fields[:1], table_.select(["noise"]), compression=compression)
+    assert pq.read_metadata(io.BytesIO(alone)).row_group(0).column(0).compression == "UNCOMPRESSED"
+
+
+@pytest.mark.parametrize(
+    ("values", "statistics", "expected"),
+    [
+        ([0, 0], True, True),
+        ([0, 2], True, False),
+        ([2, 2], True, False),
+        ([0, None], True, False),
+        ([0, 0], False, False),
+    ],
+)
+def test_only_statistics_of_all_row_groups_prove_that_a_column_holds_one_value(
+    values: list[int | None], statistics: bool, expected: bool
+) -> None:
+    kind = t.Field(0, "kind", t.TinyInt())
+    rows = pa.table({"kind": pa.array(values, pa.int8())})
+    data = of_arrow(rows, row_group_size=1, write_statistics=statistics)
+    reader = samples.opened("parquet", data)
+    assert len(reader.group_rows) == 2
+    assert reader.holds_only(kind, 0) == expected
+    assert not reader.holds_only(t.Field(1, "other", t.TinyInt()), 0)
 
 
 def test_the_footer_holds_no_arrow_schema() -> None:

@@ -88,6 +88,21 @@ def test_a_nan_leaves_a_column_without_bounds(values: list[float | None]) -> Non
     assert stats.null_count == values.count(None)
 
 
+@pytest.mark.parametrize("kind", [t.Decimal(9, 2), t.Decimal(18, 2), t.Decimal(19, 2), t.Decimal(38, 2)])
+@pytest.mark.parametrize(
+    "values", [["-0.01", "5.00", "-123.45"], [None, "7.00", None], ["0.00"], ["-9999999.99", None]]
+)
+def test_bounds_of_decimals_are_exact_in_slices_too(kind: t.Decimal, values: list[str | None]) -> None:
+    numbers = [None if v is None else D(v) for v in values]
+    there = [n for n in numbers if n is not None]
+    type_ = pa.decimal128(kind.precision, kind.scale)
+    around = pa.array([D("9999999.99"), *numbers, None, D("-9999999.99")], type_).slice(1, len(numbers))
+    for column in (pa.array(numbers, type_), around, pa.chunked_array([around, pa.array([], type_), around])):
+        found = column_stats(column, kind)
+        assert (found.min, found.max) == (min(there), max(there))
+        assert str(found.min) == str(min(there))
+
+
 @pytest.mark.parametrize("kind", [t.Float(), t.Double()])
 @pytest.mark.parametrize("values", [[0.0], [-0.0], [0.0, -0.0]])
 def test_a_zero_bound_covers_both_zeros(kind: t.DataType, values: list[float]) -> None:

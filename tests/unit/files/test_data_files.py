@@ -70,6 +70,29 @@ def test_files_of_every_layout_are_read_back(file_format: str, thin: str) -> Non
     reader.close()
 
 
+@pytest.mark.parametrize("kind", ["+I", "+U", "-D"])
+@pytest.mark.parametrize("said", [0, 1, None])
+def test_kinds_are_those_of_the_file_whatever_the_manifest_says_of_retractions(kind: str, said: int | None) -> None:
+    table = _table()
+    table.write(_rows(table, 1, 2, 3), kinds=["+I", "+I", kind])
+    file, path = _file(table)
+    target = FileToRead(path, replace(file, delete_row_count=said), table.schema.fields)
+    reader = DataFileReader(table.env.storage, target, columns=table.schema.fields[:1], kind=True)
+    found = reader.read(100)
+    assert found is not None
+    assert found.schema.field("_VALUE_KIND").type == pa.int8()
+    assert found.column("_VALUE_KIND").to_pylist() == [0, 0, {"+I": 0, "+U": 2, "-D": 3}[kind]]
+    reader.close()
+
+
+def test_kinds_of_a_file_of_inserts_are_not_read_from_it() -> None:
+    table = _table()
+    table.write(_rows(table, *range(1_000)))
+    reader = _reader(table, kind=True)
+    assert "_VALUE_KIND" not in [field.name for field in reader._wanted]
+    reader.close()
+
+
 def test_file_names_tell_format_and_compression() -> None:
     for options, end in (
         ({}, ".parquet"),

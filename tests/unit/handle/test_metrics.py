@@ -91,6 +91,16 @@ def test_every_commit_is_one_log_record_with_the_numbers(tmp_path: Path, caplog:
     assert record.getMessage().startswith("APPEND snapshot 1 of 'shop.orders': 1 file (1 row, ")
 
 
+def test_expired_snapshots_are_one_log_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = made(tmp_path)
+    for _ in range(3):
+        table.write([{"id": 1, "v": "x"}])
+    with caplog.at_level(logging.INFO, logger="merganser"):
+        table.expire(retain_max=1, retain_min=1, dry_run=True)
+        table.expire(retain_max=1, retain_min=1)
+    assert [record.getMessage() for record in caplog.records] == ["expired snapshots 1 to 2 of 'shop.orders'"]
+
+
 def test_totals_are_open_metrics_text(tmp_path: Path) -> None:
     table = made(tmp_path)
     before = _counter("rows_added", table.name)

@@ -290,13 +290,32 @@ def test_a_name_where_a_path_belongs_is_told_from_a_path(orders: mg.Table) -> No
     assert mg.table(orders.path).path == orders.path
 
 
+def test_a_branch_or_system_table_behind_a_path_is_told_how_to_be_opened(orders: mg.Table) -> None:
+    orders.branches.create("b")
+    with pytest.raises(NotFoundError, match=r"\{'branch': 'b'\}"):
+        mg.table(f"{orders.path}$branch_b")
+    assert mg.table(orders.path, options={"branch": "b"}).name.endswith("$branch_b")
+    with pytest.raises(NotFoundError, match=r"orders'\)\.system\('files'\)"):
+        mg.table(f"{orders.path}$files")
+
+
 def test_handles_are_shown_in_a_line(catalog: mg.Catalog, orders: mg.Table) -> None:
     assert repr(catalog) == f"Catalog({catalog.warehouse!r})"
     assert repr(mg.table(orders.path)) == f"Table({orders.path!r})"
     assert repr(orders.read()) == "Scan('shop.orders')"
     assert repr(catalog.table("shop.orders$files")) == "SystemTable('shop.orders$files')"
     assert repr(orders.system("files")) == "StoredRows('shop.orders$files')"
-    orders.write(ROWS)
+    assert repr(orders.schema) == "TableSchema(id=0, [id BIGINT NOT NULL, state STRING], primary_keys=['id'])"
+    assert repr(orders.tags) == "Tags('shop.orders')"
+    assert repr(orders.branches) == "Branches('shop.orders')"
+    assert repr(orders.consumers) == "Consumers('shop.orders')"
+    written = orders.write(ROWS, commit_user="job", identifier=7)
+    assert written is not None
+    assert repr(written) == (
+        f"Snapshot(id=1, commit_kind='APPEND', commit_time='{written.commit_time:%Y-%m-%d %H:%M:%S} UTC', "
+        f"total_record_count={len(ROWS)}, commit_user='job', commit_identifier=7)"
+    )
+    assert "identifier" not in repr(orders.write(ROWS))
     shown = repr(orders.read(columns=["id"], where="id > 1", snapshot=1, limit=5))
     assert shown == "Scan('shop.orders', columns=['id'], where='id > 1', snapshot=1, limit=5)"
 
@@ -305,6 +324,21 @@ def test_describe_says_that_equal_rows_are_counted(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.sold", {"item": "STRING"}, options={"write-mode": "change-log"})
     assert "key        none: equal rows are counted\n" in table.describe()
     assert "does not write it" not in table.describe()
+
+
+@pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}])
+def test_rows_that_wait_for_a_compaction_are_spoken_of(catalog: mg.Catalog, options: dict[str, str]) -> None:
+    more = {"bucket": "1", "write-only": "true"} | options
+    table = catalog.create_table("shop.later", {"id": "INT"}, primary_key=["id"], options=more)
+    table.write([{"id": 1}])
+    assert table.read().count() == 0
+    text = "1 file of level 0 will show once the table is compacted"
+    assert f"unseen     {text}" in table.read().explain()
+    assert f"note       {text}" in table.describe()
+    table.compact()
+    assert table.read().count() == 1
+    assert "unseen" not in table.read().explain()
+    assert "note" not in table.describe()
 
 
 def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:

@@ -156,13 +156,15 @@ def test_any_budget_gives_all_rows_and_plain_order_the_one_of_keys(
 
 
 @pytest.mark.parametrize("curve", clustering.CURVES)
-def test_no_rows_are_sorted_into_none(curve: str) -> None:
+@pytest.mark.parametrize("tables", [0, 2])
+def test_no_rows_are_sorted_into_none(curve: str, tables: int) -> None:
     rows = pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())})
-    for step in (1, 10):
-        found = ordered(
-            _source(rows, step), Order(("a", "b"), curve), Env(memory_with({}, "unused")), size_bytes=1, budget_bytes=1
-        )
-        assert list(found) == []
+
+    def source(names: Sequence[str] | None) -> Generator[pa.Table, None, None]:
+        yield from [rows if names is None else rows.select(list(names))] * tables
+
+    env = Env(memory_with({}, "unused"))
+    assert list(ordered(source, Order(("a", "b"), curve), env, size_bytes=1, budget_bytes=1)) == []
 
 
 def test_rows_put_aside_leave_nothing_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +215,17 @@ def test_where_chooses_partitions_of_a_table_with_a_key_too() -> None:
     assert levels == {"{0}": 5, "{1}": 0, "{2}": 5}
 
 
+@pytest.mark.parametrize(("where", "files"), [("1 = 1", 1), ("1 = 2", 2)])
+def test_where_may_name_no_column_and_chooses_all_of_a_table_without_partitions_or_nothing(
+    where: str, files: int
+) -> None:
+    table = _events()
+    for _ in range(2):
+        table.write(_random_rows(rows=10))
+    table.compact(full=True, where=where)
+    assert table.files().num_rows == files
+
+
 def test_rows_added_meanwhile_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     table = _events()
     table.write(_random_rows(rows=100))
@@ -235,6 +248,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({"order_by": []}, r"order_by is \[\]"),
     "unknown": ({"order_by": ["a", "bb"]}, r"names 'bb', which is no column. Choose from 'a', 'b'"),
     "twice": ({"order_by": ["a", "a"]}, r"names 'a' twice"),
+    "no name": ({"order_by": [["a"]]}, r"names '\['a'\]', which is no column"),
     "nested": ({"order_by": ["r"]}, r"names 'r', a ARRAY<INT>"),
     "where": ({"where": "a > 1"}, r"where looks at 'a', which is not a partition column"),
 }

@@ -8,16 +8,19 @@ import os
 import random
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError
+from merganser.files import write
 from merganser.files.write import RollingWriter
 from merganser.lsm import compact, section
 from merganser.lsm.overwrite import upgraded
 from merganser.lsm.writer import TableWriter
+from merganser.meta.data_file import DataFile
 from merganser.meta.schemas import SchemaStore
 from merganser.options.option import Options
 from merganser.schema import types as t
@@ -150,6 +153,61 @@ def test_a_sum_that_does_not_fit_names_the_table_and_changes_nothing() -> None:
             work()
     assert len(table.files()) == 2
     assert _rows(table, columns=["k"]) == [(1,)]
+
+
+def _with_uncounted_retractions(table: mg.Table, rows: list[dict[str, Any]]) -> None:
+    """Write rows as a client does that says of no file that it has retractions, whatever it wrote."""
+    finish = write._OpenFile.finish
+
+    def without_count(file: Any, level: int, source: int, now_ms: int) -> DataFile:
+        return replace(finish(file, level, source, now_ms), delete_row_count=0)
+
+    with patch.object(write._OpenFile, "finish", without_count):
+        table.with_options({"write-only": "true"}).write(rows)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"deletion-vectors.enabled": "true"},
+        {"target-file-size": "1 b"},
+        {"num-sorted-run.compaction-trigger": "2", "compaction.size-ratio": "1000"},
+    ],
+)
+@pytest.mark.parametrize("full", [True, False])
+def test_retractions_that_their_writer_did_not_count_are_never_counted_as_rows(
+    options: dict[str, str], full: bool
+) -> None:
+    table = _table({"k": "INT", "op": "STRING"}, options={"rowkind.field": "op", **options})
+    _with_uncounted_retractions(table, [{"k": k, "op": "-D" if k % 2 else "+I"} for k in range(10)])
+    expected = [0, 2, 4, 6, 8]
+    for k in (20, 21):
+        table.compact(full=full)
+        assert sorted(row["k"] for row in table.read().to_pylist()) == expected
+        assert table.read().count() == len(expected)
+        _with_uncounted_retractions(table, [{"k": k, "op": "+I"}, {"k": k + 10, "op": "-D"}])
+        expected.append(k)
+
+
+def test_an_uncounted_removal_reaches_the_older_sum() -> None:
+    options = {
+        "rowkind.field": "op",
+        "merge-engine": "aggregation",
+        "aggregation.remove-record-on-delete": "true",
+        "fields.n.aggregate-function": "sum",
+        "num-sorted-run.compaction-trigger": "3",
+        "compaction.size-ratio": "0",
+        "compaction.max-size-amplification-percent": "1000000",
+    }
+    table = _table({"k": "INT", "n": "INT", "op": "STRING", "pad": "STRING"}, options=options)
+    pad = random.Random(0).randbytes(20_000).hex()
+    table.write([{"k": 1, "n": 10, "op": "+I", "pad": pad}])
+    table.compact(full=True)
+    for n, op in ((2, "-D"), (5, "+I"), (1, "+I")):
+        _with_uncounted_retractions(table, [{"k": 1, "n": n, "op": op, "pad": None}])
+    table.compact()
+    assert [row["n"] for row in table.read().to_pylist()] == [5 + 1]
 
 
 def test_numbers_go_on_above_those_of_rows_that_a_compaction_left() -> None:

@@ -405,6 +405,15 @@ def test_compaction_of_a_table_without_a_key_drops_marked_rows(options: dict[str
     assert table.latest_snapshot().total_record_count == 5
 
 
+@pytest.mark.parametrize("curve", ["order", "zorder", "hilbert"])
+def test_a_table_without_a_key_whose_rows_are_all_deleted_is_sorted_into_no_file(curve: str) -> None:
+    table = _append()
+    table.write([_row(k) for k in range(3)])
+    _delete(table, [0, 1, 2])
+    table.compact(order_by=["k", "v"], curve=curve)
+    assert (_rows(table), table.files().num_rows, _index(table)) == ([], 0, ())
+
+
 def test_a_large_file_is_rewritten_once_enough_of_it_is_deleted() -> None:
     table = _append(**{"target-file-size": "1 b"})
     table.write([_row(k) for k in range(10)])

@@ -103,13 +103,14 @@ def test_many_commits_of_one_writer_are_compacted_between_them() -> None:
     assert table.check() == ()
 
 
+@pytest.mark.parametrize("error", [StorageError("the disk is full"), MemoryError("the disk is full")])
 def test_a_failed_compaction_is_no_failure_of_the_write(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = _table()
 
     def fail(*args: Any) -> None:
-        raise StorageError("the disk is full")
+        raise error
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(CompactJob, "run", fail)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import merganser as mg
+from merganser.meta.schemas import SchemaStore
+from merganser.schema import types as t
 from merganser.testing.builders import catalog_over, memory_with
 
 _names = itertools.count()
@@ -98,6 +101,37 @@ def test_a_file_of_which_statistics_say_nothing_is_not_rewritten_for_its_age() -
     later.write([{"k": 2, "at": KEPT_S + 10**6, "v": "x"}])
     later.compact(full=True)
     assert _keys(later) == [2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old"),
+    [
+        ("DATE", t.Timestamp(3), date(2020, 1, 1)),
+        ("STRING", t.Timestamp(3), "2020-01-01 00:00:00"),
+        ("DOUBLE", t.Int(), 15.5),
+        ("BIGINT", t.Timestamp(3), 15),
+    ],
+)
+def test_old_rows_of_a_column_that_told_no_time_before_go_when_their_file_is_rewritten(
+    before: str, after: t.DataType, old: Any
+) -> None:
+    catalog = catalog_over(memory_with({}, f"expiry-{next(_names)}"), clock=lambda: NOW)
+    catalog.create_database("db")
+    table = catalog.create_table(
+        "db.changed", {"k": "INT", "at": before}, primary_key=["k"], options={"bucket": "1", "write-only": "true"}
+    )
+    table.write([{"k": 1, "at": old}, {"k": 2, "at": None}])
+    table.compact(full=True)
+    schema = table.schema
+    fields = tuple(replace(field, type=after) if field.name == "at" else field for field in schema.fields)
+    options = schema.options.merged({"record-level.expire-time": "100 s", "record-level.time-field": "at"})
+    changed = replace(schema, id=1, fields=fields, options=options)
+    SchemaStore(table.definition.paths, table.env).create(changed)
+    table = catalog_over(table.env.storage, clock=lambda: NOW).table("db.changed")
+    assert table.compact(full=True) is None, "statistics of values that were no times say nothing"
+    table.write([{"k": 3, "at": None}])
+    table.compact(full=True)
+    assert _keys(table) == [2, 3]
 
 
 def test_an_old_version_does_not_come_to_light_when_the_newest_grows_too_old() -> None:
