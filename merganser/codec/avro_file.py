@@ -111,10 +111,6 @@ class AvroFileReader:
     def group_bounds(self, field: t.Field) -> None:
         """Return None: Avro files keep no statistics."""
 
-    def holds_only(self, field: t.Field, value: int) -> bool:
-        """Return False: there are no statistics to tell by."""
-        return False
-
     def close(self) -> None:
         """Release the bytes and the file."""
         self._data = b""

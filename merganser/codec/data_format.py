@@ -100,12 +100,6 @@ class FileReader(Protocol):
             FormatError: the statistics are damaged.
         """
 
-    def holds_only(self, field: Field, value: int) -> bool:
-        """Return whether the file's own statistics prove that an integer column has this value in every row.
-
-        False where they do not say, and where the format keeps none.
-        """
-
     def close(self) -> None:
         """Release the reader and the file it was given. Safe to call twice."""
 

@@ -105,10 +105,6 @@ class OrcFileReader:
     def group_bounds(self, field: t.Field) -> None:
         """Return None: pyarrow does not hand out the statistics of stripes."""
 
-    def holds_only(self, field: t.Field, value: int) -> bool:
-        """Return False: there are no statistics to tell by."""
-        return False
-
     def close(self) -> None:
         """Release the reader and its file."""
         self._file.close()

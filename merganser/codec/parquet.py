@@ -184,15 +184,6 @@ class ParquetFileReader:
             )
             return lows, highs, [chunk.null_count for chunk in chunks]
 
-    def holds_only(self, field: t.Field, value: int) -> bool:
-        """Return whether the footer says that every row has this value; see `FileReader.holds_only`."""
-        span = self._leaves.get(field.name)
-        if span is None or len(span) != 1:
-            return False
-        with decoding(self._path):
-            chunks = (self._metadata.row_group(i).column(span[0]) for i in range(len(self.group_rows)))
-            return all(_holds_only(chunk.statistics, value) for chunk in chunks)
-
     def close(self) -> None:
         """Release the reader and its file."""
         self._parquet.close(force=True)
@@ -238,16 +229,6 @@ class ParquetFileReader:
             self._raw = _opened(self._file, with_raw_int96(self._footer))
         leaves = [leaf for field in fields for leaf in self._span(field)]
         return self._raw.reader.read_row_groups(groups, column_indices=leaves, use_threads=False)
-
-
-def _holds_only(statistics: pq.Statistics | None, value: int) -> bool:
-    return (
-        statistics is not None
-        and statistics.has_min_max
-        and statistics.has_null_count
-        and statistics.null_count == 0
-        and bool(statistics.min == value == statistics.max)
-    )
 
 
 def _opened(file: pa.NativeFile, metadata: pq.FileMetaData, *, page_by_page: bool = False) -> pq.ParquetFile:

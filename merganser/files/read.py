@@ -22,7 +22,6 @@ from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
-from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
 from merganser.schema.predicate import Predicate
@@ -73,14 +72,11 @@ class DataFileReader:
         self._reader = _open(storage, target)
         self._wanted = list(self._evolution.stored)
         self._sequence = sequence
+        # Always from the file: one known writer says in its metadata that there are no retractions, whatever it wrote.
         self._kind = kind
-        # The manifest alone is not believed: one known writer says that there are no retractions, whatever it wrote.
-        self._kind_stored = kind and not (
-            target.file.delete_row_count == 0 and self._reader.holds_only(VALUE_KIND, row_kind.INSERT)
-        )
         if sequence:
             self._wanted.append(SEQUENCE_NUMBER)
-        if self._kind_stored:
+        if self._kind:
             self._wanted.append(VALUE_KIND)
         groups = range(len(self._reader.group_rows))
         self._groups = [g for g in groups if self._reader.group_rows[g]]
@@ -197,9 +193,7 @@ class DataFileReader:
         if self._sequence:
             out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
         if self._kind:
-            inserts = pa.repeat(pa.scalar(row_kind.INSERT, pa.int8()), table.num_rows)
-            kinds = table.column(len(self._wanted) - 1) if self._kind_stored else inserts
-            out = out.append_column(VALUE_KIND.name, kinds)
+            out = out.append_column(VALUE_KIND.name, table.column(len(self._wanted) - 1))
         if self._positions:
             at = np.concatenate([np.arange(start, start + rows) for start, rows in spans])
             out = out.append_column(POSITION.name, pa.array(at))

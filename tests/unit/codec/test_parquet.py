@@ -273,28 +273,6 @@ def test_columns_that_compression_makes_no_smaller_are_stored_without_it(compres
     assert pq.read_metadata(io.BytesIO(alone)).row_group(0).column(0).compression == "UNCOMPRESSED"
 
 
-@pytest.mark.parametrize(
-    ("values", "statistics", "expected"),
-    [
-        ([0, 0], True, True),
-        ([0, 2], True, False),
-        ([2, 2], True, False),
-        ([0, None], True, False),
-        ([0, 0], False, False),
-    ],
-)
-def test_only_statistics_of_all_row_groups_prove_that_a_column_holds_one_value(
-    values: list[int | None], statistics: bool, expected: bool
-) -> None:
-    kind = t.Field(0, "kind", t.TinyInt())
-    rows = pa.table({"kind": pa.array(values, pa.int8())})
-    data = of_arrow(rows, row_group_size=1, write_statistics=statistics)
-    reader = samples.opened("parquet", data)
-    assert len(reader.group_rows) == 2
-    assert reader.holds_only(kind, 0) == expected
-    assert not reader.holds_only(t.Field(1, "other", t.TinyInt()), 0)
-
-
 def test_the_footer_holds_no_arrow_schema() -> None:
     metadata = pq.read_metadata(io.BytesIO(samples.written("parquet", [ID], numbers(1)))).metadata or {}
     assert b"ARROW:schema" not in metadata

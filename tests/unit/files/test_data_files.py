@@ -85,14 +85,6 @@ def test_kinds_are_those_of_the_file_whatever_the_manifest_says_of_retractions(k
     reader.close()
 
 
-def test_kinds_of_a_file_of_inserts_are_not_read_from_it() -> None:
-    table = _table()
-    table.write(_rows(table, *range(1_000)))
-    reader = _reader(table, kind=True)
-    assert "_VALUE_KIND" not in [field.name for field in reader._wanted]
-    reader.close()
-
-
 def test_file_names_tell_format_and_compression() -> None:
     for options, end in (
         ({}, ".parquet"),
