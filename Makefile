@@ -14,7 +14,7 @@ demo: setup ## load the flights of 2013 through Spark, correct them, look at the
 	@$(BIN)/merganser demo
 
 test: setup lint types ## everything: lint, types, tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 setup: ## the environment in .venv, and Java; quick when it is there
 	@scripts/setup.sh

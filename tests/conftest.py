@@ -1,8 +1,20 @@
-"""What all tests share: random tests take the time they need, and a failure prints how to repeat it."""
+"""What all tests share: random tests take the time they need, and a failure prints how to repeat it.
+
+With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those that need Spark stay together in one of
+them, so that there is one session.
+"""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
 settings.load_profile("merganser")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))

