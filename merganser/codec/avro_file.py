@@ -111,6 +111,10 @@ class AvroFileReader:
     def group_bounds(self, field: t.Field) -> None:
         """Return None: Avro files keep no statistics."""
 
+    def all_zero(self, column: str) -> bool:
+        """Return False: nothing is noted in this format; see `FileReader.all_zero`."""
+        return False
+
     def close(self) -> None:
         """Release the bytes and the file."""
         self._data = b""

@@ -1,7 +1,7 @@
 """The door to data files: an open file and its format in, a reader or writer of Arrow tables out.
 
-Three formats sit behind it: Parquet, ORC and Avro. None of them ever sees a path (one is passed for messages
-only) or a table: they know fields, each with a name, an id and a type.
+Three formats sit behind it: Parquet, ORC and Avro. None of them opens a path (one is passed for messages, and for the
+name of the file in it) or knows a table: they know fields, each with a name, an id and a type.
 
 Bytes of a file are trusted in no way. Damage gives FormatError with the path, never a wrong row where the
 format carries a checksum, and never an error of the library behind.
@@ -100,6 +100,9 @@ class FileReader(Protocol):
             FormatError: the statistics are damaged.
         """
 
+    def all_zero(self, column: str) -> bool:
+        """Return whether the file notes that an integer column is 0 in every row. False: it does not say."""
+
     def close(self) -> None:
         """Release the reader and the file it was given. Safe to call twice."""
 
@@ -150,7 +153,8 @@ def open_reader(file: pa.NativeFile | IO[bytes], format: str, path: str, size: i
     Args:
         file: open for random reads. The reader closes it; when this call raises, it is still the caller's.
         format: what `format_of` said of the file's name.
-        path: for messages only.
+        path: for messages; its last part has to be the name under which the file was written, else what the file notes
+            of itself is not believed.
         size: bytes of the file as metadata gives them.
 
     Raises:

@@ -32,14 +32,20 @@ class WriteFormat:
         zstd_level: 1 (fast) to 22; used with zstd only.
         block_size_bytes: a group ends when its rows take this much memory as Arrow columns, or earlier.
         row_group_rows: most rows of one group.
+        file_name: last part of the file's path. Where a file has a footer with room for notes, it notes of its columns
+            what follows, and this name: another writer may hand the notes on to a file of other rows, where they are
+            not to be believed. None: nothing is noted.
         sorted_by: column by which the rows rise, nulls first, if there is one.
+        often_zero: integer column without nulls of which the file notes whether it is 0 in every row, if there is one.
     """
 
     compression: str = "zstd"
     zstd_level: int = 1
     block_size_bytes: int = 32 * 1024 * 1024
     row_group_rows: int = ROW_GROUP_ROWS
+    file_name: str | None = None
     sorted_by: str | None = None
+    often_zero: str | None = None
 
 
 class RowGroups:

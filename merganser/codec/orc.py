@@ -105,6 +105,10 @@ class OrcFileReader:
     def group_bounds(self, field: t.Field) -> None:
         """Return None: pyarrow does not hand out the statistics of stripes."""
 
+    def all_zero(self, column: str) -> bool:
+        """Return False: the library has no place for notes; see `FileReader.all_zero`."""
+        return False
+
     def close(self) -> None:
         """Release the reader and its file."""
         self._file.close()

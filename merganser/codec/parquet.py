@@ -46,6 +46,11 @@ implementation decode it; the column reader of its release 0.9 knows plain and d
 """
 
 _FIELD_ID: Final = "PARQUET:field_id"
+_ALL_ZERO: Final = "merganser.all-zero"
+"""Pair of the footer whose value names a column that is 0 in every row; a flipped bit makes it name none."""
+_NOTES_OF: Final = "merganser.file"
+"""Pair of the footer that says of which file the other pairs are."""
+
 _SAMPLE_ROWS: Final = 4_096
 _PAGE_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 1024
@@ -109,6 +114,9 @@ class ParquetFileReader:
             self._parquet = _opened(self._file, metadata)
             self._schema: pa.Schema = self._parquet.schema_arrow
             self._metadata = metadata
+            pairs = metadata.metadata or {}
+            # Libraries hand the pairs of a footer on: a copy of them may lie in a file of other rows.
+            self._notes = pairs if pairs.get(_NOTES_OF.encode()) == path.rsplit("/", 1)[-1].encode() else {}
             self.column_names: tuple[str, ...] = tuple(self._schema.names)
             self.row_count: int = metadata.num_rows
             self.group_rows: tuple[int, ...] = tuple(
@@ -169,7 +177,7 @@ class ParquetFileReader:
         if span is None or len(span) != 1 or t.is_nested(field.type):
             return None
         with decoding(self._path):
-            noted = group_bounds.decode(self._metadata.metadata, field, len(self.group_rows))
+            noted = group_bounds.decode(self._notes, field, len(self.group_rows))
             if noted is not None:
                 return *noted, [None] * len(self.group_rows)
             if self._statistics is None:
@@ -183,6 +191,10 @@ class ParquetFileReader:
                 [stored(raw) for raw in ends] for ends in ([c.low for c in chunks], [c.high for c in chunks])
             )
             return lows, highs, [chunk.null_count for chunk in chunks]
+
+    def all_zero(self, column: str) -> bool:
+        """Return whether the footer notes that a column is 0 in every row; see `FileReader.all_zero`."""
+        return self._notes.get(_ALL_ZERO.encode()) == column.encode()
 
     def close(self) -> None:
         """Release the reader and its file."""
@@ -275,11 +287,12 @@ class ParquetFileWriter:
             # Older versions always set the flag, as the reference writer does.
             self._arguments["write_time_adjusted_to_utc"] = True
         self._writer: pq.ParquetWriter | None = None
-        self._sorted_by = next(
-            (f for f in fields if f.name == options.sorted_by and group_bounds.can_note(f.type)), None
-        )
+        self._name = options.file_name
+        noted = None if self._name is None else options.sorted_by
+        self._sorted_by = next((f for f in fields if f.name == noted and group_bounds.can_note(f.type)), None)
         self._lows: list[Stored] = []
         self._highs: list[Stored] = []
+        self._zero = None if self._name is None else options.often_zero
 
     def write(self, table: pa.Table) -> None:
         """Append rows; see `FileWriter.write`."""
@@ -292,10 +305,9 @@ class ParquetFileWriter:
         if rest is not None:
             self._write_group(rest)
         writer = self._writer or self._open(None)
-        if self._sorted_by is not None and len(self._lows) > 1:  # the manifest knows the bounds of a whole file
-            noted = group_bounds.encode(self._sorted_by.name, self._sorted_by.type, self._lows, self._highs)
-            if noted is not None:
-                writer.add_key_value_metadata({group_bounds.KEY: noted})
+        notes = self._notes()
+        if notes and self._name is not None:
+            writer.add_key_value_metadata(notes | {_NOTES_OF: self._name})
         writer.close()
 
     def abort(self) -> None:
@@ -305,6 +317,16 @@ class ParquetFileWriter:
             # Otherwise the object would write, and complain, when it is collected.
             self._writer.is_open = False
 
+    def _notes(self) -> dict[str, str]:
+        notes = {}
+        if self._sorted_by is not None and len(self._lows) > 1:  # the manifest knows the bounds of a whole file
+            bounds = group_bounds.encode(self._sorted_by.name, self._sorted_by.type, self._lows, self._highs)
+            if bounds is not None:
+                notes[group_bounds.KEY] = bounds
+        if self._zero is not None:
+            notes[_ALL_ZERO] = self._zero
+        return notes
+
     def _write_group(self, group: pa.Table) -> None:
         if self._writer is None:
             self._writer = self._open(group)
@@ -312,6 +334,8 @@ class ParquetFileWriter:
             self._writer.write_table(group, row_group_size=group.num_rows)
         except pa.ArrowInvalid as error:
             raise InvariantError(f"cannot write {group.num_rows} rows to a Parquet file: {error}") from error
+        if self._zero is not None and any(chunk.to_numpy().any() for chunk in group.column(self._zero).chunks):
+            self._zero = None
         if self._sorted_by is not None:
             column = group.column(self._sorted_by.name)
             self._lows.append(arrow_to_stored(column[0], self._sorted_by.type))

@@ -66,6 +66,7 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
         compression=compression,
         zstd_level=options.get(w.FILE_COMPRESSION_ZSTD_LEVEL),
         sorted_by=table.key[0] if table.key else None,
+        often_zero=VALUE_KIND.name if table.keyed else None,
     )
     if block is not None:
         write_format = replace(write_format, block_size_bytes=block)

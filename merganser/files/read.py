@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,15 @@ from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
+from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
 from merganser.schema.predicate import Predicate
 from merganser.schema.prune import may_match_many
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
+
+_INSERT: Final = pa.scalar(row_kind.INSERT, pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,14 @@ class DataFileReader:
         system: also return `_SEQUENCE_NUMBER` and `_VALUE_KIND`, where asked.
         groups_filter: rows of row groups that this cannot match are not returned. Must be a filter that may
             drop rows before a merge: one on key columns, or any when the file needs no merge.
+        notes: believe what the footer notes of kinds, instead of reading them.
         positions: also return `_POSITION`, where each row is in the file, the first being 0.
         only: rising positions of the rows to return; None: all that are not deleted.
         part_bytes: row groups that take more memory than this, decoded, come in parts of about so much, where the
             format allows it; None: whole.
+
+    Attributes:
+        noted_inserts: whether the footer notes that every row of the file is an insert.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class DataFileReader:
         sequence: bool = False,
         kind: bool = False,
         groups_filter: Predicate | None = None,
+        notes: bool = True,
         positions: bool = False,
         only: Positions | None = None,
         part_bytes: int | None = None,
@@ -72,11 +81,13 @@ class DataFileReader:
         self._reader = _open(storage, target)
         self._wanted = list(self._evolution.stored)
         self._sequence = sequence
-        # Always from the file: one known writer says in its metadata that there are no retractions, whatever it wrote.
         self._kind = kind
+        # Never from the manifest: one known writer says there that there are no retractions, whatever it wrote.
+        self.noted_inserts = self._reader.all_zero(VALUE_KIND.name)
+        self._made_kinds = kind and notes and self.noted_inserts
         if sequence:
             self._wanted.append(SEQUENCE_NUMBER)
-        if self._kind:
+        if kind and not self._made_kinds:
             self._wanted.append(VALUE_KIND)
         groups = range(len(self._reader.group_rows))
         self._groups = [g for g in groups if self._reader.group_rows[g]]
@@ -193,7 +204,8 @@ class DataFileReader:
         if self._sequence:
             out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
         if self._kind:
-            out = out.append_column(VALUE_KIND.name, table.column(len(self._wanted) - 1))
+            kinds = pa.repeat(_INSERT, table.num_rows) if self._made_kinds else table.column(len(self._wanted) - 1)
+            out = out.append_column(VALUE_KIND.name, kinds)
         if self._positions:
             at = np.concatenate([np.arange(start, start + rows) for start, rows in spans])
             out = out.append_column(POSITION.name, pa.array(at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -152,7 +153,8 @@ class _OpenFile:
         self.name = name
         self._table = table
         self._layout = layout
-        self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, layout.write_format)
+        write_format = replace(layout.write_format, file_name=name)
+        self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, write_format)
         self._stats: list[ColumnStats | None] = [None] * len(layout.value_fields)
         self._first: tuple[Stored, ...] = ()
         self._last: tuple[Stored, ...] = ()

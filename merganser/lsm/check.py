@@ -176,6 +176,7 @@ class RowCheck:
         self._found: dict[str, Finding] = {}
         self._rows = 0
         self._retractions = 0
+        self._others = 0  # rows that are no inserts
         self._sequences: tuple[int, int] | None = None
         self._first: tuple[Stored, ...] = ()
         self._last: list[pa.ChunkedArray] | None = None
@@ -209,8 +210,12 @@ class RowCheck:
                 self._stats[field.name] = more if known is None else merge_stats(known, more, field.type)
         self._rows += rows.num_rows
 
-    def findings(self) -> list[Finding]:
-        """Return what is wrong, once all rows were taken."""
+    def findings(self, *, noted_inserts: bool = False) -> list[Finding]:
+        """Return what is wrong, once all rows were taken.
+
+        Args:
+            noted_inserts: whether the file's footer notes that all its rows are inserts.
+        """
         file = self._place.entry.file
         if self._rows != file.row_count:
             self._note("count", f"it has {self._rows} rows, and its manifest says {file.row_count}.")
@@ -221,6 +226,8 @@ class RowCheck:
                     "count",
                     f"{self._retractions} of its rows are retractions, and its manifest says {file.delete_row_count}.",
                 )
+            if noted_inserts and self._others:
+                self._note("value", f"its footer notes that all its rows are inserts, and {self._others} are not.")
             self._compare_sequences(file)
             if self._place.merged:
                 self._compare_keys(file)
@@ -278,6 +285,7 @@ class RowCheck:
                 f"{int(values[strange][0])} is no kind of row; it stands in one of rows {self._span(rows)}.",
             )
         self._retractions += int(((values & 1) == 1).sum())
+        self._others += int(np.count_nonzero(values))
         bounds = pc.min_max(numbers).as_py()
         low, high = self._sequences or (bounds["min"], bounds["max"])
         self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.scan.split import ReadJob, Split
+from merganser.schema import row_kind
 from merganser.schema.predicate import Predicate, conjunction, conjuncts
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
 from merganser.storage.protocol import Storage
@@ -93,7 +94,10 @@ def without_columns(rows: int) -> pa.Table:
 
 def _visible(rows: pa.Table) -> np.ndarray | None:
     """Return the positions of rows of kind +I and +U; None: all are."""
-    adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
+    kinds = rows.column(VALUE_KIND.name).to_numpy()
+    if kinds.max(initial=row_kind.INSERT) == row_kind.INSERT:  # most often, and much faster than what follows
+        return None
+    adds = (kinds & 1) == 0
     return None if adds.all() else np.flatnonzero(adds)
 
 

@@ -217,13 +217,13 @@ class HeldFiles:
                 reader.close()
                 if keys is not None:
                     keys.close()
-            return check.findings()
+            return check.findings(noted_inserts=reader.noted_inserts)
         except MerganserError as error:
             return [Finding(code_of(error), held.path, str(error), held.snapshot)]
 
     def _opened(self, held: _Held, fields: Sequence[t.Field], *, system: bool) -> DataFileReader:
         target = FileToRead(held.path, held.entry.file, tuple(fields))
-        return DataFileReader(self.env.storage, target, columns=fields, sequence=system, kind=system)
+        return DataFileReader(self.env.storage, target, columns=fields, sequence=system, kind=system, notes=False)
 
     # index files
 

@@ -83,7 +83,7 @@ def table(fields: Sequence[t.Field], columns: Sequence[list[Any]]) -> pa.Table:
 def written(file_format: str, fields: Sequence[t.Field], rows: pa.Table | Sequence[pa.Table], **options: Any) -> bytes:
     """Return the bytes of a file with these rows."""
     sink = io.BytesIO()
-    writer = open_writer(sink, file_format, fields, WriteFormat(**options))
+    writer = open_writer(sink, file_format, fields, WriteFormat(file_name=f"data-1.{file_format}", **options))
     for part in [rows] if isinstance(rows, pa.Table) else rows:
         writer.write(part)
     writer.close()

@@ -85,6 +85,22 @@ def test_kinds_are_those_of_the_file_whatever_the_manifest_says_of_retractions(k
     reader.close()
 
 
+@pytest.mark.parametrize("kinds", [None, ["+I", "+I", "+I"], ["+I", "+I", "+U"], ["-D", "+I", "+I"]])
+def test_kinds_are_not_read_where_the_footer_notes_that_all_rows_are_inserts(kinds: list[str] | None) -> None:
+    table = _table()
+    table.write(_rows(table, 1, 2, 3), kinds=kinds)
+    reader = _reader(table, kind=True)
+    assert reader.noted_inserts == (kinds is None or set(kinds) == {"+I"})
+    plain = _reader(table, kind=True, notes=False)
+    for one in (reader, plain):
+        found = one.read(100)
+        assert found is not None
+        held = found.column("_VALUE_KIND")
+        assert held.type == pa.int8()
+        assert held.to_pylist() == [{"+I": 0, "+U": 2, "-D": 3}[kind] for kind in kinds or ["+I"] * 3]
+        one.close()
+
+
 def test_file_names_tell_format_and_compression() -> None:
     for options, end in (
         ({}, ".parquet"),

@@ -421,7 +421,8 @@ def with_rows(files: Files, change: Callable[[pa.Table], pa.Table], where: Calla
     [name] = {e.file.name for p in manifests(files) for e in entries_of(files, p) if e.kind == ADD and where(e)}
     [path] = of(files, name)
     sink = pa.BufferOutputStream()
-    pq.write_table(change(pq.read_table(pa.BufferReader(files[path]))), sink)
+    rows = pq.read_table(pa.BufferReader(files[path])).replace_schema_metadata(None)  # or the footer's notes go along
+    pq.write_table(change(rows), sink)
     data = sink.getvalue().to_pybytes()
     return with_file(files | {path: data}, lambda f: replace(f, size=len(data)), where)
 
@@ -473,6 +474,17 @@ def test_a_kind_that_is_none_is_found(sound: Files) -> None:
         sound, with_column("_VALUE_KIND", lambda c: pa.array([8] + [0] * (len(c) - 1), c.type)), compacted
     )
     assert "8 is no kind of row" in only(files, "value").problem
+
+
+def test_a_footer_that_notes_inserts_where_there_are_others_is_found(sound: Files) -> None:
+    """pyarrow hands the pairs of a footer on, as the schema's, so the note outlives the change of a kind."""
+    kinds = with_column("_VALUE_KIND", lambda c: pa.array([2] + [0] * (len(c) - 1), c.type))
+    [name] = {e.file.name for p in manifests(sound) for e in entries_of(sound, p) if e.kind == ADD and compacted(e)}
+    noted = {b"merganser.all-zero": b"_VALUE_KIND", b"merganser.file": name.encode()}
+    files = with_rows(sound, lambda rows: kinds(rows).replace_schema_metadata(noted), compacted)
+    assert "notes that all its rows are inserts, and 1 are not" in only(files, "value").problem
+    table = catalog_over(memory_with(files, "noted")).table("db.t")
+    assert table.read().to_arrow().num_rows == catalog_over(memory_with(sound, "sound")).table("db.t").read().count()
 
 
 def test_a_key_column_that_is_not_what_the_column_is_is_found(sound: Files) -> None:
