@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,6 @@ from merganser.schema.predicate import Predicate
 from merganser.schema.prune import may_match_many
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
-
-_INSERT: Final = pa.scalar(row_kind.INSERT, pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +201,7 @@ class DataFileReader:
         if self._sequence:
             out = out.append_column(SEQUENCE_NUMBER.name, table.column(stored))
         if self._kind:
-            kinds = pa.repeat(_INSERT, table.num_rows) if self._made_kinds else table.column(len(self._wanted) - 1)
+            kinds = row_kind.inserts(table.num_rows) if self._made_kinds else table.column(len(self._wanted) - 1)
             out = out.append_column(VALUE_KIND.name, kinds)
         if self._positions:
             at = np.concatenate([np.arange(start, start + rows) for start, rows in spans])

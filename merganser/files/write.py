@@ -84,7 +84,7 @@ class RollingWriter:
         columns = list(rows.columns)
         if layout.keyed:
             if kinds is None:
-                kinds = pa.repeat(pa.scalar(row_kind.INSERT, pa.int8()), rows.num_rows)
+                kinds = row_kind.inserts(rows.num_rows)
             columns = [rows.column(physical_name(f)) for f in layout.key_fields] + [sequences, kinds] + columns
         physical = pa.Table.from_arrays(columns, schema=self._schema)
         at = 0

@@ -36,6 +36,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.schema import row_kind
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 
@@ -109,9 +110,7 @@ class TableWriter:
         rows = pa.concat_tables([part[0] for part in pending])
         kinds = None
         if any(part[1] is not None for part in pending):
-            parts = [
-                pa.repeat(pa.scalar(0, pa.int8()), part[0].num_rows) if part[1] is None else part[1] for part in pending
-            ]
+            parts = [row_kind.inserts(part[0].num_rows) if part[1] is None else part[1] for part in pending]
             kinds = pa.concat_arrays(parts)
         arrivals = [part[2] for part in pending if part[2] is not None]
         self._flush(rows, kinds, np.concatenate(arrivals) if arrivals else None)
