@@ -33,7 +33,7 @@ Columns: TypeAlias = dict[str, list[Any]]
 epoch milliseconds."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ACCELERATED_BYTES_MIN: Final = 16_384
+_ACCELERATED_BYTES_MIN: Final = 49_152
 """Below, fastavro is faster: polars-avro takes a while to begin."""
 
 

@@ -244,13 +244,18 @@ class ParquetFileReader:
 
 
 def _opened(file: pa.NativeFile, metadata: pq.FileMetaData, *, page_by_page: bool = False) -> pq.ParquetFile:
-    """Return a reader that fetches the columns of a row group as a whole; or a little at a time, for large ones."""
+    """Return a reader that fetches the columns of a row group as a whole; or a little at a time, for large ones.
+
+    Of a store that answers requests it asks for all columns at once, by threads of their own. A local file is read by
+    the thread that decodes it: handing a few pages from thread to thread costs more than reading them.
+    """
+    local = isinstance(file, pa.OSFile | pa.BufferReader)
     return pq.ParquetFile(
         file,
         metadata=metadata,
         page_checksum_verification=True,
         coerce_int96_timestamp_unit="us",
-        pre_buffer=not page_by_page,
+        pre_buffer=not (page_by_page or local),
         buffer_size=_PAGE_BYTES if page_by_page else 0,
     )
 

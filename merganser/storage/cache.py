@@ -19,7 +19,7 @@ from typing import Any, Final
 WEIGHT_MAX: Final = 256 << 20
 """Bytes that a cache holds unless it is told otherwise."""
 
-_SAMPLE: Final = 4
+_SAMPLE: Final = 2
 _HEAD: Final = 64
 """Bytes of a container and its place in the cache."""
 
