@@ -188,11 +188,15 @@ class MetaReader:
         if len(steps) < len(between) or any(step.is_apart for step in steps):
             return None
         steps.append(snapshot)
-        deltas = self._lists([_delta(step) for step in steps])
-        self._decoded([*chain.from_iterable(deltas)])  # all at once; below they come from the cache
+        try:
+            deltas = self._lists([_delta(step) for step in steps])
+            self._decoded([*chain.from_iterable(deltas)])  # all at once; below they come from the cache
+            entries = [self._entries_of(manifests) for manifests in deltas]
+        except FormatError:  # a step between may have expired meanwhile; what the snapshot itself names says all
+            return None
         live = known.live
-        for step, manifests in zip(steps, deltas, strict=True):
-            live = self._applied(live, step, self._entries_of(manifests))
+        for step, added in zip(steps, entries, strict=True):
+            live = self._applied(live, step, added)
         if snapshot.id - start.id > 1:
             # A rollback meanwhile would have given the steps to another history; it takes the newest away first.
             now = self.snapshots.get(snapshot.id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import platform
 import queue
 import random
 import threading
@@ -24,6 +23,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.storage.allocator import choose_allocator
 from merganser.storage.cache import Cache
 from merganser.storage.progress import Progress
 from merganser.storage.protocol import Storage
@@ -47,18 +47,7 @@ def _enter_requests(owner: int) -> None:
     _thread.requests_of = owner
 
 
-def _choose_allocator() -> None:
-    """Let Arrow allocate through the C library, unless the user chose for himself (docs/decisions/0008).
-
-    A merge allocates and frees windows of some tens of megabytes. Arrow's default gives such memory back to the
-    system at once and faults it in again for the next window, which doubles the CPU time of a wide scan.
-    """
-    chosen = "ARROW_DEFAULT_MEMORY_POOL" in os.environ
-    if not chosen and platform.libc_ver()[0] == "glibc" and pa.default_memory_pool().backend_name == "mimalloc":
-        pa.set_memory_pool(pa.system_memory_pool())
-
-
-_choose_allocator()
+choose_allocator()
 
 
 def _system_clock() -> datetime:

@@ -243,3 +243,18 @@ def test_the_limit_of_the_memory_is_an_option(tmp_path: Any) -> None:
 def _no_trace_is_left() -> Iterator[None]:
     yield
     tracemalloc.stop()
+
+
+def test_a_state_is_carried_on_past_snapshots_that_expire_while_it_is() -> None:
+    """What an expiring snapshot between names is gone, and the one that is asked for names files that all stand."""
+    table = _table(2)
+    reader = _reader(table, table.env.storage)
+    reader.latest()
+    for number in range(2, 6):
+        table.write([{"k": number}])
+    between = table.snapshots()[3]
+    table.env.storage.delete([reader.paths.manifest(between.delta_manifest_list)])
+    state = reader.latest()
+    assert state.snapshot is not None
+    assert state.snapshot.id == 6
+    assert len(list(state.live)) == 6
