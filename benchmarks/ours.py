@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ OPTIONS = {"bucket": "4", "write-only": "true"}
 """Four buckets, and no compaction by writers: the peers have none, and the scans are to merge every run."""
 
 
-def create(table: str) -> None:
-    """Make an empty table for the rows of `data.py` at `<warehouse>/db.db/<name>`."""
+def create(table: str, more: Mapping[str, str] | None = None) -> None:
+    """Make an empty table for the rows of `data.py` at `<warehouse>/db.db/<name>`; `more` options go before OPTIONS."""
     path = Path(table)
     catalog = mg.catalog(str(path.parent.parent))
     catalog.create_database("db", if_not_exists=True)
-    catalog.create_table(f"db.{path.name}", schema=dict(FIELDS), primary_key=["k"], options=dict(OPTIONS))
+    catalog.create_table(f"db.{path.name}", schema=dict(FIELDS), primary_key=["k"], options=OPTIONS | dict(more or {}))
 
 
 def write(table: str, base: str) -> Callable[[], int]:

@@ -29,8 +29,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from . import data
-from .harness import FLOOR, MERGANSER, ROOT, Bench, Measures, Result, parser, print_block, start
+from .harness import FLOOR, MERGANSER, Bench, Measures, Result, parser, print_block, start
 from .plain_parquet import PlainParquet
+from .spark_session import session, tree_cpu_seconds
 
 WARM_ROWS = 20_000
 SMALL_ROWS = 1_000
@@ -48,6 +49,7 @@ def main() -> None:
     warm = data.with_parquet(data.prepare(bench.work, WARM_ROWS, chosen.seed))
     directory = bench.work / f"run-spark-{os.getpid()}"
     spark = session(chosen.driver_memory, directory)
+    spark.dataSource.register(PlainParquet)
     try:
         ours = _ours(bench, spark)
         for rows, measured in ((warm, False), (batches, True)):
@@ -59,32 +61,6 @@ def main() -> None:
         spark.stop()
         shutil.rmtree(directory, ignore_errors=True)
     bench.finish()
-
-
-def session(driver_memory: str, directory: Path) -> SparkSession:
-    """A local session with two cores, warm paths and nothing shown."""
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master("local[2]").appName("merganser benchmarks")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(data.BUCKETS),
-        "spark.driver.memory": driver_memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
-        "spark.local.dir": str(directory / "spark-local"),
-        "spark.log.level": "ERROR",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.dataSource.register(PlainParquet)
-    return spark
 
 
 def _ours(bench: Bench, spark: SparkSession) -> Any:
@@ -248,27 +224,6 @@ class _Run:
                     run["seconds_of_one"] = run["seconds"] / SMALL_COMMITS
                 if result.runs:
                     print(f"  one of them: {result.median('seconds_of_one'):.3f} s")
-
-
-def tree_cpu_seconds(root: int) -> float:
-    """CPU seconds of a process and all its living descendants, with those of their ended children (Linux)."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                numbers = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(numbers[1])
-            ticks[int(entry.name)] = sum(int(number) for number in numbers[11:15])
-    total = 0
-    for process in ticks:
-        ancestor = process
-        while ancestor not in (0, root):
-            ancestor = parents.get(ancestor, 0)
-        total += ticks[process] if ancestor == root else 0
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

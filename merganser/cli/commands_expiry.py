@@ -22,7 +22,12 @@ def expire(
     retain_min: Annotated[int | None, _count("Keep at least so many.  [default: the table's options]")] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of the rest, those followed before then go.", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="Of the rest those go whose successor is older, such as 2026-01-31T12:00 (UTC).  "
+            "[default: the table's options]",
+            show_default=False,
+        ),
     ] = None,
     max_deletes: Annotated[int | None, _count("Remove at most so many.  [default: the table's options]")] = None,
     dry_run: _DryRun = False,
@@ -30,10 +35,12 @@ def expire(
     store: Store = None,
 ) -> None:
     """Remove old snapshots, and the files only they need."""
-    from merganser.cli.render import counted
+    from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
+    from merganser.options.upkeep import SNAPSHOT_EXPIRE_LIMIT
 
-    gone = table_of(table, warehouse, store).expire(
+    opened = table_of(table, warehouse, store)
+    gone = opened.expire(
         retain_max=retain_max,
         retain_min=retain_min,
         older_than=older_than,
@@ -43,6 +50,17 @@ def expire(
     ids = f": {gone[0].id}" if gone else ""
     ids += f" to {gone[-1].id}" if len(gone) > 1 else ""
     print(f"{counted(len(gone), 'snapshot')} {'would expire' if dry_run else 'expired'}{ids}")
+    kept = [snapshot.id for snapshot in opened.snapshots() if not gone or snapshot.id > gone[-1].id]
+    behind = [
+        f"consumer '{consumer.id}' has still to read snapshot {consumer.next_snapshot}"
+        for consumer in opened.consumers.list()
+        if kept and consumer.next_snapshot <= kept[0]
+    ]
+    notes = [counted(len(kept), "snapshot") + (" stay" if len(kept) != 1 else " stays"), *behind]
+    limit = opened.options.get(SNAPSHOT_EXPIRE_LIMIT) if max_deletes is None else max_deletes
+    if len(gone) == limit:
+        notes.append(f"one run removes at most {limit:,}: run it again, or raise --max-deletes")
+    stderr().print("; ".join(notes), soft_wrap=True)
 
 
 def expire_partitions(
@@ -63,7 +81,11 @@ def orphans(
     remove: Annotated[bool, typer.Option("--remove", help="Remove them.  [default: only list them]")] = False,
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Files written since stay.  [default: a day ago]", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="Files written since stay, such as 2026-01-31T12:00 (UTC).  [default: a day ago]",
+            show_default=False,
+        ),
     ] = None,
     warehouse: Warehouse = None,
     store: Store = None,

@@ -77,7 +77,10 @@ def create_branch(
     """
     from merganser.cli.target import table_of
 
-    table_of(table, warehouse, store).branches.create(name, tag=tag)
+    opened = table_of(table, warehouse, store)
+    opened.branches.create(name, tag=tag)
+    newest = opened.branch(name).latest_snapshot()
+    print(f"branch {name}: {'empty' if newest is None else f'snapshot {newest.id}'}")
 
 
 def list_branches(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
@@ -122,12 +125,22 @@ def rollback(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a table what it was at a snapshot or tag. Later snapshots, and their tags, go for good."""
+    """Make a table what it was at a snapshot or tag. Later snapshots, and their tags, go for good.
+
+    Their files go with the orphans.
+    """
+    from merganser.cli.render import counted
     from merganser.cli.target import table_of
 
     if (snapshot is None) == (tag is None):
         raise typer.BadParameter("give one of them.", param_hint="--snapshot, --tag")
-    print(f"snapshot {table_of(table, warehouse, store).rollback(snapshot=snapshot, tag=tag).id} is the newest")
+    opened = table_of(table, warehouse, store)
+    before, names = opened.latest_snapshot(), [tag.name for tag in opened.tags.list()]
+    newest = opened.rollback(snapshot=snapshot, tag=tag)
+    gone = [counted(before.id - newest.id, "later snapshot")] if before and before.id > newest.id else []
+    kept = {tag.name for tag in opened.tags.list()}
+    gone += [f"tag '{name}'" for name in names if name not in kept]
+    print(f"snapshot {newest.id} is the newest" + (f"; gone: {', '.join(gone)}" if gone else ""))
 
 
 def set_consumer(
@@ -144,6 +157,7 @@ def set_consumer(
     from merganser.cli.target import table_of
 
     table_of(table, warehouse, store).consumers.set(name, next_snapshot)
+    print(f"consumer {name}: reads snapshot {next_snapshot} next")
 
 
 def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:

@@ -28,6 +28,7 @@ from merganser.cli.history import Step, steps
 from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
+from merganser.storage.sizes import size_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +189,7 @@ class _Demo:
         self._say(f"{what}")
         self._say(
             f"snapshot {snapshot.id}: {render.counted(len(files), 'file')}, "
-            f"{render.size(sum(file.size for file in files))}, {seconds:.1f} s"
+            f"{size_text(sum(file.size for file in files))}, {seconds:.1f} s"
         )
 
     def _merged(self, spark: SparkSession, table: Table, truth: pd.DataFrame) -> None:
@@ -267,7 +268,7 @@ class _Demo:
             self._say(f"snapshot {step.snapshot.id}: {_files_text(step)}, such as")
             for entry in step.added[:2]:
                 file = entry.file
-                self._say(f"  level {file.level}  {file.name}  {render.size(file.size):>8}")
+                self._say(f"  level {file.level}  {file.name}  {size_text(file.size):>8}")
 
     def _time_travel(self, spark: SparkSession, table: Table, truth: pd.DataFrame) -> None:
         import merganser.spark as ms
@@ -394,7 +395,7 @@ def _snapshot_row(step: Step) -> tuple[str, ...]:
         step.snapshot.commit_kind,
         render.moment(step.snapshot.commit_time),
         f"+{len(files):,}",
-        render.size(sum(file.size for file in files)),
+        size_text(sum(file.size for file in files)),
         f"{sum(file.row_count for file in files):,}",
         f"{sum(file.delete_row_count or 0 for file in files):,}",
     )

@@ -10,6 +10,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.options.validate import unsupported_for_reading, unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import waiting
+from merganser.storage.sizes import size_text
 
 
 def show(table: Table, console: Console) -> None:
@@ -44,9 +45,9 @@ def show(table: Table, console: Console) -> None:
                 f"{render.count(latest.total_record_count or 0)} stored"
                 + (", before merging" if table.definition.keyed else ""),
             ),
-            ("size", f"{render.size(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
+            ("size", f"{size_text(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
         ]
-    if unseen := unseen_files(table.definition, state.live):
+    if unseen := unseen_files(table.definition, table.env, state.live):
         facts.append(("note", waiting(unseen)))
     facts += [("note", text) for text in _gaps(table)]
     render.facts(console, facts)

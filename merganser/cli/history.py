@@ -13,6 +13,7 @@ from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader
+from merganser.storage.sizes import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def show_snapshots(table: Table, console: Console, *, limit: int, long: bool) ->
             snapshot.commit_kind,
             _signed(sum(e.file.row_count for e in step.added), sum(e.file.row_count for e in step.removed)),
             _signed(len(step.added), len(step.removed)),
-            f"+{render.size(sum(e.file.size for e in step.added))}",
+            f"+{size_text(sum(e.file.size for e in step.added))}",
             render.count(snapshot.total_record_count),
         ]
         if long:
@@ -85,7 +86,7 @@ def show_files(table: Table, console: Console, *, snapshot: int | None, tag: str
             console.print()
         entries = state.live.buckets[bucket].entries
         total = sum(e.file.row_count for e in entries)
-        size = render.size(sum(e.file.size for e in entries))
+        size = size_text(sum(e.file.size for e in entries))
         summary = f"{render.counted(len(entries), 'file')}, {render.counted(total, 'row')}, {size}"
         render.line(console, render.bold(directory), f"  {summary}")
         rows = [
@@ -93,7 +94,7 @@ def show_files(table: Table, console: Console, *, snapshot: int | None, tag: str
                 str(e.file.level),
                 render.count(e.file.row_count),
                 render.count(e.file.delete_row_count or 0),
-                render.size(e.file.size),
+                size_text(e.file.size),
                 e.file.external_path or e.file.name,
             )
             for e in sorted(entries, key=lambda e: (-e.file.level, e.file.max_sequence))

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-_UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _GAP: Final = 2
@@ -45,16 +44,6 @@ def count(number: int | None) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: "1 file", "2,000 files"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def size(bytes_: int) -> str:
-    """Return a number of bytes as a person reads it; a MB is 1024 KB, as in table options."""
-    value = float(bytes_)
-    for unit in _UNITS[:-1]:
-        if value < 1023.95:
-            return f"{bytes_:,} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} {_UNITS[-1]}"
 
 
 def moment(when: datetime) -> str:

@@ -16,6 +16,7 @@ from merganser.handle.system_table import ReadOptimizedTable, SystemTable
 from merganser.handle.table import Table
 from merganser.ingest.files import matching_files, read_file
 from merganser.scan.rows import Rows
+from merganser.storage.sizes import size_text
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
@@ -70,9 +71,7 @@ def show(
     with render.progress(notes, "reading") as status, sink_of(output) as sink:
         done = write_rows(found, form, sink, seen=lambda n: status.update(f"{render.counted(n, 'row')} read"))
     if output is not None:
-        notes.print(
-            f"{render.counted(done, 'row')}, {render.size(os.path.getsize(output))} in {output}", soft_wrap=True
-        )
+        notes.print(f"{render.counted(done, 'row')}, {size_text(os.path.getsize(output))} in {output}", soft_wrap=True)
 
 
 def load(
@@ -113,7 +112,7 @@ def load(
         print("nothing was committed: the files hold no rows")
         return
     assert snapshot.metrics is not None
-    added, size = snapshot.metrics.files_added, render.size(snapshot.metrics.bytes_added)
+    added, size = snapshot.metrics.files_added, size_text(snapshot.metrics.bytes_added)
     print(f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(added, 'file')}, {size}")
 
 
@@ -129,13 +128,19 @@ def compact(
     """Compact a table and say what changed."""
     snapshot = table.compact(full=full, partitions=partitions, where=where, order_by=order_by, curve=curve)
     if snapshot is None:
-        print("nothing to compact" + ("" if full or order_by else "; --full puts everything into one level"))
+        chosen = partitions is not None or where is not None
+        print(
+            "nothing to compact"
+            + (" in the partitions that were chosen" if chosen else "")
+            + ("" if full or order_by else "; --full puts everything into one level")
+            + (f"; `merganser files {table.name}` shows which partitions there are" if chosen else "")
+        )
         return
     cost = snapshot.metrics
     assert cost is not None
     print(
-        f"snapshot {snapshot.id}: {render.counted(cost.files_removed, 'file')} ({render.size(cost.bytes_removed)}) "
-        f"became {cost.files_added} ({render.size(cost.bytes_added)})"
+        f"snapshot {snapshot.id}: {render.counted(cost.files_removed, 'file')} ({size_text(cost.bytes_removed)}) "
+        f"became {cost.files_added} ({size_text(cost.bytes_added)})"
     )
 
 

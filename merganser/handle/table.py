@@ -42,10 +42,11 @@ from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.check import check_table
-from merganser.upkeep.compact_table import Wish, compact
+from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire import expire
 from merganser.upkeep.expire_partitions import expire_partitions
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
+from merganser.upkeep.plan_compaction import Wish
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
 
@@ -104,6 +105,12 @@ class Table:
         texts = normalize_options(options, columns=self.schema.names)
         merged = self.options.merged(texts)
         for key in texts:
+            if key in _READ_ARGUMENTS:
+                raise InvalidInputError(
+                    f"unknown table option '{key}'. Give it to read, as read({key}=...), or set "
+                    f"'{_READ_ARGUMENTS[key].key}'.",
+                    option=key,
+                )
             option = find_option(key)
             if option is None or (option.key not in IMMUTABLE_KEYS and option not in _LAYOUT):
                 continue
@@ -255,7 +262,7 @@ class Table:
                 f"{', before merging' if self.definition.keyed else ''}; {size:,} bytes in "
                 f"{counted(len(state.live), 'file')}, {counted(len(state.live.buckets), 'bucket')}"
             )
-            if unseen := unseen_files(self.definition, state.live):
+            if unseen := unseen_files(self.definition, self.env, state.live):
                 lines.append(f"note       {waiting(unseen)}")
         lines += [
             f"note       this version does not write it: {gap.feature}"
@@ -602,6 +609,8 @@ class Writer:
 
 _LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME, w.DELETION_VECTORS)
 """Options that may change on a table, but not for one reader or writer of it: its files lie by them."""
+_READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
+"""What `read` is told, and no option of the format: as one it would be kept, and the newest rows read."""
 
 
 def _check_limit(limit: int | None, table: str) -> None:

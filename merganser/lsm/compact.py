@@ -17,7 +17,7 @@ Format: sections "rewrite or upgrade", "when retractions may be dropped".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -38,6 +38,7 @@ from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.section import SectionReader
+from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.deduplicate import Deduplicate
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
@@ -55,7 +56,7 @@ Piece = tuple[pa.Table, pa.Array | None, pa.Array | None]
 _GROWTH = 4
 """How much more bytes rows take in memory than in a file, at a guess."""
 
-_RELEASE_BYTES = 64 * 1024 * 1024
+_RELEASE_BYTES = 128 * 1024 * 1024
 """After so many bytes written, memory that the allocator keeps for later is given back to the system."""
 
 _AHEAD_BYTES = 8 * 1024 * 1024
@@ -109,8 +110,12 @@ class CompactJob:
         """All files that have to be there."""
         return self.files + self.below + self.older + tuple(file for job in self.others for file in job.reads)
 
-    def run(self, env: Env) -> CommitMessage | None:
+    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage | None:
         """Do it. The new files are durable; None when nothing had to change.
+
+        Args:
+            advance: is told again and again how many bytes more, about, of `size_bytes` are done. Not of the last ones:
+                rows that merge leave it open how much there was to write.
 
         Raises:
             FormatError: a file is damaged or missing; what was written is removed.
@@ -118,7 +123,7 @@ class CompactJob:
         parts: list[_Compaction] = []
         try:
             for job in (self, *self.others):
-                parts.append((_KeyCompaction if self.table.keyed else _AppendCompaction)(job, env))
+                parts.append((_KeyCompaction if self.table.keyed else _AppendCompaction)(job, env, advance))
                 parts[-1].work()
             added = tuple(file for part in parts for file in part.all_added)
             removed = tuple(file for part in parts for file in part.all_removed)
@@ -138,8 +143,9 @@ class CompactJob:
 class _Compaction:
     """Files read, written, and what becomes of them."""
 
-    def __init__(self, job: CompactJob, env: Env) -> None:
+    def __init__(self, job: CompactJob, env: Env, advance: Callable[[int], None]) -> None:
         self.job = job
+        self.advance = advance
         self.table = job.table
         self.env = env
         self.reader = SectionReader(
@@ -176,11 +182,13 @@ class _Compaction:
         )
         try:
             # A bucket keeps two cores busy, however few there are; memory holds two windows more.
-            large = sum(file.size for file in files) >= _AHEAD_BYTES
+            read_bytes, read_rows = sum(file.size for file in files), sum(file.row_count for file in files)
+            large = read_bytes >= _AHEAD_BYTES
             with contextlib.closing(self.env.ahead(pieces) if large else pieces) as ready:
                 size = 0
                 for rows, numbers, kinds in ready:
                     writer.write(rows, sequences=numbers, kinds=kinds)
+                    self.advance(read_bytes * rows.num_rows // max(1, read_rows))
                     if (size := size + rows.nbytes) >= _RELEASE_BYTES:
                         self.env.release_memory()
                         size = 0
@@ -221,8 +229,13 @@ class _KeyCompaction(_Compaction):
         self._settle(pending)
 
     def _mark(self) -> None:
-        """Find the rows of older files that level 0 replaces; where they have a say, they are merged with it."""
-        young = [file for file in self.job.files if file.level == 0]
+        """Find the rows of older files that level 0 replaces; where they have a say, they are merged with it.
+
+        So for files from before deletion vectors were turned on, at any level: nobody has marked what they replace.
+        """
+        above = {file.schema_id for file in self.job.files if file.level} if self.job.older else set()
+        unmarked = unmarked_schemas(self.table, self.env, above)
+        young = [file for file in self.job.files if file.level == 0 or file.schema_id in unmarked]
         self.marked = replaced(self.reader, young, self.job.older)
         found = [file for file in self.job.older if file.name in self.marked]
         if not wins_unseen(self.reader.merge, young, found):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.conflict import check_total_buckets
-from merganser.commit.message import CommitMessage
+from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm import overwrite as ow
@@ -428,7 +428,7 @@ class WriteSession:
         if self._safe is not None and snapshot is not None:
             self._safe = snapshot.id
         self._settle()  # before what follows: the commit stands, and nothing of it may be removed any more
-        after_commit(self.table, self.env, messages, snapshot, commit_user=self.user, identifier=identifier)
+        after_commit(self.table, self.env, Committed(messages, snapshot, self.user, identifier))
         return snapshot
 
     def give_up(self) -> None:

@@ -26,10 +26,9 @@ from merganser.errors import (
     ExpiredError,
     FormatError,
     InvalidInputError,
-    MerganserError,
     NotFoundError,
-    StorageError,
 )
+from merganser.meta.create_once import create_once
 from merganser.meta.data_file import plain_name
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.seal import sealed_json
@@ -47,7 +46,6 @@ _TAG: Final = "tag-"
 _BRANCH: Final = "branch-"
 _NUMERIC: Final = re.compile(r"[0-9]+")
 _NAME_BYTES_MAX: Final = 200
-_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -183,35 +181,23 @@ class TagStore:
         return found is not None and same_snapshot(found, snapshot)
 
     def _create(self, tag: Tag) -> None:
-        path = self.paths.tag(tag.name)
         data = _tag_to_json(tag)
-        failure: MerganserError | None = None
-        sent = False
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                self.env.sleep_ms(10 * 4 ** (attempt - 1))
-            try:
-                self.env.storage.create(path, data)
-                return
-            except (AlreadyExistsError, StorageError) as error:
-                failure = error
-                sent = sent or isinstance(error, StorageError)
-            found = self._read_back(path)
-            if found == data and sent:
-                return  # our own create, whose reply was lost
-            if found is not None:
-                raise AlreadyExistsError(
-                    f"cannot create tag '{tag.name}' of '{self.table_name}': there is one of this name. Nothing was "
-                    "changed. Drop it first, or choose another name.",
-                    table=self.table_name,
-                    tag=tag.name,
-                )
-        raise CommitUnknownError(
-            f"cannot tell whether tag '{tag.name}' of '{self.table_name}' was made: {failure} Look whether it is "
-            "there, then try again.",
-            table=self.table_name,
-            tag=tag.name,
-        ) from failure
+        # Tags of one snapshot that never expire are the same bytes, whoever makes them.
+        made = create_once(self.env, self.paths.tag(tag.name), data, is_ours=lambda found, sent: sent and found == data)
+        if made.unknown is not None:
+            raise CommitUnknownError(
+                f"cannot tell whether tag '{tag.name}' of '{self.table_name}' was made: {made.unknown} Look whether it "
+                "is there, then try again.",
+                table=self.table_name,
+                tag=tag.name,
+            ) from made.unknown
+        if made.stored is None:
+            raise AlreadyExistsError(
+                f"cannot create tag '{tag.name}' of '{self.table_name}': there is one of this name. Nothing was "
+                "changed. Drop it first, or choose another name.",
+                table=self.table_name,
+                tag=tag.name,
+            )
 
     def replace(self, tag: Tag) -> None:
         """Make a tag of the newest snapshot, in the place of one of its name if there is one; its data stays."""
@@ -226,12 +212,6 @@ class TagStore:
         now = self.env.now_ms()
         data = json.dumps({"creationTime": now, "modificationTime": now}).encode()
         self.env.storage.replace(self.paths.tag_marker(name), data)
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self.env.storage.read(path)
-        except (NotFoundError, StorageError):
-            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

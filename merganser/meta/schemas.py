@@ -8,14 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from merganser.errors import (
-    AlreadyExistsError,
-    CommitUnknownError,
-    FormatError,
-    MerganserError,
-    NotFoundError,
-    StorageError,
-)
+from merganser.errors import AlreadyExistsError, CommitUnknownError, FormatError, NotFoundError
+from merganser.meta.create_once import create_once
 from merganser.meta.seal import check_json_seal, sealed_json
 from merganser.schema.table_schema import TableSchema, from_json
 from merganser.storage.env import Env
@@ -23,7 +17,6 @@ from merganser.storage.moving import MARK
 from merganser.storage.paths import TablePaths
 
 _NAME = re.compile(r"schema-(0|[1-9][0-9]{0,18})")
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +105,18 @@ class SchemaStore:
         """
         path = self.paths.schema(schema.id)
         data = sealed_json(schema.to_json())
-        failure: MerganserError | None = None
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                self.env.sleep_ms(10 * 4 ** (attempt - 1))
-            try:
-                self.env.storage.create(path, data)
-                return
-            except (AlreadyExistsError, StorageError) as error:
-                failure = error
-            found = self._read_back(path)
-            if found == data and (schema.time_millis or isinstance(failure, StorageError)):
-                return  # our own create, whose reply was lost on the way
-            if found is not None:
-                raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {schema.id}.", path=path)
-        raise CommitUnknownError(
-            f"cannot tell whether '{path}' was made: {failure} Look whether the table is there, then try again.",
-            path=path,
-        ) from failure
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self.env.storage.read(path)
-        except (NotFoundError, StorageError):
-            return None
+        # With the time of its making no two writers have the same bytes, so "taken" by these is taken by us.
+        made = create_once(
+            self.env,
+            path,
+            data,
+            is_ours=lambda found, sent: found == data and (sent or bool(schema.time_millis)),
+        )
+        if made.unknown is not None:
+            raise CommitUnknownError(
+                f"cannot tell whether '{path}' was made: {made.unknown} Look whether the table is there, then try "
+                "again.",
+                path=path,
+            ) from made.unknown
+        if made.stored is None:
+            raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {schema.id}.", path=path)

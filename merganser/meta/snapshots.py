@@ -15,22 +15,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from merganser.errors import (
-    AlreadyExistsError,
     CommitUnknownError,
     ExpiredError,
     FormatError,
     MerganserError,
     NotFoundError,
     SnapshotExistsError,
-    StorageError,
 )
+from merganser.meta.create_once import create_once
 from merganser.meta.snapshot import Snapshot, snapshot_from_json
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
 _NAME = re.compile(r"snapshot-([1-9][0-9]{0,18})")
 """As writers write it: what only looks like it (`snapshot-007`) names no snapshot."""
-_ATTEMPTS = 3
 _AHEAD_MAX = 64
 
 
@@ -49,6 +47,10 @@ class SnapshotStore:
             data = self.env.storage.read(path)
         except NotFoundError:
             return None
+        return self._parsed(snapshot_id, data)
+
+    def _parsed(self, snapshot_id: int, data: bytes) -> Snapshot:
+        path = self.paths.snapshot(snapshot_id)
         found = snapshot_from_json(data, path)
         if found.id != snapshot_id:
             raise FormatError(
@@ -191,34 +193,26 @@ class SnapshotStore:
         """
         path = self.paths.snapshot(snapshot.id)
         data = snapshot.to_json()
-        failure: MerganserError | None = None
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                self.env.sleep_ms(10 * 4 ** (attempt - 1))
-            try:
-                self.env.storage.create(path, data)
-                return snapshot
-            except (AlreadyExistsError, StorageError) as error:
-                # Taken may mean taken by us: our own create, sent again below after its reply was lost.
-                failure = error
-            found = self._read_back(snapshot.id)
-            if found is not None and found.uuid == snapshot.uuid:
-                return found
-            if found is not None:
-                raise SnapshotExistsError(
-                    f"snapshot {snapshot.id} of '{self.table_name}' was created by another writer. "
-                    "Nothing of this commit is visible.",
-                    table=self.table_name,
-                    snapshot=snapshot.id,
-                )
-        raise CommitUnknownError(
-            f"cannot tell whether snapshot {snapshot.id} of '{self.table_name}' was committed: {failure} "
-            f"Its files were kept. Repeat the write with commit user '{snapshot.commit_user}' and identifier "
-            f"{snapshot.commit_identifier}; it will not be applied twice.",
-            table=self.table_name,
-            snapshot=snapshot.id,
-            uuid=snapshot.uuid,
-        ) from failure
+        made = create_once(
+            self.env, path, data, is_ours=lambda found, _: self._parsed(snapshot.id, found).uuid == snapshot.uuid
+        )
+        if made.unknown is not None:
+            raise CommitUnknownError(
+                f"cannot tell whether snapshot {snapshot.id} of '{self.table_name}' was committed: {made.unknown} "
+                f"Its files were kept. Repeat the write with commit user '{snapshot.commit_user}' and identifier "
+                f"{snapshot.commit_identifier}; it will not be applied twice.",
+                table=self.table_name,
+                snapshot=snapshot.id,
+                uuid=snapshot.uuid,
+            ) from made.unknown
+        if made.stored is None:
+            raise SnapshotExistsError(
+                f"snapshot {snapshot.id} of '{self.table_name}' was created by another writer. "
+                "Nothing of this commit is visible.",
+                table=self.table_name,
+                snapshot=snapshot.id,
+            )
+        return snapshot if made.stored == data else self._parsed(snapshot.id, made.stored)
 
     def write_latest_hint(self, snapshot_id: int) -> None:
         """Point the hint at a snapshot. Best effort: readers do not rely on it, and the commit stands."""
@@ -263,13 +257,6 @@ class SnapshotStore:
             StorageError: it may not have moved.
         """
         self.env.storage.replace(self.paths.earliest_hint, str(snapshot_id).encode())
-
-    def _read_back(self, snapshot_id: int) -> Snapshot | None:
-        """Return the snapshot, or None when it is absent or nobody can tell."""
-        try:
-            return self.get(snapshot_id)
-        except (StorageError, FormatError):
-            return None
 
     def _hint(self, path: str) -> int | None:
         try:

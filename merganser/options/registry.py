@@ -197,8 +197,10 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
     """Return the end of a message about an unknown name: the likely one, or the first three there are."""
     if meant := closest(name, names):
         return f"Did you mean '{meant}'?"
+    if not names:
+        return "There are none."
     first = ", ".join(f"'{known}'" for known in names[:3])
-    return f"Choose one of {len(names)}, such as {first}." if len(names) > 3 else f"Choose from {first or 'none'}."
+    return f"Choose one of {len(names)}, such as {first}." if len(names) > 3 else f"Choose from {first}."
 
 
 def _is_known(key: str) -> bool:

@@ -272,11 +272,12 @@ def check_scan_options(options: Options, *, what: str = "cannot read the table")
     mode = scan_mode(options)
     own = _START_OPTIONS.get(mode, ())
     given = [option.key for option in own if options.is_set(option)]
-    wanted = listed([option.key for option in own])
     if own and not given:
-        refuse(what, f"'scan.mode' = '{mode}' needs one of {wanted}, and none is set.", option="scan.mode")
+        wanted = ", ".join(f"'{option.key}'" for option in own)
+        none = f"one of {wanted}, and none is set." if len(own) > 1 else f"{wanted}, which is not set."
+        refuse(what, f"'scan.mode' = '{mode}' needs {none}", option="scan.mode")
     if len(given) > 1:
-        refuse(what, f"'scan.mode' = '{mode}' needs one of {wanted}, and {listed(given)} are set. Keep one.")
+        refuse(what, f"{listed(given)} are set, and each says where the read starts. Keep one.")
     foreign = [option.key for option in _ALL_STARTS if option not in own and options.is_set(option)]
     if foreign:
         refuse(what, f"{listed(foreign)} must be absent with 'scan.mode' = '{mode}'. Remove it, or change the mode.")

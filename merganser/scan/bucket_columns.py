@@ -58,9 +58,14 @@ class BucketColumns:
         """Level of each."""
         return self.numbers[2]  # type: ignore[no-any-return]
 
+    @property
+    def schema_ids(self) -> Numbers:
+        """The schema that each was written with."""
+        return self.numbers[3]  # type: ignore[no-any-return]
+
     def schemas_of(self, places: Numbers) -> set[int]:
         """Return the ids of the schemas that some files, at least one, were written with."""
-        ids = self.numbers[3][places]
+        ids = self.schema_ids[places]
         first = int(ids[0])
         return {first} if (ids == first).all() else set(ids.tolist())
 

@@ -6,6 +6,7 @@ filtered exactly.
 
 Deletion vectors hide rows whatever the options say. While a table with a key has them on, a row above level 0 that
 no vector names is the row of its key, so files are read as they stand, one by one; level 0 waits for its compaction.
+Files from before they were turned on are merged with what they meet (`lsm.unmarked`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from merganser.codec.stored import sort_key
 from merganser.errors import FormatError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
@@ -245,15 +247,44 @@ def _columns_apart(files: Sequence[DataFile]) -> bool:
     return any(low < end for (_, end), (low, _) in pairwise(ranges))
 
 
-def unseen_files(table: TableDef, live: LiveFiles) -> int:
+def unseen_files(table: TableDef, env: Env, live: LiveFiles) -> int:
     """Return how many live files no read looks at yet: their rows show once a compaction takes them up."""
-    return sum(entry.file.level == 0 for entry in live) if _level_0_waits(table) else 0
+    if not table.keyed or not _level_0_waits(table):
+        return 0
+    waiting = [entry.file.schema_id for entry in live if entry.file.level == 0]
+    seen = unmarked_schemas(table, env, set(waiting)) if _masked(table) else ()
+    return sum(schema_id not in seen for schema_id in waiting)
+
+
+def _masked(table: TableDef) -> bool:
+    """Return whether vectors tell which rows above level 0 count, so that files are read one by one."""
+    return table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
 
 
 def _level_0_waits(table: TableDef) -> bool:
     """Return whether rows come to light with the compaction of their commit, which finds what they replace."""
-    masked = table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
-    return table.keyed and (masked or table.options.get(w.MERGE_ENGINE) == "first-row")
+    return _masked(table) or table.options.get(w.MERGE_ENGINE) == "first-row"
+
+
+def _unmarked(table: TableDef, env: Env, known: BucketColumns) -> np.ndarray:
+    """Return, for each file of a bucket, whether reads have to merge it although vectors are on."""
+    if not _masked(table) or (known.schema_ids == table.schema.id).all():
+        return np.zeros(len(known.files), np.bool_)
+    ids = unmarked_schemas(table, env, set(known.schema_ids.tolist()))
+    return np.isin(known.schema_ids, list(ids))
+
+
+def _read_together(low: Sequence[pa.Array], high: Sequence[pa.Array], alone: np.ndarray) -> list[np.ndarray]:
+    """Return positions of n files in groups to read: each by itself where all of a section are to be read `alone`."""
+    if alone.all():
+        return list(np.arange(len(alone))[:, None])
+    found = sections(*dense_ranks(low, high))
+    if not alone.any():
+        return found
+    groups: list[np.ndarray] = []
+    for members in found:
+        groups += list(members[:, None]) if alone[members].all() else [members]
+    return groups
 
 
 def _keyed_splits(
@@ -271,13 +302,14 @@ def _keyed_splits(
 ) -> list[Split]:
     """Return the splits of a bucket of a table with a key; adds the schemas of their files to `schema_ids`."""
     known = bucket_columns(table, env, (partition, bucket), files.entries)
-    options = table.options
-    masked = options.get(w.DELETION_VECTORS) and not options.get(r.DELETION_VECTORS_MERGE_ON_READ)
+    unmarked = _unmarked(table, env, known)
+    alone = np.full(len(known.files), compacted_only or _masked(table))
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
-        keep = known.levels >= level_count(options) - 1
+        keep = known.levels >= level_count(table.options) - 1
     elif _level_0_waits(table):
-        keep = known.levels > 0
+        keep = (known.levels > 0) | unmarked
+        alone &= ~unmarked
     narrow = key_filter(where, table.key)
     if narrow is not None:
         keep &= _may_match_keys(table, narrow, known)
@@ -288,8 +320,7 @@ def _keyed_splits(
     if len(places) < len(keep):
         low, high = [c.take(pa.array(places)) for c in low], [c.take(pa.array(places)) for c in high]
     parts: list[tuple[tuple[DataFile, ...], bool, int]] = []
-    alone = masked or compacted_only
-    for members in np.arange(len(places))[:, None] if alone else sections(*dense_ranks(low, high)):
+    for members in _read_together(low, high, alone[places]):
         if len(members) == 1:
             place = int(places[members[0]])
             file = known.files[place]

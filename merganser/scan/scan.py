@@ -166,7 +166,7 @@ class Scan(Rows):
             lines.append(f"deleted    {rows} by {counted(len(masked), 'deletion vector')}")
         if found.snapshot is not None and not self.compacted_only:
             live = MetaReader(self.table.paths, self.env, self.table.name).state(found.snapshot).live
-            if unseen := unseen_files(self.table, live):
+            if unseen := unseen_files(self.table, self.env, live):
                 lines.append(f"unseen     {waiting(unseen)}")
         if widest := max((len(section) for s in splits if not s.raw for section in s.sections), default=0):
             lines.append(f"merge      at most {counted(widest, 'file')} in one section")

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from merganser.commit.message import Committed
 from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
@@ -142,26 +143,19 @@ def publish_outcomes(
     if not messages and target.spec is None:
         return None
     uuid = env.new_id()
+    number = BATCH_IDENTIFIER if identifier is None else identifier
     snapshot = publish_messages(
         target,
         env,
         messages,
         commit_user=commit_user,
-        identifier=BATCH_IDENTIFIER if identifier is None else identifier,
+        identifier=number,
         uuid=uuid,
         seconds={} if task_seconds is None else {"tasks": task_seconds},
     )
     if snapshot is None or snapshot.uuid != uuid:
         remove_files(target.table, env, messages)  # a twin of this commit was there first, with files of its own
-    after_commit(
-        target.table,
-        env,
-        messages,
-        snapshot,
-        commit_user=commit_user,
-        identifier=BATCH_IDENTIFIER if identifier is None else identifier,
-        run=run,
-    )
+    after_commit(target.table, env, Committed(messages, snapshot, commit_user, number), run=run)
     return snapshot
 
 

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import IO
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+from merganser.storage.sizes import size_text
+
+
+class _Bytes(ProgressColumn):
+    """Bytes done, of all where that is known, and how many a second."""
+
+    def render(self, task: Task) -> Text:
+        done = size_text(int(task.completed))
+        of_all = "" if task.total is None else f" of {size_text(int(task.total))}"
+        rate = "" if task.speed is None else f", {size_text(int(task.speed))}/s"
+        return Text(done + of_all + rate)
+
+
+class _Time(ProgressColumn):
+    """Time left; while that is not known, time taken, which shows that it lives."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        seconds, what = (task.elapsed or 0, "so far") if left is None else (left, "left")
+        return Text(f"{timedelta(seconds=int(seconds))} {what}")
 
 
 class Bar:
@@ -16,13 +40,13 @@ class Bar:
 
     def __init__(self, stream: IO[str], title: str, size_bytes: int | None, steps: int | None) -> None:
         self._steps, self._in_steps = steps, size_bytes is None and steps is not None
-        sizes = () if self._in_steps else (DownloadColumn(), TransferSpeedColumn())
+        sizes = () if self._in_steps else (_Bytes(Column(no_wrap=True)),)
         self._drawn = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             *sizes,
             TextColumn("{task.fields[counted]}"),
-            TimeRemainingColumn(),
+            _Time(Column(no_wrap=True)),
             console=Console(file=stream),
             transient=True,
         )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import Final
 
-from merganser.commit.message import CommitMessage
+from merganser.commit.message import Committed
 from merganser.errors import MerganserError, NotFoundError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore
-from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import upkeep as u
@@ -31,29 +29,17 @@ _NAMES_INTERVAL: Final = timedelta(minutes=1)
 _log = logging.getLogger(__name__)
 
 
-def after_commit(
-    table: TableDef,
-    env: Env,
-    messages: Sequence[CommitMessage],
-    snapshot: Snapshot | None,
-    *,
-    commit_user: str,
-    identifier: int,
-    run: RunJobs | None = None,
-) -> None:
+def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
     """Do what is owed after a commit, unless the table is `write-only`. Nothing that fails here is a failure of it.
 
     Args:
-        messages: what the commit changed.
-        snapshot: that it made; None: the newest.
-        commit_user, identifier: of the commit; a compaction that goes with it has the same.
         run: where compactions run; None: on the threads of this process.
     """
-    follow(table, env, messages, snapshot, commit_user=commit_user, identifier=identifier, run=run)
+    follow(table, env, committed, run=run)
     if table.options.get(w.WRITE_ONLY):
         return
     try:
-        make_tags(table, env, identifier=identifier)
+        make_tags(table, env, identifier=committed.identifier)
     except Exception as error:
         _warn("no tag was made of '%s' after a commit; the next one makes it: %s", table.name, error)
     if table.options.get(u.SNAPSHOT_EXPIRE_EXECUTION_MODE) == "sync":

@@ -20,6 +20,9 @@ No live file is ever removed, since
 * what cannot be read is not guessed: a tag, branch or kept snapshot that cannot be read stops the run before 3, and
   an expired one keeps its files, for removing orphans.
 
+Others may let snapshots expire, or drop tags and branches, at the same time. Who then finds gone what a plan reads
+looks again and plans anew; what others removed is theirs, whoever began first.
+
 The cost follows the snapshots that expire: their lists and their own manifests, not the table.
 
 Format: "expiration", "changelog lifecycle", "delete tag". Decision 0016.
@@ -29,12 +32,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from merganser.errors import FormatError, MerganserError
+from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import ADD, SOURCE_APPEND
@@ -52,6 +55,7 @@ _READ_AHEAD: Final = 256
 _SNAPSHOTS_AT_ONCE: Final = 1000
 """Snapshots of which is remembered what they name: a long run goes step by step."""
 _DELETED_AT_ONCE: Final = 200
+_ATTEMPTS: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -63,17 +67,16 @@ def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = F
         dry_run: change nothing.
 
     Returns:
-        The snapshots that were, or would be, removed, oldest first.
+        The snapshots that were, or would be, removed, oldest first; not those that others removed meanwhile.
 
     Raises:
         FormatError: a tag, a branch, a consumer or a snapshot that stays cannot be read; nothing was removed.
         StorageError: the store failed; whole snapshots may have gone, and the others are whole.
     """
     run = _Run(table, env)
-    going = run.going(retention, run.listed())
     if dry_run:
-        return going[:-1]
-    run.expire(going)
+        return run.going(retention, run.listed())[:-1]
+    run.beside_others(lambda: run.expire(run.going(retention, run.listed())))
     return tuple(run.removed)
 
 
@@ -88,8 +91,7 @@ def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
     retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
     run = _Run(table, env)
     if run.is_due(retention, newest.id):
-        first = run.store.earliest_id()
-        run.expire(run.going(retention, [] if first is None else range(first, newest.id + 1)))
+        run.beside_others(lambda: run.expire(run.going(retention, run.up_to(newest))))
 
 
 def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
@@ -104,7 +106,8 @@ def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
     Raises:
         FormatError: what may need the files cannot be read; no file was removed, and removing orphans finds them.
     """
-    _Run(table, env).remove_files_of(snapshot)
+    run = _Run(table, env)
+    run.beside_others(lambda: run.remove_files_of(snapshot))
 
 
 @dataclass
@@ -131,7 +134,28 @@ class _Run:
         # Rows that were appended are the changelog of a table that makes no changelog files.
         self.keeps_rows = self.keeps_changelogs and table.options.get(w.CHANGELOG_PRODUCER) == "none"
 
+    def beside_others(self, work: Callable[[], None]) -> None:
+        """Do what plans first and then removes; again, where others removed meanwhile what the plan reads.
+
+        Raises:
+            FormatError: what is needed cannot be read, and nobody removes anything.
+        """
+        looks: object = None
+        for attempt in range(_ATTEMPTS):
+            try:
+                work()
+                return
+            except FormatError:
+                before, looks = looks, self.needed.looks()
+                if looks == before or attempt + 1 == _ATTEMPTS:
+                    raise
+
     # which
+
+    def up_to(self, newest: Snapshot) -> Sequence[int]:
+        """Return the ids from the oldest snapshot to one that is known to be there, or was."""
+        first = self.store.earliest_id()
+        return [] if first is None else range(first, newest.id + 1)
 
     def listed(self) -> Sequence[int]:
         """Return the ids of the newest snapshots without a gap. Those below one are what a stopped run left."""
@@ -431,7 +455,12 @@ class _Run:
         tags = self.needed.tags().list()
         if any(same_snapshot(tag.snapshot, tagged) for tag in tags):
             return
-        plan = _Plan(set(self.needed.state(tagged)), self.needed.metadata(tagged))
+        try:
+            plan = _Plan(set(self.needed.state(tagged)), self.needed.metadata(tagged))
+        except FormatError as error:
+            if isinstance(error.__cause__, NotFoundError):  # who dropped the tag as well has been here
+                return
+            raise
         earliest = self.store.earliest_id()
         oldest = None if earliest is None else self.store.get(earliest)
         kept = [tag.snapshot for tag in tags] + ([] if oldest is None else [oldest])

@@ -140,7 +140,7 @@ class NeededFiles:
             FormatError: a file that says what is needed is missing or damaged.
         """
         key = ("needed by", paths.metadata_root)
-        looks = self._looks(paths)
+        looks = self._looks_of(paths)
         for attempt in range(_ATTEMPTS):
             known: tuple[object, frozenset[str]] | None = self.env.cache.get(key)
             if known is not None and known[0] == looks:
@@ -152,12 +152,16 @@ class NeededFiles:
                 self.env.cache.put(key, (before, found), _PATH_BYTES * (len(found) + 1))
                 return found
             except FormatError:
-                looks = self._looks(paths)
+                looks = self._looks_of(paths)
                 if looks == before or attempt + 1 == _ATTEMPTS:
                     raise  # else snapshots expired while they were read
         raise InvariantError(f"the files that '{self.table.name}' needs were never found.")
 
-    def _looks(self, paths: TablePaths) -> object:
+    def looks(self) -> object:
+        """Return what the directories of all lines look like; another value once somebody adds or removes a name."""
+        return tuple((paths.branch, self._looks_of(paths)) for paths in self.lines())
+
+    def _looks_of(self, paths: TablePaths) -> object:
         places = (paths.snapshot_directory, paths.tag_directory, paths.changelog_directory)
         return tuple(
             frozenset((entry.name, entry.size, entry.modified_ms) for entry in self.env.storage.list(place))

@@ -11,7 +11,7 @@ Steps, each of which a crash may follow::
     7  guard       goes
 
 A crash leaves the table at one of its own states between the newest and the target. The same rollback again finishes
-it. A writer that put a snapshot on top of a removed one after 6 takes it back itself (`commit.publish`): it looks
+it. A writer that put a snapshot on top of a removed one after 6 takes it back itself (`commit.standing`): it looks
 below after it has created. Files that only the removed snapshots reached stay until orphans are removed.
 
 Format: section "tags, branches, rollback". Decision 0015.

@@ -58,6 +58,12 @@ PYSPARK: Final[dict[str, str]] = {
 }
 """Modules (or packages) that may import pyspark."""
 
+SNAPSHOTS_MADE: Final[dict[str, str]] = {
+    "commit.publish": "the commit, and with it every check",
+    "meta.snapshot": "what was read from a file",
+}
+"""Modules that may make a `Snapshot`: a state of a table that was not there before comes from one place."""
+
 ROOTS: Final[tuple[str, ...]] = ("merganser", "merganser.spark", "merganser.cli.main", "merganser.__main__")
 """What users import. A module that none of these reaches is dead; `testing` is for tests and counts as reached."""
 

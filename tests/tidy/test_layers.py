@@ -87,6 +87,7 @@ def test_every_name_of_the_lists_still_exists() -> None:
     lists = (
         layers.IMPORTS_IN_FUNCTIONS,
         layers.PYSPARK,
+        layers.SNAPSHOTS_MADE,
         layers.EFFECTS_ALLOWED,
         [n for group in layers.LAYERS for n in group],
     )
@@ -100,6 +101,12 @@ def test_effects_come_in_through_storage(module: Module) -> None:
         return
     calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
     assert [f"line {call.lineno}: {ast.unparse(call.func)}" for call in calls if _is_effect(call.func)] == []
+
+
+def test_snapshots_are_made_by_the_commit_alone() -> None:
+    calls = [(m.short, node.func) for m in INSIDE for node in ast.walk(m.tree) if isinstance(node, ast.Call)]
+    makers = {short for short, function in calls if ast.unparse(function).split(".")[-1] == "Snapshot"}
+    assert makers == set(layers.SNAPSHOTS_MADE)
 
 
 def _is_effect(function: ast.expr) -> bool:

@@ -57,21 +57,32 @@ def class_path(paimon: str = PAIMON_VERSION) -> str:
             "cannot compile the driver: there is no javac on the PATH. Install a JDK, 17 or newer."
         )
     jars = [
-        _jar("org/apache/paimon", "paimon-bundle", paimon),
-        _jar("org/apache/hadoop", "hadoop-client-api", HADOOP_VERSION),
-        _jar("org/apache/hadoop", "hadoop-client-runtime", HADOOP_VERSION),
-        _jar("org/slf4j", "slf4j-api", _SLF4J_VERSION),
-        _jar("org/slf4j", "slf4j-nop", _SLF4J_VERSION),
+        jar("org/apache/paimon", "paimon-bundle", paimon),
+        jar("org/apache/hadoop", "hadoop-client-api", HADOOP_VERSION),
+        jar("org/apache/hadoop", "hadoop-client-runtime", HADOOP_VERSION),
+        jar("org/slf4j", "slf4j-api", _SLF4J_VERSION),
+        jar("org/slf4j", "slf4j-nop", _SLF4J_VERSION),
     ]
     return os.pathsep.join(map(str, [_compiled(jars), *jars]))
 
 
-def _jar(group: str, artifact: str, version: str) -> Path:
+def jar(group: str, artifact: str, version: str, sha256: str | None = None) -> Path:
+    """One jar, downloaded by the first call.
+
+    Args:
+        group: its group, with slashes.
+        artifact: its name.
+        version: its release.
+        sha256: what its bytes must have; None for the one pinned here, else what the repository says is believed.
+
+    Raises:
+        WitnessUnavailableError: no network, or another checksum.
+    """
     path = _HOME / f"{artifact}-{version}.jar"
     if not path.exists():
         address = f"{group}/{artifact}/{version}/{path.name}"
         content = _fetched(address)
-        pinned = _SHA256.get(path.name)
+        pinned = sha256 or _SHA256.get(path.name)
         if pinned is None:
             found, wanted = hashlib.sha1(content).hexdigest(), _fetched(f"{address}.sha1").decode().split()[0]
         else:

@@ -20,7 +20,9 @@ def test_a_tag_is_made_listed_and_dropped(run: Run, orders: mg.Table) -> None:
 
 def test_a_branch_is_made_read_merged_and_dropped(run: Run, orders: mg.Table) -> None:
     orders.tags.create("v1", snapshot=1)
-    assert run("branch", "create", "shop.orders", "b", "--tag", "v1").code == 0
+    assert run("branch", "create", "shop.orders", "b", "--tag", "v1").out == "branch b: snapshot 1\n"
+    assert run("branch", "create", "shop.orders", "bare").out == "branch bare: empty\n"
+    orders.branches.drop("bare")
     assert run("branch", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["b", "1"]
     read = run("read", "shop.orders$branch_b", "--format", "csv", "-c", "id").out.split()
     assert sorted(read) == ['"id"', "1", "2", "3"]
@@ -54,12 +56,17 @@ def test_a_branch_and_its_system_tables_are_found_behind_a_path(run: Run, orders
 def test_a_table_is_rolled_back_to_one_place(run: Run, orders: mg.Table) -> None:
     assert run("rollback", "shop.orders").code == 2
     assert run("rollback", "shop.orders", "--snapshot", "1", "--tag", "v1").code == 2
-    assert run("rollback", "shop.orders", "--snapshot", "1").out == "snapshot 1 is the newest\n"
+    orders.tags.create("first", snapshot=1)
+    orders.tags.create("v2", snapshot=2)
+    went = "snapshot 1 is the newest; gone: 1 later snapshot, tag 'v2'\n"
+    assert run("rollback", "shop.orders", "--snapshot", "1").out == went
+    assert run("rollback", "shop.orders", "--tag", "first").out == "snapshot 1 is the newest\n"
     assert [snapshot.id for snapshot in orders.snapshots()] == [1]
 
 
 def test_a_consumer_is_set_listed_and_dropped(run: Run, orders: mg.Table) -> None:
-    assert run("consumer", "set", "shop.orders", "dashboard", "2").code == 0
+    told = "consumer dashboard: reads snapshot 2 next\n"
+    assert run("consumer", "set", "shop.orders", "dashboard", "2").out == told
     assert run("consumer", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["dashboard", "2"]
     assert run("consumer", "drop", "shop.orders", "dashboard").code == 0
     assert run("consumer", "list", "shop.orders") == (0, "", "'shop.orders' has no consumers\n")
@@ -81,3 +88,20 @@ def test_expiry_and_orphans_say_how_many_went(run: Run, orders: mg.Table) -> Non
     assert run("expire", "shop.orders", *kept, "--dry-run").out == "1 snapshot would expire: 1\n"
     assert run("expire", "shop.orders", *kept).out == "1 snapshot expired: 1\n"
     assert run("orphans", "shop.orders") == (0, "", "0 orphans\n")
+
+
+def test_expiry_says_what_stays_and_why(run: Run, orders: mg.Table) -> None:
+    orders.write([{"id": 4, "dt": "a", "note": "four", "tags": None}])
+    orders.consumers.set("slow", 1)
+    held = run("expire", "shop.orders", "--retain-max", "1")
+    assert held == (
+        0,
+        "0 snapshots expired\n",
+        "3 snapshots stay; consumer 'slow' has still to read snapshot 1\n",
+    )
+    orders.consumers.set("slow", 9)
+    limited = ("expire", "shop.orders", "--retain-max", "1", "--max-deletes", "1")
+    why = "2 snapshots stay; one run removes at most 1: run it again, or raise --max-deletes\n"
+    assert run(*limited, "--dry-run") == (0, "1 snapshot would expire: 1\n", why)
+    assert run(*limited) == (0, "1 snapshot expired: 1\n", why)
+    assert run(*limited[:-2]) == (0, "1 snapshot expired: 2\n", "1 snapshot stays\n")

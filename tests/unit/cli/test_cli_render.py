@@ -12,21 +12,6 @@ from rich.console import Console
 from merganser.cli import render
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (0, "0 bytes"),
-        (1023, "1,023 bytes"),
-        (1536, "1.5 KB"),
-        (1 << 20, "1.0 MB"),
-        ((1 << 20) - 1, "1.0 MB"),
-        (3 << 40, "3.0 TB"),
-    ],
-)
-def test_sizes_are_for_people(given: int, shown: str) -> None:
-    assert render.size(given) == shown
-
-
 def test_numbers_have_separators_and_nouns_a_plural() -> None:
     assert render.count(1234567) == "1,234,567"
     assert (render.counted(1, "file"), render.counted(2000, "file")) == ("1 file", "2,000 files")

@@ -178,6 +178,11 @@ def test_compact_puts_files_together_and_says_what_became_of_them(run: Run, orde
     assert " became " in ran.out
     assert orders.read().to_arrow().sort_by("id").equals(before)
     assert run("compact", "shop.orders", "--full").out == "nothing to compact\n"
+    nowhere = run("compact", "shop.orders", "--full", "--partition", "dt=z").out
+    assert nowhere == (
+        "nothing to compact in the partitions that were chosen; `merganser files shop.orders` shows which partitions "
+        "there are\n"
+    )
 
 
 def test_compact_refuses_a_partition_that_is_none(run: Run, orders: mg.Table) -> None:

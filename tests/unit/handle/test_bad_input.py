@@ -333,6 +333,8 @@ def test_a_time_before_the_first_snapshot_that_is_kept_has_expired(orders: mg.Ta
         ({"scan.snapshot-id": "x"}, ("'scan.snapshot-id'", "'x'"), InvalidInputError),
         ({"file.format": "exe"}, ("'file.format'", "'exe'"), InvalidInputError),
         ({"scan.snapshot-id": "1", "scan.tag-name": "a"}, (), InvalidInputError),
+        ({"snapshot": "1"}, ("read(snapshot=...)", "'scan.snapshot-id'"), InvalidInputError),
+        ({"timestamp": "2026-01-01"}, ("read(timestamp=...)", "'scan.timestamp'"), InvalidInputError),
         ({1: "x"}, ("1",), InvalidInputError),
         ({"bucket": object()}, ("'bucket'",), InvalidInputError),
     ],

@@ -22,10 +22,12 @@ from merganser.lsm.overwrite import upgraded
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_state import MetaReader
 from merganser.options.option import Options
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.testing.builders import catalog_over, memory_with
+from merganser.upkeep.plan_compaction import Wish, plan_jobs
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}
@@ -299,3 +301,18 @@ def test_a_large_bucket_whose_file_is_damaged_leaves_the_table_as_it_was(monkeyp
     with pytest.raises(FormatError):
         table.compact(full=True)
     assert {entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")} == files
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_compaction_of_one_bucket_tells_how_far_it_is(keyed: bool) -> None:
+    how: dict[str, Any] = {} if keyed else {"primary_key": [], "options": {"bucket": "-1"}}
+    table = _table(**how)
+    for start in (0, 50):
+        table.write([{"k": k, "v": "x" * 20, "n": k} for k in range(start, start + 1000)])
+    reader = MetaReader(table.definition.paths, table.env, table.name)
+    [job] = plan_jobs(table.definition, table.env, reader.latest(), Wish(full=True))
+    told: list[int] = []
+    with patch.object(section, "WINDOW_ROWS", 100):
+        assert job.run(table.env, told.append) is not None
+    assert len(told) > 1
+    assert 0.4 * job.size_bytes < sum(told) <= job.size_bytes

@@ -170,4 +170,4 @@ def test_the_end_of_a_message_names_the_likely_name_or_the_first_three():
     assert did_you_mean("amout", ["id", "amount"]) == "Did you mean 'amount'?"
     assert did_you_mean("x", ["id", "amount"]) == "Choose from 'id', 'amount'."
     assert did_you_mean("zz", ["a", "b", "c", "d"]) == "Choose one of 4, such as 'a', 'b', 'c'."
-    assert did_you_mean("zz", []) == "Choose from none."
+    assert did_you_mean("zz", []) == "There are none."

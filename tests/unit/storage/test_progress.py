@@ -28,11 +28,19 @@ def test_long_work_shows_what_is_done_of_all(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "140")
     terminal = Terminal()
-    with Progress(terminal, shown_after=0).work("compacting shop.orders", size_bytes=4_000_000, steps=8) as work:
+    with Progress(terminal, shown_after=0).work("compacting shop.orders", size_bytes=4 << 20, steps=8) as work:
         for _ in range(2):
-            work.advance(1_000_000)
-        for text in ("compacting shop.orders", "2.0/4.0 MB", "2 of 8"):
+            work.advance(1 << 20)
+        for text in ("compacting shop.orders", "2.0 MB of 4.0 MB", "2 of 8"):
             terminal.wait_for(text)
+
+
+def test_work_of_which_nothing_is_done_yet_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    with Progress(terminal, shown_after=0).work("compacting shop.orders", size_bytes=4 << 30, steps=1):
+        terminal.wait_for("0 bytes of 4.0 GB 0 of 1 0:00:01 so far")
 
 
 def test_work_of_unknown_size_is_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,9 @@ def _counted(patch: pytest.MonkeyPatch) -> list[bytes]:
     ran: list[bytes] = []
     run = CompactJob.run
 
-    def counting(job: CompactJob, env: Any) -> Any:
+    def counting(job: CompactJob, *how: Any) -> Any:
         ran.append(job.partition)
-        return run(job, env)
+        return run(job, *how)
 
     patch.setattr(CompactJob, "run", counting)
     return ran
@@ -155,12 +155,12 @@ def test_files_that_vanish_because_others_replaced_them_are_no_damage(monkeypatc
     run = CompactJob.run
     struck: list[CompactJob] = []
 
-    def late(job: CompactJob, env: Any) -> Any:
+    def late(job: CompactJob, *how: Any) -> Any:
         if not struck:
             struck.append(job)
             _other(table).write([_row(9, "over", p) for p in "ab"], overwrite={})
             table.env.storage.delete([f"{job.directory}/{file.name}" for file in job.files])
-        return run(job, env)
+        return run(job, *how)
 
     monkeypatch.setattr(CompactJob, "run", late)
     table.compact(full=True)

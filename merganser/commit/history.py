@@ -1,0 +1,105 @@
+"""History: whether a change is part of the table already, and what the next snapshot carries on of who has committed.
+
+Identifiers of one user rise: one at or below the user's newest is applied, the format's rule. The user's newest is
+told by what snapshots of ours carry (`committers`), and by the chain of snapshots where other engines have committed
+since. All is asked of the chain that ends in a given snapshot, never of "the newest": of the one that a commit is going
+to follow, so that a twin that commits in between is met there.
+
+Format: section "commitUser and replay". Docs: decision 0017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Final
+
+from merganser.commit import committers
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.table_state import MetaReader
+
+_FOREIGN_MAX: Final = 100
+"""So many commits of other engines in a row are looked through by a commit that itself has no identifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The commits of one table or branch."""
+
+    reader: MetaReader
+
+    def find(self, commit_user: str, identifier: int, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
+        """Return whether a commit was applied up to a snapshot, and the snapshot it made if that is still kept."""
+        if identifier == BATCH_IDENTIFIER or latest is None:
+            return False, None
+        newest = self.newest_of(commit_user, latest)
+        if newest is None or newest[0] < identifier:
+            return False, None
+        found = None
+        for snapshot in self.reader.snapshots.walk_back(newest[1]):
+            if snapshot.commit_user == commit_user:
+                if snapshot.commit_identifier == identifier:
+                    found = snapshot  # keep walking: APPEND comes before the COMPACT of the same commit
+                elif snapshot.commit_identifier < identifier:
+                    break
+        return True, found
+
+    def find_uuid(self, uuid: str | None, latest: Snapshot, *, since: int) -> Snapshot | None:
+        """Return the snapshot of a uuid, from snapshot `since` on; None if it is not there."""
+        for found in self.reader.snapshots.walk_back(latest.id):
+            if found.id < since:
+                break
+            if found.uuid == uuid:
+                return found
+        return None
+
+    def newest_of(self, commit_user: str, latest: Snapshot) -> tuple[int, int] | None:
+        """Return the newest identifier of a user and the newest snapshot of the user, which may have expired."""
+        known = self._committers(latest)
+        if commit_user in known or len(known) < committers.COMMITTERS_MAX:
+            return known.get(commit_user)
+        for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):  # it may have been left out
+            # A batch commit under the same name says nothing of the identifiers that rise.
+            if snapshot.commit_user == commit_user and snapshot.commit_identifier != BATCH_IDENTIFIER:
+                return snapshot.commit_identifier, snapshot.id
+        return None
+
+    def committers_after(self, snapshot: Snapshot, previous: Snapshot | None) -> committers.Committers | None:
+        """Return what a new snapshot carries of who has committed; None: nobody did with an identifier.
+
+        A commit without an identifier looks only as far as other engines have committed, and not for long: what they
+        drop is on the chain for as long as they keep it.
+        """
+        if snapshot.commit_identifier != BATCH_IDENTIFIER:
+            known = {} if previous is None else self._committers(previous)
+            return committers.after(known, snapshot.commit_user, snapshot.commit_identifier, snapshot.id)
+        if previous is None:
+            return None
+        carried = committers.carried(previous)
+        if carried is not None or committers.is_ours(previous):
+            return carried
+        others = list(islice(self.reader.snapshots.walk_back(previous.id), _FOREIGN_MAX))
+        at = next((i for i, one in enumerate(others) if committers.is_ours(one)), len(others))
+        if at == _FOREIGN_MAX:
+            return None
+        below = committers.carried(others[at]) if at < len(others) else None
+        return committers.followed_by(below or {}, reversed(others[:at])) or None
+
+    def _committers(self, latest: Snapshot) -> committers.Committers:
+        """Return who has committed up to a snapshot; remembers what it has seen, so that a writer looks once."""
+        cache, key = self.reader.env.cache, ("committers", self.reader.paths.metadata_root)
+        seen: tuple[Snapshot, committers.Committers] | None = cache.get(key)
+        since: list[Snapshot] = []
+        known: committers.Committers = {}
+        for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):
+            carried = committers.carried(snapshot)
+            if carried is not None:
+                known = carried
+                break
+            if seen is not None and snapshot == seen[0]:  # the same chain from here down
+                known = seen[1]
+                break
+            since.append(snapshot)
+        known = committers.followed_by(known, reversed(since))
+        cache.put(key, (latest, known), 1000)
+        return known

@@ -1,0 +1,200 @@
+"""MetadataFiles: the manifests and lists that one commit writes, over all of its attempts.
+
+A snapshot names a base list (everything before this commit), a delta list (this commit) and perhaps an index manifest.
+All are durable once `write` returns, and nobody names them before the snapshot is there: a crash leaves orphans. Their
+names are new and random, so no two attempts and no two writers ever write one file.
+
+The delta manifest and its list are the same for every attempt and written once, unless what is removed is chosen anew;
+base list and index manifest follow from the newest snapshot, so each attempt has its own. `discard` removes what an
+attempt wrote that is certainly not visible.
+
+Format: sections "manifests" and "manifest merging".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from merganser.codec.binary_row import deserialize, sort_key
+from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
+from merganser.commit.compact_manifests import merge_span, merged_entries
+from merganser.errors import AlreadyExistsError, MerganserError
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.index_manifest import IndexEntry, write_index_manifest
+from merganser.meta.manifest import write_manifest
+from merganser.meta.manifest_list import ManifestFile, write_manifest_list
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The files that a snapshot names, and the sizes of its lists in bytes; `index` is None without index files."""
+
+    base: str
+    base_size: int
+    delta: str
+    delta_size: int
+    index: str | None
+
+
+class MetadataFiles:
+    """The metadata files of one commit to a table: written, and removed again where they come to nothing."""
+
+    def __init__(self, table: TableDef, reader: MetaReader) -> None:
+        self._table, self._reader, self._env = table, reader, reader.env
+        self._compression = table.options.get(w.MANIFEST_COMPRESSION)
+        self._run = ""
+        self._base_count = 0
+        self._delta: tuple[str, int] | None = None
+        self._of_delta: list[str] = []
+        self._of_attempt: list[str] = []
+
+    def write(
+        self,
+        previous: Snapshot | None,
+        entries: Sequence[ManifestEntry],
+        index: Sequence[IndexEntry] | None,
+        *,
+        beside: Callable[[], None],
+    ) -> Lists:
+        """Write what a snapshot names that follows `previous`.
+
+        Args:
+            entries: what it adds and removes; not looked at while the delta list of an earlier attempt is kept.
+            index: all index files once it is there; None: those of `previous`.
+            beside: what else is asked of the store at the same time; what it raises is raised.
+        """
+        if self._delta is None:
+            self._run = self._env.new_id()
+        manifests = self._base_manifests(previous)
+        files: list[tuple[str, bytes]] = []
+        if self._delta is None:
+            self._delta = self._plan_delta(entries, files)
+        base = self._plan_base(manifests, files)
+        index_manifest = previous.index_manifest if previous else None
+        if index is not None:
+            index_manifest = self._plan_index(index, files)
+        requests: list[Callable[[], None]] = [beside, *(partial(self._create, name, data) for name, data in files)]
+        self._env.map(lambda request: request(), requests)
+        return Lists(*base, *self._delta, index_manifest)
+
+    def discard(self, *, keep_delta: bool = False) -> None:
+        """Remove the files of an attempt that is certainly not visible. Best effort: else they are orphans.
+
+        Args:
+            keep_delta: the next attempt makes the same change.
+        """
+        names, self._of_attempt = self._of_attempt, []
+        if not keep_delta:
+            names = self._of_delta + names
+            self._of_delta, self._delta = [], None
+        paths = [self._table.paths.manifest(name) for name in reversed(names)]  # lists before what they name
+        for path in paths:
+            self._env.cache.drop(path)
+        with contextlib.suppress(MerganserError):
+            self._env.storage.delete(paths)
+
+    def _base_manifests(self, previous: Snapshot | None) -> list[ManifestFile]:
+        """Return the manifests of the new base list: those of the newest snapshot, some merged."""
+        manifests = self._reader.manifests(previous)
+        options = self._table.options
+        target = options.get(w.MANIFEST_TARGET_FILE_SIZE)
+        span = merge_span(
+            manifests,
+            target_bytes=target,
+            full_threshold_bytes=options.get(w.MANIFEST_FULL_COMPACTION_SIZE),
+            merge_min_count=options.get(w.MANIFEST_MERGE_MIN_COUNT),
+        )
+        if span is None:
+            return manifests
+        chosen = manifests[span[0] : span[1]]
+        before = sum(m.added + m.deleted for m in chosen)
+        entries = merged_entries(entry for manifest in chosen for entry in self._reader.entries(manifest))
+        per_file = max(1, target * before // max(1, sum(m.size for m in chosen)))
+        merged = []
+        for at in range(0, len(entries), per_file):
+            data, manifest = self._encoded(entries[at : at + per_file])
+            self._of_attempt.append(manifest.name)
+            self._create(manifest.name, data)
+            merged.append(manifest)
+        return manifests[: span[0]] + merged + manifests[span[1] :]
+
+    def _plan_delta(self, entries: Sequence[ManifestEntry], files: list[tuple[str, bytes]]) -> tuple[str, int]:
+        """Return the name and size of the delta list; adds it and its manifest to the files to write."""
+        manifests = []
+        if entries:
+            data, manifest = self._encoded(entries)
+            self._of_delta.append(manifest.name)
+            files.append((manifest.name, data))
+            manifests.append(manifest)
+        name = f"manifest-list-{self._run}-0"
+        self._of_delta.append(name)
+        return name, self._plan_list(name, manifests, files)
+
+    def _plan_base(self, manifests: Sequence[ManifestFile], files: list[tuple[str, bytes]]) -> tuple[str, int]:
+        """Return the name and size of a base list; adds it to the files to write."""
+        self._base_count += 1
+        name = f"manifest-list-{self._run}-{self._base_count}"
+        self._of_attempt.append(name)
+        return name, self._plan_list(name, manifests, files)
+
+    def _plan_list(self, name: str, manifests: Sequence[ManifestFile], files: list[tuple[str, bytes]]) -> int:
+        data = write_manifest_list(manifests, compression=self._compression)
+        files.append((name, data))
+        self._reader.remember(name, tuple(manifests))
+        return len(data)
+
+    def _plan_index(self, index: Sequence[IndexEntry], files: list[tuple[str, bytes]]) -> str | None:
+        """Return the name of the new index manifest, None when no index file is left; adds it to the files to write."""
+        if not index:
+            return None
+        name = f"index-manifest-{self._env.new_id()}-0"
+        self._of_attempt.append(name)
+        files.append((name, write_index_manifest(index, compression=self._compression)))
+        self._reader.remember(name, tuple(index))
+        return name
+
+    def _encoded(self, entries: Sequence[ManifestEntry]) -> tuple[bytes, ManifestFile]:
+        """Return the bytes of a new manifest, and what lists say of it."""
+        name = f"manifest-{self._env.new_id()}-0"
+        data = write_manifest(entries, compression=self._compression)
+        self._reader.remember(name, tuple(entries))
+        added = sum(1 for entry in entries if entry.kind == ADD)
+        return data, ManifestFile(
+            name=name,
+            size=len(data),
+            added=added,
+            deleted=len(entries) - added,
+            partition_stats=self._partition_stats(entries),
+            schema_id=self._table.schema.id,
+            min_bucket=min(e.bucket for e in entries),
+            max_bucket=max(e.bucket for e in entries),
+            min_level=min(e.file.level for e in entries),
+            max_level=max(e.file.level for e in entries),
+        )
+
+    def _partition_stats(self, entries: Sequence[ManifestEntry]) -> SimpleStats:
+        kinds = self._table.partition_types
+        counts: dict[bytes, int] = {}
+        for entry in entries:
+            counts[entry.partition] = counts.get(entry.partition, 0) + 1
+        rows = [(deserialize(partition, kinds), count) for partition, count in counts.items()]
+        columns = []
+        for i, kind in enumerate(kinds):
+            values = [values[i] for values, _ in rows if values[i] is not None]
+            nulls = sum(count for values, count in rows if values[i] is None)
+            low = min(values, key=lambda v: sort_key((v,), (kind,)), default=None)
+            high = max(values, key=lambda v: sort_key((v,), (kind,)), default=None)
+            columns.append(ColumnStats(low, high, nulls))
+        return encode_stats(columns, kinds)
+
+    def _create(self, name: str, data: bytes) -> None:
+        # The name is ours alone, so what is there already was sent twice by the storage below.
+        with contextlib.suppress(AlreadyExistsError):
+            self._env.storage.create(self._table.paths.manifest(name), data)

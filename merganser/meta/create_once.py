@@ -1,0 +1,63 @@
+"""A small file that one of racing writers makes, and what became of it where the store's reply was lost.
+
+A store that creates a file only if it is absent makes one winner; its reply may be lost on the way back, and then the
+winner does not know it. So after every reply but a plain yes the file is read back. "Taken" is looked into as well:
+layers below may have sent our own create twice.
+
+Nothing but the file is touched, and what is there is never replaced.
+
+Format: section "atomic publication".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from merganser.errors import AlreadyExistsError, FormatError, MerganserError, NotFoundError, StorageError
+from merganser.storage.env import Env
+
+_ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What became of a create. Without either value another writer made the file, and nothing was changed.
+
+    Attributes:
+        stored: the bytes of the file, which is ours.
+        unknown: what the store said last, where nobody can tell whether the file is there, or whose it is.
+    """
+
+    stored: bytes | None = None
+    unknown: MerganserError | None = None
+
+
+def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, bool], bool]) -> Created:
+    """Create a file unless there is one; tries a few times where the store fails.
+
+    Args:
+        is_ours: whether a file that was found at the path is ours, given its bytes, and whether a reply to one of our
+            creates was lost, so that it may have made the file. A FormatError says that this cannot be told.
+
+    Raises:
+        UnsupportedError: the store cannot promise one winner; nothing was made.
+    """
+    last: MerganserError | None = None
+    sent = False
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            env.sleep_ms(10 * 4 ** (attempt - 1))
+        try:
+            env.storage.create(path, data)
+            return Created(stored=data)
+        except (AlreadyExistsError, StorageError) as error:
+            last = error
+            sent = sent or isinstance(error, StorageError)
+        try:
+            found = env.storage.read(path)
+            return Created(stored=found) if is_ours(found, sent) else Created()
+        except (NotFoundError, StorageError, FormatError):
+            continue  # not there, or nobody can tell
+    return Created(unknown=last)

@@ -1,0 +1,275 @@
+"""Which files of which buckets to compact: planned from one state of a table, by metadata alone.
+
+What is picked in a bucket is the rules' business (`lsm.pick` for sorted runs, `lsm.compact.append_groups` for files
+without a key). What is added here is the table's: which buckets are asked for, what the rules are told of a bucket,
+and what else goes with the picked files into a job: the schemas, the files below, the deletion vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
+from merganser.files.layout import file_layout
+from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
+from merganser.lsm.clustering import Order
+from merganser.lsm.compact import CompactJob, append_groups, uncounted
+from merganser.lsm.expiry import Expiry
+from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.pick import RunSize, pick, pushes_level_0
+from merganser.merge.rules import merge_of
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.scan.plan import partitions_through
+from merganser.schema import types as t
+from merganser.schema.predicate import Predicate
+from merganser.storage.env import Env
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a compaction is to do.
+
+    Attributes:
+        full: everything into the highest level; else what the rules pick.
+        partitions: only partitions that one of these specs, of stored values, fits; None: all.
+        buckets: only these buckets; None: all.
+        where: only partitions that this filter on partition columns lets through; None: all.
+        order: sort the rows of all files so; tables without a key and without a bucket key only.
+        push_level_0: empty level 0, whatever the other rules say.
+        inline: it follows a write, so its cost is to follow the rows written: in tables without a key, files that
+            weigh more than all that would join them stay.
+    """
+
+    full: bool = False
+    partitions: Sequence[Mapping[str, Any]] | None = None
+    buckets: Collection[BucketId] | None = None
+    where: Predicate | None = None
+    order: Order | None = None
+    push_level_0: bool | None = None
+    inline: bool = False
+
+
+def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[CompactJob]:
+    """Return what there is to compact in a state, the largest first."""
+    jobs: list[CompactJob] = []
+    planner = _Planner(table, env)
+    vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
+    for (partition, bucket), files in _wanted(table, state.live, wish):
+        held = vectors.get((partition, bucket), NO_VECTORS)
+        of_bucket = [
+            CompactJob(
+                table,
+                partition,
+                bucket,
+                files.total_buckets,
+                table.bucket_directory(partition, bucket),
+                picked.files,
+                picked.level,
+                picked.drops,
+                planner.schemas_of(picked.files + picked.below + picked.older),
+                picked.below,
+                picked.lifted,
+                planner.expiry if picked.drops and not picked.older else None,
+                picked.older,
+                held,
+                order=wish.order,
+            )
+            for picked in planner.picked(files, held, wish)
+        ]
+        if held.entries and of_bucket:  # each would replace the vectors of the bucket as a whole
+            of_bucket = [replace(of_bucket[0], others=tuple(of_bucket[1:]))]
+        jobs += of_bucket
+    return sorted(jobs, key=lambda job: -job.size_bytes)
+
+
+def _wanted(table: TableDef, live: LiveFiles, wish: Wish) -> Iterator[tuple[BucketId, BucketFiles]]:
+    """Yield the buckets that a wish is about."""
+    named = list(live.buckets) if wish.buckets is None else [key for key in wish.buckets if key in live.buckets]
+    if wish.where is not None:
+        through = partitions_through(table, {key[0] for key in named}, wish.where)
+        named = [key for key in named if key[0] in through]
+    for key in named:
+        if key[1] >= 0 and (wish.partitions is None or _fits(table, key[0], wish.partitions)):
+            yield key, live.buckets[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """Files of a bucket for one job; attributes as those of `CompactJob`."""
+
+    files: tuple[DataFile, ...]
+    level: int = 0
+    drops: bool = False
+    below: tuple[DataFile, ...] = ()
+    lifted: tuple[DataFile, ...] = ()
+    older: tuple[DataFile, ...] = ()
+
+
+class _Planner:
+    """Picks what to compact in the buckets of a table, at one time."""
+
+    def __init__(self, table: TableDef, env: Env) -> None:
+        self._table = table
+        self._store = SchemaStore(table.paths, env)
+        self._schemas: dict[int, tuple[t.Field, ...]] = {table.schema.id: table.schema.fields}
+        now_ms = env.now_ms()
+        self._now = _EPOCH + timedelta(milliseconds=now_ms)
+        self.expiry = Expiry.of(table, now_ms)
+
+    def schemas_of(self, files: Sequence[DataFile]) -> Mapping[int, tuple[t.Field, ...]]:
+        """Return the columns of the schemas of files, and of others."""
+        for schema_id in {file.schema_id for file in files} - set(self._schemas):
+            self._schemas[schema_id] = self._store.load(schema_id).fields
+        return self._schemas
+
+    def picked(self, bucket: BucketFiles, vectors: BucketVectors, wish: Wish) -> list[_Picked]:
+        """Return what to compact in a bucket."""
+        files = [entry.file for entry in bucket.entries]
+        if wish.order is not None:
+            return [_Picked(tuple(files))] if files else []
+        if not self._table.keyed:
+            worn = self._worn(files, vectors)
+            groups = append_groups(self._table, files, full=wish.full, worn=worn)
+            if wish.inline and not wish.full:
+                kept = [group for group in groups if not worn.isdisjoint(file.name for file in group)]
+                groups = kept + [even for group in groups if group not in kept for even in self._even(group)]
+            return [_Picked(group) for group in groups]
+        return self._picked_runs(files, vectors, wish)
+
+    def _worn(self, files: Sequence[DataFile], vectors: BucketVectors) -> set[str]:
+        """Return the files of which so large a share is deleted that they are rewritten."""
+        share = self._table.options.get(u.DELETE_RATIO_THRESHOLD)
+        deleted = {name: vector.cardinality or 0 for name, vector in vectors.by_file.items()}
+        return {file.name for file in files if deleted.get(file.name, 0) > share * file.row_count}
+
+    def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, wish: Wish) -> list[_Picked]:
+        table, options = self._table, self._table.options
+        runs = _runs(files)
+        lifted = 0 if wish.full else self._liftable(runs)
+        top = u.level_count(options) - 1
+        young, old = runs[: len(runs) - lifted], [file for run in runs[len(runs) - lifted :] for file in run]
+        sizes = [_size_of(run[0].level, run) for run in young] + ([_size_of(top, old)] if old else [])
+        found = pick(
+            sizes,
+            options,
+            full=wish.full,
+            push_level_0=wish.push_level_0,
+            now=self._now,
+            last_full=_last_full(runs[-1]),
+        )
+        if found is None:
+            return self._in_place(files, vectors) if wish.full else []
+        if found.run_count == len(sizes):
+            young, old = runs, []
+        else:
+            young = young[: found.run_count]
+        drops = found.output_level != 0 and not old and found.output_level >= max(file.level for file in files)
+        chosen = {file.name for run in young for file in run}
+        older: tuple[DataFile, ...] = ()
+        if options.get(w.DELETION_VECTORS) and found.output_level:  # what lies below is told by vectors
+            drops, older = True, tuple(file for file in files if file.name not in chosen)
+        takes_back = any(f.delete_row_count or uncounted(table, f) for run in young for f in run)
+        if not drops and not merge_of(table).engine.chooses and takes_back:
+            # Merged with what came after it, a retraction would no longer reach the versions that lie below.
+            return self._picked_runs(files, vectors, replace(wish, full=True))
+        below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
+        taken = tuple(file for file in files if file.name in chosen)
+        return [_Picked(taken, found.output_level, drops, below, tuple(old), older)]
+
+    def _in_place(self, files: list[DataFile], vectors: BucketVectors) -> list[_Picked]:
+        """Return which files of a bucket that is compacted fully are rewritten where they are."""
+        if self._table.options.get(u.FORCE_REWRITE_ALL_FILES):
+            return [_Picked(tuple(files), files[0].level, True)] if files else []
+        expiry = self.expiry
+        schemas = {} if expiry is None else self.schemas_of(files)
+        due = [f for f in files if f.name in vectors.by_file or (expiry is not None and expiry.reaches(f, schemas))]
+        # Each by itself: put together, two would span the files between them.
+        return [_Picked((file,), file.level, True) for file in due]
+
+    def _liftable(self, runs: Sequence[Sequence[DataFile]]) -> int:
+        """Return how many of the oldest runs are together one of the highest level as they stand.
+
+        A bucket that was filled by one large commit has its base at level 0, where the first pick would take it in
+        and rewrite it whole. It is the same base at the highest level, and no byte has to be moved.
+        """
+        table, options = self._table, self._table.options
+        goes_anyway = pushes_level_0(options) or options.get(u.FORCE_UP_LEVEL_0)
+        as_it_stands = not table.counting and not options.get(u.FORCE_REWRITE_ALL_FILES)
+        published = options.get(w.CHANGELOG_PRODUCER) not in ("none", "input")  # a file that changes its level is read
+        if goes_anyway or not as_it_stands or published or runs[-1][0].level:
+            return 0
+        small_bytes = file_layout(table).target_size_bytes * options.get(u.SMALL_FILE_RATIO)
+        count = 0
+        for (file,) in reversed(runs):
+            if file.delete_row_count != 0 or uncounted(table, file) or (count and file.size < small_bytes):
+                break
+            count += 1
+        while count > 1 and not self._apart([run[0] for run in runs[len(runs) - count :]]):
+            count -= 1
+        return count
+
+    def _apart(self, files: Sequence[DataFile]) -> bool:
+        """Return whether no two files hold keys of one range."""
+        kinds = self._table.key_types
+        low = deserialize_columns([file.min_key for file in files], kinds)
+        high = deserialize_columns([file.max_key for file in files], kinds)
+        return len(sections(*dense_ranks(low, high))) == len(files)
+
+    def _even(self, group: tuple[DataFile, ...]) -> list[tuple[DataFile, ...]]:
+        """Return the parts of a group without files that weigh more than all the others, where still worth it.
+
+        Else every few commits would rewrite what many made before: so a row is rewritten as often as its file
+        doubles, and no oftener.
+        """
+        if not group:
+            return []
+        total, largest = sum(file.size for file in group), max(group, key=lambda file: file.size)
+        if total >= 2 * file_layout(self._table).target_size_bytes:
+            return [group]
+        if 2 * largest.size > total:
+            at = group.index(largest)
+            return self._even(group[:at]) + self._even(group[at + 1 :])
+        return [group] if len(group) >= self._table.options.get(u.COMPACTION_MIN_FILE_NUM) else []
+
+
+def _runs(files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Return the sorted runs of a bucket, newest first."""
+    young = sorted((file for file in files if file.level == 0), key=lambda file: -file.max_sequence)
+    levels = sorted({file.level for file in files} - {0})
+    return [[file] for file in young] + [[file for file in files if file.level == level] for level in levels]
+
+
+def _size_of(level: int, files: Sequence[DataFile]) -> RunSize:
+    return RunSize(level, sum(file.size for file in files), len(files))
+
+
+def _last_full(oldest: Sequence[DataFile]) -> datetime | None:
+    """Return when a bucket was compacted fully, as its files tell: the newest of the oldest run was made then.
+
+    Files that only changed their level are older than that, so the answer is too early, never too late.
+    """
+    times = [file.creation_time_ms for file in oldest if file.creation_time_ms is not None and file.level]
+    return _EPOCH + timedelta(milliseconds=max(times)) if times else None
+
+
+def _fits(table: TableDef, partition: bytes, specs: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a partition has the values of one of the specs, compared as bytes, as partitions differ."""
+    names, kinds = table.schema.partition_keys, table.partition_types
+    values = dict(zip(names, zip(deserialize(partition, kinds), kinds, strict=True), strict=True))
+
+    def same(name: str, value: Any) -> bool:
+        stored, kind = values[name]
+        return serialize((stored,), (kind,)) == serialize((value,), (kind,))
+
+    return any(all(same(name, value) for name, value in spec.items()) for spec in specs)
