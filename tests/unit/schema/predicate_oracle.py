@@ -139,7 +139,8 @@ def _evaluate(node, row):
             return arithmetic(node, evaluate(node.left, row), evaluate(node.right, row))
         case tree.Negate(item=item):
             value = evaluate(item, row)
-            return None if value is None else -value
+            # A minus sign rounds a Decimal to the digits of the context; copying does not.
+            return value.copy_negate() if isinstance(value, Decimal) and value else None if value is None else -value
         case tree.Concat(items=items):
             values = [evaluate(item, row) for item in items]
             return None if None in values else "".join(values)
