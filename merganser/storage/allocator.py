@@ -25,8 +25,8 @@ _MMAP_THRESHOLD: Final = (-3, 32 * 1024 * 1024)
 def choose_allocator() -> None:
     """Let Arrow allocate through the C library, and let that keep what a window frees; unless the user chose himself.
 
-    `ARROW_DEFAULT_MEMORY_POOL` is a choice of the one; variables `MALLOC_*`, and `glibc.malloc` in `GLIBC_TUNABLES`, are
-    choices of the other.
+    `ARROW_DEFAULT_MEMORY_POOL` is a choice of the one; variables `MALLOC_*`, and `glibc.malloc` in `GLIBC_TUNABLES`,
+    are choices of the other.
     """
     glibc = platform.libc_ver()[0] == "glibc"
     if not glibc or "ARROW_DEFAULT_MEMORY_POOL" in os.environ or pa.default_memory_pool().backend_name != "mimalloc":
