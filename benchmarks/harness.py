@@ -91,12 +91,13 @@ class Bench:
     def measure(
         self,
         action: str,
-        function: str,
+        function: str | Callable[[Contender], str],
         arguments: Callable[[Contender], Mapping[str, Any]],
         *,
         before: Callable[[Contender], None] | None = None,
         after: Callable[[Contender, Measures], None] | None = None,
         only: Iterable[Contender] | None = None,
+        beside: Sequence[Contender] = (),
         runs: int | None = None,
         floor: str | None = None,
     ) -> None:
@@ -104,11 +105,12 @@ class Bench:
 
         Args:
             action: the name it goes by in the table; skipped unless `--only` wants it.
-            function: the function of the contenders' modules that prepares the action.
+            function: the function of the contenders' modules that prepares the action; may differ between them.
             arguments: the arguments of that function for a contender; must be JSON.
             before: called before each run, unmeasured, to make the tables the action needs.
             after: called after each run with its measures, which it may add to.
             only: the contenders that can do it; None for all.
+            beside: taken in turn with them, whatever `--contenders` says.
             runs: how often; None for `--runs`, and once for a slow contender.
             floor: the action whose floor this one is held against; None for its own.
         """
@@ -118,6 +120,7 @@ class Bench:
         taking_part = [contender for contender in self.contenders if allowed is None or contender in allowed]
         if not taking_part:
             return
+        taking_part = [*beside, *taking_part]
         found: dict[str, list[Measures]] = {contender.name: [] for contender in taking_part}
         errors: dict[str, str] = {}
         for i in range(runs or self.options.runs):
@@ -128,7 +131,8 @@ class Bench:
                     if before:
                         before(contender)
                     os.sync()
-                    measures = run_child(contender, function, arguments(contender))
+                    named = function if isinstance(function, str) else function(contender)
+                    measures = run_child(contender, named, arguments(contender))
                     if after:
                         after(contender, measures)
                     found[contender.name].append(measures)

@@ -9,6 +9,7 @@ names a type of ours (`field_from_arrow`); the values are checked where rows are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ _FIXED: dict[type[t.DataType], pa.DataType] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(kind: t.DataType) -> pa.DataType:
     """Return the Arrow type that values of `kind` are handed out in.
 
