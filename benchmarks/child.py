@@ -11,10 +11,6 @@ its own, which then go before those taken here. Only the action is measured:
   memory when it began. On Linux the kernel's high-water mark is set back before the action; elsewhere the peak is that
   of the whole life of the process.
 
-Before the action as much memory as `_TOUCHED_BYTES` is touched and given back. The host of a virtual machine takes back
-pages that lie free, and whoever touches such a page first pays ten times the price: writing the same 300 MB took 65 to
-900 ms of CPU.
-
 The peers run this under their own interpreter, so it uses the standard library only.
 """
 
@@ -23,7 +19,6 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import mmap
 import os
 import resource
 import sys
@@ -35,7 +30,6 @@ from .warm import warm_up
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-_TOUCHED_BYTES = 2 << 30
 
 
 def measured(module: str, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +38,6 @@ def measured(module: str, function: str, arguments: dict[str, Any]) -> dict[str,
     warm_up(client)
     action = getattr(client, function)(**arguments)
     gc.collect()
-    _touch_memory()
     held = _memory("VmRSS")
     _forget_peak()
     cpu, wall = _cpu_seconds(), time.perf_counter()
@@ -62,12 +55,6 @@ def measured(module: str, function: str, arguments: dict[str, Any]) -> dict[str,
 def _cpu_seconds() -> float:
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-
-def _touch_memory() -> None:
-    with mmap.mmap(-1, _TOUCHED_BYTES) as memory:
-        for at in range(0, _TOUCHED_BYTES, mmap.PAGESIZE):
-            memory[at] = 1
 
 
 def _forget_peak() -> None:
