@@ -189,7 +189,9 @@ class _Compaction:
                 for rows, numbers, kinds in ready:
                     writer.write(rows, sequences=numbers, kinds=kinds)
                     self.advance(read_bytes * rows.num_rows // max(1, read_rows))
-                    if (size := size + rows.nbytes) >= _RELEASE_BYTES:
+                    size += rows.nbytes
+                    del rows, numbers, kinds  # before the next are made
+                    if size >= _RELEASE_BYTES:
                         self.env.release_memory()
                         size = 0
             made = writer.close()
@@ -289,9 +291,11 @@ class _KeyCompaction(_Compaction):
         for section in chosen:
             runs = self.reader.runs(section)
             found = self._merged(section, runs) if len(runs) > 1 else self._plain(runs[0])
-            for rows, numbers, kinds in found:
-                if (piece := self._kept(rows, numbers, kinds))[0].num_rows:
-                    yield piece
+            for piece in found:
+                kept = [self._kept(*piece)]
+                del piece
+                if kept[0][0].num_rows:
+                    yield kept.pop()
 
     def _merged(self, section: list[DataFile], runs: Sections) -> Iterator[Piece]:
         for folded, numbers in self.reader.merged(section, runs, self.table.schema.fields, sequence=True):
@@ -299,7 +303,9 @@ class _KeyCompaction(_Compaction):
             if self.job.drop_retractions and folded.kinds is not None:
                 kept = np.flatnonzero((folded.kinds & 1) == 0)
                 folded, numbers = folded.chosen(kept), numbers[kept]
-            yield folded.table(), pa.array(numbers), None if folded.kinds is None else pa.array(folded.kinds)
+            made = [(folded.table(), pa.array(numbers), None if folded.kinds is None else pa.array(folded.kinds))]
+            del folded  # with the rows that were merged
+            yield made.pop()
 
     def _plain(self, files: Sequence[DataFile]) -> Iterator[Piece]:
         names = self.table.schema.names

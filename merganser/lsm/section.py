@@ -27,7 +27,7 @@ from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
-from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, windows
+from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Window, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -160,20 +160,24 @@ class SectionReader:
                 window_rows=WINDOW_ROWS,
                 window_bytes=WINDOW_BYTES,
             ):
-                kinds = window.rows.column(VALUE_KIND.name).to_numpy()
-                adds = (kinds & 1) == 0
-                groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
-                folded = self._folded(window.rows, groups, kinds, names)
-                numbers = None
-                if sequence:
-                    numbers = window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.lenders]]
-                yield folded, numbers
+                made = [self._merged(window, names, sequence)]
+                del window  # what is merged goes before what comes is read
+                yield made.pop()
         finally:
             for reader in readers:
                 reader.close()
 
     def _unexpired(self, reader: DataFileReader) -> Rows:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
+
+    def _merged(self, window: Window, names: Sequence[str], sequence: bool) -> tuple[Folded, Sequences | None]:
+        kinds = window.rows.column(VALUE_KIND.name).to_numpy()
+        adds = (kinds & 1) == 0
+        groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
+        folded = self._folded(window.rows, groups, kinds, names)
+        if not sequence:
+            return folded, None
+        return folded, window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.lenders]]
 
     def _folded(self, rows: pa.Table, groups: Groups, kinds: Kinds, names: Sequence[str]) -> Folded:
         try:
