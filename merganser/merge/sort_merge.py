@@ -30,8 +30,7 @@ from merganser.merge.keys import Image, KeyImages, count_at_most, sorted_positio
 WINDOW_ROWS = 65_536
 """Rows of a window, about: enough to make the cost of one vanish, few enough for memory.
 
-A thread's memory grows to what a few windows take, and to touch memory for the first time costs more than to merge in
-it: with 200,000 rows that was 120 MB for each bucket of narrow rows."""
+Memory that a thread touches for the first time can cost as much as the merge itself (docs/decisions/0019)."""
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """Bytes of a window in memory, about; rows of up to 512 bytes never feel it."""
