@@ -137,6 +137,9 @@ class CompactJob:
             raise
         if not removed:
             return None
+        # Memory of the system is for what readers of the new files need. Should the commit fail, a retry reads anew.
+        replaced_files = (file for file in removed if file.name in gone)
+        env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
         return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed)
 
 

@@ -28,6 +28,7 @@ from merganser.storage.protocol import Entries, Entry
 T = TypeVar("T")
 _DELETE_ROUNDS: Final = 100
 _VANISHED_MAX: Final = 3
+_BUFFER_BYTES: Final = 256 * 1024
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
 
@@ -113,6 +114,17 @@ class LocalStorage:
         for path in paths:
             with _errors("delete", path, missing=None), contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(path)
+
+    def uncache(self, paths: Iterable[str]) -> None:
+        if not hasattr(os, "posix_fadvise"):
+            return
+        for path in paths:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(descriptor)
 
     def delete_tree(self, path: str) -> None:
         with _errors("delete", path, missing=None):
@@ -219,7 +231,8 @@ class LocalSink:
 
     def __init__(self, path: str, *, sync: bool) -> None:
         self.path = path
-        self.stream = pa.OSFile(path, "wb")
+        # A Parquet file's footer alone is hundreds of pieces of some bytes: each would be a call of the system, or two.
+        self.stream = pa.BufferedOutputStream(pa.OSFile(path, "wb"), _BUFFER_BYTES)
         self._sync = sync
         self._size: int | None = None
 

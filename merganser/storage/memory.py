@@ -88,6 +88,9 @@ class MemoryStorage:
             for path in paths:
                 files.by_path.pop(path, None)
 
+    def uncache(self, paths: Iterable[str]) -> None:
+        pass  # memory is all there is
+
     def delete_tree(self, path: str) -> None:
         files, prefix = self._files(), path.rstrip("/") + "/"
         with files.lock:

@@ -161,6 +161,9 @@ class ObjectStorage:
                 batch = []
         self._delete_keys(batch)
 
+    def uncache(self, paths: Iterable[str]) -> None:
+        pass  # nothing of an object is kept
+
     def delete_tree(self, path: str) -> None:
         for batch in self._below(path):
             self._delete_keys([key for key, _ in batch])

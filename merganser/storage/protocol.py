@@ -1,4 +1,4 @@
-"""Storage: bytes at a path, in eleven verbs, and what each promises after a crash.
+"""Storage: bytes at a path, in twelve verbs, and what each promises after a crash.
 
 A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
 only, no open handles), so jobs carry it to other processes.
@@ -98,6 +98,9 @@ class Storage(Protocol):
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files. Missing ones are fine."""
+
+    def uncache(self, paths: Iterable[str]) -> None:
+        """Say that files will hardly be read again: what the system keeps of them in memory may go. Raises nothing."""
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory and all below it. A missing one is fine. On a local disk its name is free in one step."""

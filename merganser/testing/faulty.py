@@ -166,6 +166,9 @@ class FaultyStorage:
             "delete", first, lambda: self.inner.delete(todo), lambda: self.inner.delete(todo[: (len(todo) + 1) // 2])
         )
 
+    def uncache(self, paths: Iterable[str]) -> None:
+        self.inner.uncache(paths)  # it raises nothing, so it is no call that could go wrong
+
     def delete_tree(self, path: str) -> None:
         self._whole("delete_tree", path, lambda: self.inner.delete_tree(path), lambda: self._delete_half(path))
 

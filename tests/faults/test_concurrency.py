@@ -239,6 +239,9 @@ class Interrupted:
     def delete(self, paths: Any) -> None:
         self._arrive().delete(paths)
 
+    def uncache(self, paths: Any) -> None:
+        self.inner.uncache(paths)
+
     def delete_tree(self, path: str) -> None:
         self._arrive().delete_tree(path)
 

@@ -304,6 +304,23 @@ def test_a_large_bucket_whose_file_is_damaged_leaves_the_table_as_it_was(monkeyp
 
 
 @pytest.mark.parametrize("keyed", [True, False])
+def test_what_a_compaction_replaced_goes_from_the_memory_of_the_system_and_nothing_else_does(
+    keyed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(**({} if keyed else {"primary_key": [], "options": {"bucket": "-1"}}))
+    for first in (0, 2, 1000):  # the last file overlaps nothing, and is too small to stay
+        table.write([{"k": k, "v": "x", "n": 1} for k in range(first, first + 3)])
+    replaced = {file["file_path"] for file in table.files().to_pylist()}
+    gone: list[str] = []
+    monkeypatch.setattr(type(table.env.storage), "uncache", lambda storage, paths: gone.extend(paths))
+    table.compact(full=True)
+    assert set(gone) == replaced
+    gone.clear()
+    table.compact(full=True)  # nothing to do
+    assert gone == []
+
+
+@pytest.mark.parametrize("keyed", [True, False])
 def test_a_compaction_of_one_bucket_tells_how_far_it_is(keyed: bool) -> None:
     how: dict[str, Any] = {} if keyed else {"primary_key": [], "options": {"bucket": "-1"}}
     table = _table(**how)

@@ -139,6 +139,33 @@ def test_a_file_is_synced_before_it_gets_its_name_and_its_directory_after(
     ]
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="only Linux and its like take such advice")
+def test_what_will_not_be_read_again_goes_from_memory_and_stays_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda file, *advice: advised.append((os.readlink(f"/proc/self/fd/{file}"), advice))
+    )
+    storage, path = LocalStorage(), str(tmp_path / "file")
+    storage.create(path, b"bytes")
+    open_before = set(os.listdir("/proc/self/fd"))
+    storage.uncache([str(tmp_path / "missing"), path])
+    assert advised == [(path, (0, 0, os.POSIX_FADV_DONTNEED))]
+    assert set(os.listdir("/proc/self/fd")) == open_before
+    assert storage.read(path) == b"bytes"
+
+
+def test_a_file_is_written_in_large_pieces_however_small_they_come(tmp_path: Path) -> None:
+    sink = LocalStorage().writer(str(tmp_path / "file"))
+    for _ in range(1_000):
+        sink.stream.write(b"x" * 100)
+    assert sink.size == 100_000
+    assert os.path.getsize(tmp_path / "file") == 0
+    assert sink.close() == 100_000
+    assert os.path.getsize(tmp_path / "file") == 100_000
+
+
 def test_new_directories_are_synced_in_their_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "old").mkdir()
     trace = Trace(monkeypatch)
@@ -273,12 +300,17 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_disk_that_fills_under_a_stream_raises_an_os_error(tmp_path: Path) -> None:
-    (tmp_path / "file").symlink_to("/dev/full")
-    sink = LocalStorage(sync=False).writer(f"{tmp_path}/file")
-    with pytest.raises(OSError, match="No space left"):
-        sink.stream.write(b"1" * 100_000)
-    sink.abort()
-    assert list(tmp_path.iterdir()) == []
+    for size in (1_000_000, 100):  # at once, and when what is held back is written at the end
+        open_before = set(os.listdir("/proc/self/fd"))
+        (tmp_path / "file").symlink_to("/dev/full")
+        sink = LocalStorage(sync=False).writer(f"{tmp_path}/file")
+        with pytest.raises(OSError, match="No space left"):
+            sink.stream.write(b"1" * size)
+            sink.close()
+        sink.abort()
+        assert list(tmp_path.iterdir()) == []
+        del sink
+        assert set(os.listdir("/proc/self/fd")) == open_before
 
 
 def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
