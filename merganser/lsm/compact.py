@@ -131,15 +131,15 @@ class CompactJob:
             gone = {file.name for file in removed} - {file.name for file in added}
             bucket = (self.partition, self.bucket)
             change = changed(self.table, env, bucket, self.vectors, dropped=gone, marked=marked)
+            # Memory of the system is for readers of the new files. Should the commit fail, a retry reads anew.
+            replaced_files = (file for file in removed if file.name in gone)
+            env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
         except BaseException:
             with contextlib.suppress(MerganserError):
                 env.storage.delete([join(self.directory, file.name) for part in parts for file in part.written])
             raise
         if not removed:
             return None
-        # Memory of the system is for what readers of the new files need. Should the commit fail, a retry reads anew.
-        replaced_files = (file for file in removed if file.name in gone)
-        env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
         return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed)
 
 

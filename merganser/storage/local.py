@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -119,7 +120,7 @@ class LocalStorage:
         if not hasattr(os, "posix_fadvise"):
             return
         for path in paths:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -227,31 +228,43 @@ class LocalStorage:
 
 
 class LocalSink:
-    """A new local file; durable after `close`."""
+    """A new local file; durable after `close`. A process that is forked while it is open does not write to it."""
 
     def __init__(self, path: str, *, sync: bool) -> None:
         self.path = path
+        self._file = pa.OSFile(path, "wb")
         # A Parquet file's footer alone is hundreds of pieces of some bytes: each would be a call of the system, or two.
-        self.stream = pa.BufferedOutputStream(pa.OSFile(path, "wb"), _BUFFER_BYTES)
+        self.stream = pa.BufferedOutputStream(self._file, _BUFFER_BYTES)
         self._sync = sync
         self._size: int | None = None
+        _SINKS.add(self)
 
     @property
     def size(self) -> int:
         return int(self.stream.tell()) if self._size is None else self._size
 
     def close(self) -> int:
-        with _errors("write", self.path):
-            self._size = self.size
-            self.stream.close()
-            if self._sync:
+        size = self.size
+        self.stream.close()  # writes what is held back, and fails as the stream does
+        self._size = size
+        if self._sync:
+            with _errors("write", self.path):
                 for path in (self.path, os.path.dirname(self.path)):
                     descriptor = os.open(path, os.O_RDONLY)
                     try:
                         os.fsync(descriptor)
                     finally:
                         os.close(descriptor)
-            return self._size
+        return size
+
+    def leave_to_parent(self) -> None:
+        """Write nowhere from now on: in a forked process, whose end would write once more what is held back."""
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            try:
+                os.dup2(nowhere, self._file.fileno(), inheritable=False)
+            finally:
+                os.close(nowhere)
 
     def abort(self) -> None:
         with contextlib.suppress(OSError, pa.ArrowException):
@@ -260,6 +273,20 @@ class LocalSink:
                 self.stream.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+
+
+_SINKS: Final[weakref.WeakSet[LocalSink]] = weakref.WeakSet()
+"""Those whose files may be open."""
+
+
+def _after_fork() -> None:
+    for sink in list(_SINKS):
+        if not sink.stream.closed:
+            sink.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _entry(item: os.DirEntry[str]) -> Entry | None:

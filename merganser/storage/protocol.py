@@ -55,7 +55,7 @@ class Sink(Protocol):
         """Bytes written so far."""
 
     def close(self) -> int:
-        """Make the file durable and return its size in bytes. Call once."""
+        """Make the file durable and return its size in bytes. Call once. What goes wrong is an OSError."""
 
     def abort(self) -> None:
         """Drop the file, best effort. Safe to call after an error, and more than once."""
