@@ -2,7 +2,8 @@
 
 Files of one schema and codec are read as one: their blocks follow each other under one header, so that a schema is
 parsed once and not once per file, and the library is entered once. polars-avro reads them, if it is installed,
-several times as fast as fastavro, which is always there.
+several times as fast as fastavro, which is always there; but only files that are known to be whole, since some
+damaged ones keep it busy for ever.
 
 Both refuse some files, and neither says which file of many is damaged. So a file that cannot be read together with
 others is left out of every answer, and the caller reads it alone, which names what is wrong.
@@ -10,12 +11,17 @@ others is left out of every answer, and the caller reads it alone, which names w
 
 from __future__ import annotations
 
-import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
+from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
 
 from merganser.codec.avro import read_records
 from merganser.codec.avro_container import MAGIC, SYNC_BYTES, Block, block_places, encoded_map, header_map
@@ -23,18 +29,18 @@ from merganser.codec.avro_schema import without_logical_types
 from merganser.errors import FormatError
 
 try:
-    import polars as pl
-    import polars_avro
-except ImportError:  # the extra `[avro]` is not installed
-    polars_avro = None
+    from polars_avro._avro_rs import AvroSource  # what `polars_avro.read_avro` reads with, but for the lazy frame
+except ImportError:  # the extra `[avro]` is not installed, or a version of it that we do not know
+    AvroSource = None  # type: ignore[assignment, misc]
 
 Columns: TypeAlias = dict[str, list[Any]]
 """Values by the dotted names of fields (`_FILE._FILE_NAME`), as many of each as there are records; timestamps as
-epoch milliseconds."""
+epoch milliseconds, arrays as lists or tuples."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ACCELERATED_BYTES_MIN: Final = 49_152
+_ACCELERATED_BYTES_MIN: Final = 16_384
 """Below, fastavro is faster: polars-avro takes a while to begin."""
+_BATCH_ROWS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +65,16 @@ class _Container:
     blocks: tuple[Block, ...]
 
 
-def read_together(files: Sequence[bytes]) -> Iterator[Together]:
+def read_together(files: Sequence[bytes], whole: Sequence[bool]) -> Iterator[Together]:
     """Yield the columns of container files, those of one schema and codec together.
 
     Files without records, and those that cannot be read so, are in no answer.
+
+    Args:
+        whole: of each file whether its bytes are sure to be what its writer made.
     """
-    groups: dict[tuple[bytes, bytes], dict[int, _Container]] = {}
-    for place, data in enumerate(files):
+    groups: dict[tuple[bytes, bytes, bool], dict[int, _Container]] = {}
+    for place, (data, is_whole) in enumerate(zip(files, whole, strict=True)):
         try:
             header, at = header_map(data, len(MAGIC))
             sync = data[at : at + SYNC_BYTES]
@@ -73,11 +82,11 @@ def read_together(files: Sequence[bytes]) -> Iterator[Together]:
         except (FormatError, IndexError, ValueError, EOFError):
             continue
         if blocks and data[: len(MAGIC)] == MAGIC and "avro.schema" in header:
-            key = header["avro.schema"], header.get("avro.codec", b"null")
+            key = header["avro.schema"], header.get("avro.codec", b"null"), is_whole
             groups.setdefault(key, {})[place] = _Container(data, sync, blocks)
-    for (schema, codec), members in groups.items():
+    for (schema, codec, are_whole), members in groups.items():
         counts = tuple(sum(block.rows for block in container.blocks) for container in members.values())
-        columns = _columns(schema, codec, list(members.values()))
+        columns = _columns(schema, codec, list(members.values()), are_whole)
         if columns is not None and all(len(values) == sum(counts) for values in columns.values()):
             yield Together(tuple(members), counts, columns)
 
@@ -116,14 +125,14 @@ def _joined(schema: bytes, codec: bytes, containers: Sequence[_Container]) -> by
     return b"".join(parts)
 
 
-def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container]) -> Columns | None:
+def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], are_whole: bool) -> Columns | None:
     try:
         container = _joined(schema, codec, containers)
     except (ValueError, TypeError, AttributeError, RecursionError):  # the schema is no JSON, or none of a schema
         return None
-    if polars_avro is not None and len(container) >= _ACCELERATED_BYTES_MIN:
+    if are_whole and AvroSource is not None and len(container) >= _ACCELERATED_BYTES_MIN:
         try:
-            return _flattened("", polars_avro.read_avro(io.BytesIO(container)))
+            return _accelerated(container)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a panic of its Rust code is no Exception; the other library may still read the file
@@ -134,13 +143,57 @@ def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container]) -> C
         return None
 
 
-def _flattened(prefix: str, frame: pl.DataFrame) -> Columns:
+def _accelerated(container: bytes) -> Columns:
+    """Return the columns of a container through polars-avro.
+
+    A batch is given up before the next one is read: they share their memory, and a process that plans once does not
+    fetch pages from the system for all of them.
+    """
     out: Columns = {}
-    for column in frame.get_columns():
-        if isinstance(column.dtype, pl.Struct):
-            out |= _flattened(f"{prefix}{column.name}.", column.struct.unnest())
-        else:
-            if isinstance(column.dtype, pl.Datetime):
-                column = column.cast(pl.Datetime("ms")).cast(pl.Int64)
-            out[prefix + column.name] = column.to_list()
+    with _as_file(container) as path:
+        for batch in AvroSource([path], False, False).batch_iter(_BATCH_ROWS, None):
+            columns = pa.record_batch(batch)
+            _add_flattened(out, "", columns.schema.names, columns.columns)
     return out
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Give the path of a file of bytes, in memory where the system has such.
+
+    polars-avro reads Python objects too, but through a buffer of 4 MB, and to fill that with zeros takes longer than
+    all the rest; and where the bytes are damaged it may take the process down.
+    """
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("merganser-manifests"), "wb", buffering=0) as file:
+            file.write(data)
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with NamedTemporaryFile(prefix="merganser-manifests-") as file:
+            file.write(data)
+            file.flush()
+            yield file.name
+
+
+def _add_flattened(out: Columns, prefix: str, names: Sequence[str], arrays: Sequence[pa.Array]) -> None:
+    for name, array in zip(names, arrays, strict=True):
+        if pa.types.is_struct(array.type):
+            _add_flattened(out, f"{prefix}{name}.", [field.name for field in array.type], array.flatten())
+        else:
+            out.setdefault(prefix + name, []).extend(_values(array))
+
+
+def _values(array: pa.Array) -> Sequence[Any]:
+    """Return the Python values of an array.
+
+    Lists become tuples, cut from one and not filled value by value, and equal ones are kept once: few differ.
+    """
+    if array.null_count == len(array):
+        return [None] * len(array)
+    if pa.types.is_list(array.type) and not array.null_count and not pa.types.is_nested(array.type.value_type):
+        inside, ends = tuple(array.values.to_pylist()), array.offsets.to_pylist()
+        kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        return [kept.setdefault(some, some) for some in (inside[begin:end] for begin, end in pairwise(ends))]
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz)).cast(pa.int64())
+    return array.to_pylist()  # type: ignore[no-any-return]

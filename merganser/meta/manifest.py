@@ -9,10 +9,13 @@ Format: sections "data manifest record" and "how the JVM reference names Avro ty
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final, TypeVar
 
 import fastavro
+import numpy as np
+import numpy.typing as npt
 
 from merganser.codec.avro import read_records, write_records
 from merganser.codec.avro_columns import Columns, columns_of, read_together
@@ -114,15 +117,14 @@ def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEnt
         FormatError: damaged bytes, a version that is not known, a required field that is missing, or a value that
             no writer writes; names the first such file.
     """
-    for data, path in files:
-        check_seal(data, path)
+    whole = [check_seal(data, path) for data, path in files]
     found: dict[int, tuple[ManifestEntry, ...]] = {}
-    for together in read_together([data for data, _ in files]):
+    for together in read_together([data for data, _ in files], whole):
         try:
+            if _impossible(together.columns) is not None:
+                continue
             entries = _from_columns(together.columns)
         except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-        if any(map(_impossible, entries)):
             continue
         at = 0
         for place, count in zip(together.members, together.counts, strict=True):
@@ -139,36 +141,62 @@ def read_manifest(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
 def _read_alone(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
     """Return the entries of a manifest that could not be read with others, or say what is wrong with it."""
     records = read_records(data, path)
+    if not records:
+        return ()
     try:
-        entries = _from_columns(columns_of(records)) if records else ()
+        columns = columns_of(records)
+        entries, wrong = _from_columns(columns), _impossible(columns)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.",
             path=path,
         ) from error
-    for i, entry in enumerate(entries):
-        if why := _impossible(entry):
-            raise FormatError(
-                f"cannot read the manifest '{path}': {why} in entry {i + 1} of {len(entries)}. Restore the file.",
-                path=path,
-            )
+    if wrong is not None:
+        place, why = wrong
+        raise FormatError(
+            f"cannot read the manifest '{path}': {why} in entry {place + 1} of {len(entries)}. Restore the file.",
+            path=path,
+        )
     return entries
 
 
-def _impossible(entry: ManifestEntry) -> str | None:
-    """Return which value of an entry cannot be, or None: a last net for bytes that no checksum covers."""
-    file, total = entry.file, entry.total_buckets
-    if not plain_name(file.name) or not all(map(plain_name, file.extra_files)):
-        return f"the file name '{file.name}' leads elsewhere"
-    if file.size < 0 or file.row_count < 0 or not 0 <= (file.delete_row_count or 0) <= file.row_count:
-        return f"'{file.name}' has {file.size} bytes, {file.row_count} rows and {file.delete_row_count} retractions"
-    if file.min_sequence > file.max_sequence:
-        return f"'{file.name}' has sequence numbers from {file.min_sequence} to {file.max_sequence}"
-    if file.level < 0 or file.schema_id < 0:
-        return f"'{file.name}' has level {file.level} and schema {file.schema_id}"
-    if entry.bucket < -2 or total < -2 or 0 < total <= entry.bucket:
-        return f"'{file.name}' is in bucket {entry.bucket} of {total}"
-    return None
+def _impossible(columns: Columns) -> tuple[int, str] | None:
+    """Return the first entry with a value that cannot be, and which, or None: a last net for bytes without a checksum.
+
+    Whole columns are looked at, since of very many entries nearly always none is wrong.
+    """
+    names, extra = columns["_FILE._FILE_NAME"], columns.get("_FILE._EXTRA_FILES", ())
+    astray = np.array([not plain_name(name) for name in names], np.bool_)
+    if any(extra):
+        astray |= [not all(map(plain_name, more or ())) for more in extra]
+    sizes, rows = _numbers(columns["_FILE._FILE_SIZE"]), _numbers(columns["_FILE._ROW_COUNT"])
+    counts = columns.get("_FILE._DELETE_ROW_COUNT", repeat(None, len(names)))
+    gone = _numbers([count or 0 for count in counts])
+    first, last = (_numbers(columns[f"_FILE._{end}_SEQUENCE_NUMBER"]) for end in ("MIN", "MAX"))
+    levels, schemas = _numbers(columns["_FILE._LEVEL"]), _numbers(columns["_FILE._SCHEMA_ID"])
+    buckets, totals = _numbers(columns["_BUCKET"]), _numbers(columns["_TOTAL_BUCKETS"])
+    rules: tuple[tuple[npt.NDArray[np.bool_], Callable[[int], str]], ...] = (
+        (astray, lambda i: f"the file name '{names[i]}' leads elsewhere"),
+        (
+            (sizes < 0) | (rows < 0) | (gone < 0) | (gone > rows),
+            lambda i: f"'{names[i]}' has {sizes[i]} bytes, {rows[i]} rows and {gone[i]} retractions",
+        ),
+        (first > last, lambda i: f"'{names[i]}' has sequence numbers from {first[i]} to {last[i]}"),
+        ((levels < 0) | (schemas < 0), lambda i: f"'{names[i]}' has level {levels[i]} and schema {schemas[i]}"),
+        (
+            (buckets < -2) | (totals < -2) | ((totals > 0) & (buckets >= totals)),
+            lambda i: f"'{names[i]}' is in bucket {buckets[i]} of {totals[i]}",
+        ),
+    )
+    found = np.flatnonzero(np.any([wrong for wrong, _ in rules], axis=0))
+    if not len(found):
+        return None
+    place = int(found[0])
+    return place, next(told(place) for wrong, told in rules if wrong[place])
+
+
+def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
 
 
 def _to_record(entry: ManifestEntry) -> dict[str, Any]:

@@ -49,19 +49,24 @@ def sealed(data: bytes) -> bytes:
     return head + _digits(head, rest) + rest
 
 
-def check_seal(data: bytes, path: str) -> None:
+def check_seal(data: bytes, path: str) -> bool:
     """Refuse a file whose bytes are not those that were written; a file without a seal passes.
+
+    Returns:
+        Whether it has one, and so is what its writer made.
 
     Raises:
         FormatError: names the path.
     """
-    if data[_START:_VALUE] == _ENTRY and data[_VALUE:_END] != _digits(data[:_VALUE], data[_END:]):
+    has_seal = data[_START:_VALUE] == _ENTRY
+    if has_seal and data[_VALUE:_END] != _digits(data[:_VALUE], data[_END:]):
         raise FormatError(
             f"cannot read '{path}': its {len(data)} bytes do not have the checksum they were written with. "
             "Snapshots that name it cannot be read. Restore the file, or roll back to a snapshot that does not "
             "need it.",
             path=path,
         )
+    return has_seal
 
 
 def _digits(head: bytes, rest: bytes) -> bytes:

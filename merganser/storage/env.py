@@ -32,6 +32,8 @@ from merganser.storage.spill import Spill
 T = TypeVar("T")
 R = TypeVar("R")
 _NOTHING = object()
+_ALONE_SECONDS: Final = 0.002
+"""So long requests are made one by one before others help: much less than one takes at an object store."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX: Final = 253_402_300_799_999
 
@@ -43,7 +45,7 @@ def _enter_pool(owner: int) -> None:
     _thread.pool_of = owner
 
 
-def _enter_requests(owner: int) -> None:
+def _enter_requests(owner: int | None) -> None:
     _thread.requests_of = owner
 
 
@@ -178,8 +180,10 @@ class Env:
         """Return `ask` of every item, in order: for requests, which wait for the store and need no core.
 
         They run on threads of their own, more of them than there are cores, so that on an object store the time of
-        many is little more than that of one. A request that fetches in its turn does so one by one. Of those that
-        fail the first in order is raised; what has not begun then does not begin.
+        many is little more than that of one. The threads are called when the caller is not through with all of them
+        after two milliseconds: where it reads a few files that the system has in memory they would be in its way.
+        A request that fetches in its turn does so one by one. Of those that fail the first in order is raised; what
+        has not begun then does not begin.
 
         Args:
             at_once: how many are under way at a time; `requests` of them if None.
@@ -191,25 +195,41 @@ class Env:
         places, take = iter(range(len(todo))), threading.Lock()
         results: list[Any] = [None] * len(todo)
         errors: dict[int, BaseException] = {}
-        left = threading.Event()
+        over = threading.Event()
+        pool = self._requests()
+        helpers: list[Future[None]] = []
 
         def run() -> None:
-            while not (errors or left.is_set()):
+            while not (errors or over.is_set()):
                 with take:
                     place = next(places, None)
                 if place is None:
                     return
                 try:
                     results[place] = ask(todo[place])
-                except BaseException as error:
+                except Exception as error:
                     errors[place] = error
+                except BaseException as error:  # an interrupt leaves at once
+                    errors[place] = error
+                    raise
 
-        pool = self._requests()
-        running = [pool.submit(run) for _ in range(workers)]
+        def call_helpers() -> None:
+            if not over.wait(_ALONE_SECONDS):
+                helpers.extend([pool.submit(run) for _ in range(workers - 2)])
+                run()
+
+        outer = getattr(_thread, "requests_of", None)
+        _enter_requests(id(self))
         try:
-            wait(running)
+            first = pool.submit(call_helpers)
+            run()
+            over.set()
+            if not first.cancel():
+                wait([first])
+            wait([helper for helper in helpers if not helper.cancel()])
         finally:
-            left.set()
+            over.set()
+            _enter_requests(outer)
         if errors:
             raise errors[min(errors)]
         return results

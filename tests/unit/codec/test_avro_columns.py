@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -58,22 +59,37 @@ def _file(start: int, count: int, codec: str = "zstd") -> bytes:
     return write_records(SCHEMA, _records(start, count), compression=codec)
 
 
-@pytest.fixture(params=["accelerated", "plain"])
+@pytest.fixture(params=["accelerated", "accelerated, no files in memory", "plain"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """With polars-avro for files of any size, and without it."""
-    if request.param == "accelerated":
+    if request.param == "plain":
+        monkeypatch.setattr(avro_columns, "AvroSource", None)
+    else:
         pytest.importorskip("polars_avro")
         monkeypatch.setattr(avro_columns, "_ACCELERATED_BYTES_MIN", 0)
-    else:
-        monkeypatch.setattr(avro_columns, "polars_avro", None)
+        monkeypatch.setattr(avro_columns, "_BATCH_ROWS", 100)
+    if request.param.endswith("no files in memory"):
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     return str(request.param)
 
 
-def _read(files: list[bytes]) -> tuple[dict[int, int], list[Columns]]:
+def test_the_accelerator_that_is_installed_is_one_we_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reached below its public functions, so that another version may lack what we ask of it."""
+    pytest.importorskip("polars_avro")
+
+    def none(*_: object) -> None:
+        raise AssertionError("read without the accelerator")
+
+    monkeypatch.setattr(avro_columns, "read_records", none)
+    monkeypatch.setattr(avro_columns, "_ACCELERATED_BYTES_MIN", 0)
+    assert _read([_file(0, 3), _file(3, 5)])[0] == {0: 3, 1: 5}
+
+
+def _read(files: list[bytes], whole: list[bool] | None = None) -> tuple[dict[int, int], list[Columns]]:
     """Return the number of records of each file that was read, and the columns of the groups."""
     counts: dict[int, int] = {}
     columns = []
-    for together in read_together(files):
+    for together in read_together(files, [True] * len(files) if whole is None else whole):
         counts |= dict(zip(together.members, together.counts, strict=True))
         columns.append(together.columns)
     return counts, columns
@@ -92,6 +108,16 @@ def test_files_read_together_hold_what_each_holds(codec: str, library: str) -> N
         "file.made": [record["file"]["made"] for record in expected],
         "file.counts": [record["file"]["counts"] for record in expected],
     }
+
+
+def test_equal_arrays_of_a_batch_are_in_memory_once(library: str) -> None:
+    kind = {"type": "array", "items": "long"}
+    schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "counts", "type": kind}]})
+    lists = [[], [1, 2], [], [3], [1, 2]]
+    data = write_records(schema, [{"counts": values} for values in lists], compression="none")
+    [[counts]] = [columns.values() for columns in _read([data])[1]]
+    assert [list(values) for values in counts] == lists
+    assert library == "plain" or counts[1] is counts[4]
 
 
 def test_files_of_other_schemas_and_codecs_are_groups_of_their_own(library: str) -> None:
@@ -114,6 +140,17 @@ def test_a_damaged_block_leaves_its_group_to_be_read_one_by_one(library: str) ->
     spoilt = good[:at] + bytes(byte ^ 0xFF for byte in good[at : at + 40]) + good[at + 40 :]
     assert _read([good, spoilt]) == ({}, []), library
     assert len(read_records(good, "p")) == 300
+
+
+def test_files_that_may_be_damaged_are_kept_from_the_accelerator(library: str) -> None:
+    """A block with more bytes than its rows take is one that polars-avro never gets through."""
+    data = write_records(OTHER, [{"x": 1}] * 9, compression="none")
+    assert data.count(bytes([18, 18])) == 1  # nine rows in nine bytes
+    longer = data.replace(bytes([18, 18]), bytes([16, 18]))
+    assert _read([longer], [False])[0] == {0: 8}, library
+    counts, columns = _read([_file(0, 2), longer, _file(2, 1)], [True, False, True])
+    assert counts == {0: 2, 1: 8, 2: 1}
+    assert [group.get("n", group.get("x")) for group in columns] == [[0, 1, 2], [1] * 8]
 
 
 def test_a_header_that_is_no_schema_is_left_out(library: str) -> None:
