@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,10 @@ from merganser.schema.predicate import Predicate
 from merganser.schema.prune import may_match_many
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
+
+WHOLE_BYTES: Final = 4 * 1024 * 1024
+"""A row group that takes no more is read whole: parts save little there, since the compressed pages of all columns
+wait beside them, and take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,8 @@ class DataFileReader:
         notes: believe what the footer notes of kinds, instead of reading them.
         positions: also return `_POSITION`, where each row is in the file, the first being 0.
         only: rising positions of the rows to return; None: all that are not deleted.
-        part_bytes: row groups that take more memory than this, decoded, come in parts of about so much, where the
-            format allows it; None: whole.
+        part_bytes: row groups that take more memory than this, decoded, and are not small, come in parts of about so
+            much, where the format allows it; None: whole.
 
     Attributes:
         noted_inserts: whether the footer notes that every row of the file is an insert.
@@ -181,7 +186,7 @@ class DataFileReader:
         if self._part_bytes is None or rows == 1:
             return None
         size = self._group_bytes(group) * max(1.0, self._growth)
-        return None if size <= self._part_bytes else max(1, int(rows * self._part_bytes / size))
+        return None if size <= max(self._part_bytes, WHOLE_BYTES) else max(1, int(rows * self._part_bytes / size))
 
     def _group_bytes(self, group: int) -> int:
         size = self._reader.group_bytes(group, self._wanted)

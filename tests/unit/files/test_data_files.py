@@ -13,6 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, StorageError, UnsupportedError
+from merganser.files import read
 from merganser.files.layout import file_layout
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.files.write import RollingWriter
@@ -255,7 +256,8 @@ def test_a_file_whose_format_cannot_be_opened_leaves_nothing(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("text", ["many", "one"])
-def test_a_large_row_group_is_read_in_parts_of_about_the_size_asked(text: str) -> None:
+def test_a_large_row_group_is_read_in_parts_of_about_the_size_asked(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "WHOLE_BYTES", 0)
     table = _table()
     rows = _rows(table, *range(5_000))
     texts = [f"{k:05}" * 200 if text == "many" else "x" * 1_000 for k in range(5_000)]  # told by pages, or a dictionary
@@ -271,7 +273,16 @@ def test_a_large_row_group_is_read_in_parts_of_about_the_size_asked(text: str) -
         assert max(part.nbytes for part in parts) <= 60_000
 
 
-def test_rows_of_a_part_are_masked_as_those_of_a_whole_group() -> None:
+def test_a_small_row_group_is_read_whole_whatever_the_size_asked() -> None:
+    table = _table()
+    table.write(_rows(table, *range(5_000)))
+    part = _reader(table, part_bytes=1_000).read(1)
+    assert part is not None
+    assert part.num_rows == 5_000
+
+
+def test_rows_of_a_part_are_masked_as_those_of_a_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "WHOLE_BYTES", 0)
     table = _table()
     table.write(_rows(table, *range(1_000)))
     only = np.array([0, 499, 500, 999])

@@ -15,7 +15,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError
-from merganser.files import write
+from merganser.files import read, write
 from merganser.files.write import RollingWriter
 from merganser.lsm import compact, section
 from merganser.lsm.overwrite import upgraded
@@ -253,6 +253,7 @@ def test_memory_of_a_compaction_follows_its_windows_whatever_the_bucket(
     monkeypatch.setattr(section, "WINDOW_BYTES", 300_000)
     monkeypatch.setattr(section, "PART_BYTES", 50_000)
     monkeypatch.setattr(section, "PART_BYTES_MIN", 1)
+    monkeypatch.setattr(read, "WHOLE_BYTES", 0)
     table = _table({"k": "INT", "v": "BYTES"}, primary_key=key, options={"bucket": "1" if key else "-1"})
     chance = random.Random(1)
     for _ in range(4):
