@@ -93,6 +93,7 @@ class RollingWriter:
             part = physical.slice(at, layout.target_rows - file.rows)
             with self._writing(file.name):
                 file.write(part)
+                file.sink.begin_sync()
             at += part.num_rows
             if file.sink.size >= layout.target_size_bytes or file.rows >= layout.target_rows:
                 self._finish()

@@ -29,6 +29,7 @@ from merganser.errors import InvalidInputError, MerganserError
 from merganser.files.layout import FileLayout, file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.buckets import UNAWARE, Group, groups
+from merganser.lsm.gather import Gather
 from merganser.merge.engine import Folded
 from merganser.merge.groups import Groups
 from merganser.merge.rules import Merge, merge_of
@@ -144,6 +145,7 @@ class TableWriter:
 
     def _flush(self, rows: pa.Table, kinds: pa.Array | None, arrival: npt.NDArray[np.int64] | None) -> None:
         rows = _one_chunk(rows)
+        picked = Gather(rows)
         layout = file_layout(self.table)
         parts = list(groups(self.table, rows))
         for group in parts:
@@ -152,12 +154,12 @@ class TableWriter:
         run: Callable[..., object] = self.env.map if self.parallel else _in_turn
         if not self.table.keyed:
             for group in parts:
-                self._append(group, rows, layout)
+                self._append(group, rows, picked, layout)
             return
         starts = [self._reserve(group) for group in parts]
         # Buckets are independent; a failed one leaves the files of the others to `abort`.
         run(
-            lambda item: self._write_bucket(item[0], item[1], rows, kinds, arrival, layout),
+            lambda item: self._write_bucket(item[0], item[1], rows, picked, kinds, arrival, layout),
             list(zip(parts, starts, strict=True)),
         )
 
@@ -166,6 +168,7 @@ class TableWriter:
         group: Group,
         start: int,
         rows: pa.Table,
+        picked: Gather,
         kinds: pa.Array | None,
         arrival: npt.NDArray[np.int64] | None,
         layout: FileLayout,
@@ -196,9 +199,9 @@ class TableWriter:
             first = numbers.copy()
             first[removed] = rising[: len(removed)]
             alone = Groups(groups.positions[removals], np.arange(len(removals)), np.zeros(len(removals), np.bool_))
-            self._write_run(bucket, alone, start, first, rows, at, of_rows, layout)
+            self._write_run(bucket, alone, start, first, rows, picked, at, of_rows, layout)
             numbers = np.maximum(numbers, rising[len(removed)])
-        self._write_run(bucket, groups, start, numbers, rows, at, of_rows, layout)
+        self._write_run(bucket, groups, start, numbers, rows, picked, at, of_rows, layout)
 
     def _write_run(
         self,
@@ -207,6 +210,7 @@ class TableWriter:
         start: int,
         numbers: npt.NDArray[np.int64] | None,
         rows: pa.Table,
+        picked: Gather,
         at: npt.NDArray[np.int64],
         kinds: npt.NDArray[np.int8] | None,
         layout: FileLayout,
@@ -216,12 +220,13 @@ class TableWriter:
         Args:
             groups: versions of keys among the rows of the bucket.
             numbers: sequence numbers of the rows of the bucket, from `start` on; None: their positions.
+            picked: picks of `rows`.
             at: where the rows of the bucket are in `rows`.
         """
         writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         try:
             for begin, part in groups.slices(SLICE_ROWS):
-                folded = self._folded(rows, replace(part, positions=at[part.positions]), kinds)
+                folded = self._folded(rows, picked, replace(part, positions=at[part.positions]), kinds)
                 lenders = groups.positions[folded.lenders + begin]
                 writer.write(
                     folded.table(),
@@ -234,24 +239,28 @@ class TableWriter:
             raise
         self._files.setdefault(bucket, []).extend(files)
 
-    def _folded(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
+    def _folded(self, rows: pa.Table, picked: Gather, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
         try:
-            return self._fold(rows, groups, kinds)
+            return self._fold(rows, picked, groups, kinds)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"cannot write to '{self.table.name}': {error} Nothing was written.",
                 **error.context | {"table": self.table.name},
             ) from error
 
-    def _fold(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
+    def _fold(self, rows: pa.Table, picked: Gather, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> Folded:
         """Return the groups merged, at a cost that goes with their rows and not with all that were flushed."""
-        if not self._merge.engine.chooses and 2 * len(groups.positions) < rows.num_rows:
+        chooses = self._merge.engine.chooses
+        if not chooses and 2 * len(groups.positions) < rows.num_rows:
             kinds = None if kinds is None else kinds[groups.positions]
-            rows = rows.take(pa.array(groups.positions))
+            rows = picked.take(groups.positions)
             groups = replace(groups, positions=np.arange(len(groups.positions)))
-        return self._merge.fold(rows, groups, kinds, rows.column_names)
+        folded = self._merge.fold(rows, groups, kinds, rows.column_names)
+        if chooses and folded.positions is not None:  # they are positions in `rows`
+            return replace(folded, rows=picked.take(folded.positions), positions=None)
+        return folded
 
-    def _append(self, group: Group, rows: pa.Table, layout: FileLayout) -> None:
+    def _append(self, group: Group, rows: pa.Table, picked: Gather, layout: FileLayout) -> None:
         bucket = (group.partition, group.bucket)
         if bucket not in self._open:
             if self.table.bucket > 0:
@@ -264,7 +273,7 @@ class TableWriter:
         for begin in range(0, len(group.rows), SLICE_ROWS):
             at = group.rows[begin : begin + SLICE_ROWS]
             adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
-            self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else rows.take(pa.array(at)))
+            self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else picked.take(at))
 
     def _close(self, bucket: BucketId) -> None:
         """Finish the open file of an append bucket. Where a bucket has an order, its files are numbered in it."""

@@ -136,6 +136,9 @@ class MemorySink:
     def size(self) -> int:
         return int(self.stream.tell()) if self._size is None else self._size
 
+    def begin_sync(self) -> None:
+        """Do nothing: memory is as durable as it gets."""
+
     def close(self) -> int:
         data = self.stream.getvalue().to_pybytes()
         self._size = len(data)

@@ -299,6 +299,9 @@ class ObjectSink:
     def size(self) -> int:
         return self._upload.tell()
 
+    def begin_sync(self) -> None:
+        """Do nothing: what was written is on its way."""
+
     def close(self) -> int:
         self._upload.finish()
         return self._upload.tell()

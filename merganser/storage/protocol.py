@@ -54,6 +54,9 @@ class Sink(Protocol):
     def size(self) -> int:
         """Bytes written so far."""
 
+    def begin_sync(self) -> None:
+        """Let the store begin to make durable what was written, so that `close` waits for less. Waits for nothing."""
+
     def close(self) -> int:
         """Make the file durable and return its size in bytes. Call once. What goes wrong is an OSError."""
 

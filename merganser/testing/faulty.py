@@ -264,6 +264,10 @@ class FaultySink:
     def size(self) -> int:
         return self._inner.size
 
+    def begin_sync(self) -> None:
+        """Of the sink inside: like writes to its stream it is no call."""
+        self._inner.begin_sync()
+
     def close(self) -> int:
         return self._storage._whole("close", self.path, self._inner.close, self._tear)
 

@@ -179,6 +179,22 @@ def test_a_file_is_written_in_large_pieces_however_small_they_come(tmp_path: Pat
     assert os.path.getsize(tmp_path / "file") == 100_000
 
 
+def test_what_was_written_goes_to_the_disk_while_more_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, start, size, advice: advised.append((start, size)))
+    piece = os.urandom(1024 * 1024)
+    for sync in (True, False):
+        sink = LocalStorage(sync=sync).writer(str(tmp_path / "file"))
+        for _ in range(9):
+            sink.stream.write(piece)
+            sink.begin_sync()
+        assert sink.close() == 9 * 1024 * 1024
+        assert (tmp_path / "file").read_bytes() == 9 * piece
+    assert advised == [(0, 4 * 1024 * 1024), (4 * 1024 * 1024, 4 * 1024 * 1024)]
+
+
 def test_a_forked_process_that_ends_adds_nothing_to_a_file_that_is_being_written(tmp_path: Path) -> None:
     program = f"""
 import os, sys
