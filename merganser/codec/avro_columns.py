@@ -12,13 +12,11 @@ others is left out of every answer, and the caller reads it alone, which names w
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -36,6 +34,8 @@ except ImportError:  # the extra `[avro]` is not installed, or a version of it t
 Columns: TypeAlias = dict[str, list[Any]]
 """Values by the dotted names of fields (`_FILE._FILE_NAME`), as many of each as there are records; timestamps as
 epoch milliseconds, arrays as lists or tuples."""
+
+AsFile: TypeAlias = Callable[[bytes], AbstractContextManager[str]]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ACCELERATED_BYTES_MIN: Final = 16_384
@@ -65,13 +65,14 @@ class _Container:
     blocks: tuple[Block, ...]
 
 
-def read_together(files: Sequence[bytes], whole: Sequence[bool]) -> Iterator[Together]:
+def read_together(files: Sequence[bytes], whole: Sequence[bool], as_file: AsFile) -> Iterator[Together]:
     """Yield the columns of container files, those of one schema and codec together.
 
     Files without records, and those that cannot be read so, are in no answer.
 
     Args:
         whole: of each file whether its bytes are sure to be what its writer made.
+        as_file: gives the path of a file of some bytes.
     """
     groups: dict[tuple[bytes, bytes, bool], dict[int, _Container]] = {}
     for place, (data, is_whole) in enumerate(zip(files, whole, strict=True)):
@@ -86,7 +87,7 @@ def read_together(files: Sequence[bytes], whole: Sequence[bool]) -> Iterator[Tog
             groups.setdefault(key, {})[place] = _Container(data, sync, blocks)
     for (schema, codec, are_whole), members in groups.items():
         counts = tuple(sum(block.rows for block in container.blocks) for container in members.values())
-        columns = _columns(schema, codec, list(members.values()), are_whole)
+        columns = _columns(schema, codec, list(members.values()), as_file if are_whole else None)
         if columns is not None and all(len(values) == sum(counts) for values in columns.values()):
             yield Together(tuple(members), counts, columns)
 
@@ -125,14 +126,14 @@ def _joined(schema: bytes, codec: bytes, containers: Sequence[_Container]) -> by
     return b"".join(parts)
 
 
-def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], are_whole: bool) -> Columns | None:
+def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], as_file: AsFile | None) -> Columns | None:
     try:
         container = _joined(schema, codec, containers)
     except (ValueError, TypeError, AttributeError, RecursionError):  # the schema is no JSON, or none of a schema
         return None
-    if are_whole and AvroSource is not None and len(container) >= _ACCELERATED_BYTES_MIN:
+    if as_file is not None and AvroSource is not None and len(container) >= _ACCELERATED_BYTES_MIN:
         try:
-            return _accelerated(container)
+            return _accelerated(container, as_file)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a panic of its Rust code is no Exception; the other library may still read the file
@@ -143,36 +144,19 @@ def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], are_
         return None
 
 
-def _accelerated(container: bytes) -> Columns:
+def _accelerated(container: bytes, as_file: AsFile) -> Columns:
     """Return the columns of a container through polars-avro.
 
-    A batch is given up before the next one is read: they share their memory, and a process that plans once does not
-    fetch pages from the system for all of them.
+    It gets a file: Python objects it reads through a buffer of 4 MB, and to fill that with zeros takes longer than all
+    the rest. A batch is given up before the next one is read: they share their memory, and a process that plans once
+    does not fetch pages from the system for all of them.
     """
     out: Columns = {}
-    with _as_file(container) as path:
+    with as_file(container) as path:
         for batch in AvroSource([path], False, False).batch_iter(_BATCH_ROWS, None):
             columns = pa.record_batch(batch)
             _add_flattened(out, "", columns.schema.names, columns.columns)
     return out
-
-
-@contextmanager
-def _as_file(data: bytes) -> Iterator[str]:
-    """Give the path of a file of bytes, in memory where the system has such.
-
-    polars-avro reads Python objects too, but through a buffer of 4 MB, and to fill that with zeros takes longer than
-    all the rest; and where the bytes are damaged it may take the process down.
-    """
-    if hasattr(os, "memfd_create"):
-        with open(os.memfd_create("merganser-manifests"), "wb", buffering=0) as file:
-            file.write(data)
-            yield f"/proc/self/fd/{file.fileno()}"
-    else:
-        with NamedTemporaryFile(prefix="merganser-manifests-") as file:
-            file.write(data)
-            file.flush()
-            yield file.name
 
 
 def _add_flattened(out: Columns, prefix: str, names: Sequence[str], arrays: Sequence[pa.Array]) -> None:

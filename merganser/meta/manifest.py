@@ -23,6 +23,7 @@ from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
 from merganser.meta.data_file import DataFile, ManifestEntry, made, plain_name
 from merganser.meta.seal import check_seal, sealed
+from merganser.storage.scratch import scratch_file
 
 T = TypeVar("T")
 VERSION: Final = 2
@@ -119,7 +120,7 @@ def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEnt
     """
     whole = [check_seal(data, path) for data, path in files]
     found: dict[int, tuple[ManifestEntry, ...]] = {}
-    for together in read_together([data for data, _ in files], whole):
+    for together in read_together([data for data, _ in files], whole, scratch_file):
         try:
             if _impossible(together.columns) is not None:
                 continue

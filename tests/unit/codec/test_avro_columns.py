@@ -14,6 +14,7 @@ import pytest
 from merganser.codec import avro_columns
 from merganser.codec.avro import read_records, write_records
 from merganser.codec.avro_columns import Columns, columns_of, read_together
+from merganser.storage.scratch import scratch_file
 
 SCHEMA = fastavro.parse_schema(
     {
@@ -89,7 +90,7 @@ def _read(files: list[bytes], whole: list[bool] | None = None) -> tuple[dict[int
     """Return the number of records of each file that was read, and the columns of the groups."""
     counts: dict[int, int] = {}
     columns = []
-    for together in read_together(files, [True] * len(files) if whole is None else whole):
+    for together in read_together(files, [True] * len(files) if whole is None else whole, scratch_file):
         counts |= dict(zip(together.members, together.counts, strict=True))
         columns.append(together.columns)
     return counts, columns
