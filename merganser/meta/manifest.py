@@ -166,18 +166,19 @@ def _impossible(columns: Columns) -> tuple[int, str] | None:
 
     Whole columns are looked at, since of very many entries nearly always none is wrong.
     """
-    names, extra = columns["_FILE._FILE_NAME"], columns.get("_FILE._EXTRA_FILES", ())
+    names = columns["_FILE._FILE_NAME"]
+    extra = columns.get("_FILE._EXTRA_FILES", [None] * len(names))
     astray = np.array([not plain_name(name) for name in names], np.bool_)
     if any(extra):
         astray |= [not all(map(plain_name, more or ())) for more in extra]
     sizes, rows = _numbers(columns["_FILE._FILE_SIZE"]), _numbers(columns["_FILE._ROW_COUNT"])
     counts = columns.get("_FILE._DELETE_ROW_COUNT", repeat(None, len(names)))
-    gone = _numbers([count or 0 for count in counts])
+    gone = _numbers([0 if count is None else count for count in counts])
     first, last = (_numbers(columns[f"_FILE._{end}_SEQUENCE_NUMBER"]) for end in ("MIN", "MAX"))
     levels, schemas = _numbers(columns["_FILE._LEVEL"]), _numbers(columns["_FILE._SCHEMA_ID"])
     buckets, totals = _numbers(columns["_BUCKET"]), _numbers(columns["_TOTAL_BUCKETS"])
     rules: tuple[tuple[npt.NDArray[np.bool_], Callable[[int], str]], ...] = (
-        (astray, lambda i: f"the file name '{names[i]}' leads elsewhere"),
+        (astray, lambda i: f"the file name '{_astray(names[i], *(extra[i] or ()))}' leads elsewhere"),
         (
             (sizes < 0) | (rows < 0) | (gone < 0) | (gone > rows),
             lambda i: f"'{names[i]}' has {sizes[i]} bytes, {rows[i]} rows and {gone[i]} retractions",
@@ -196,8 +197,16 @@ def _impossible(columns: Columns) -> tuple[int, str] | None:
     return place, next(told(place) for wrong, told in rules if wrong[place])
 
 
+def _astray(*names: str) -> str:
+    return next(name for name in names if not plain_name(name))
+
+
 def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
-    return np.array(values, np.int64)
+    found = np.array(values)
+    if found.dtype.kind != "i" or found.ndim != 1:  # texts, fractions, nulls, or beyond 64 bits
+        wrong = next((value for value in values if type(value) is not int), max(values))
+        raise TypeError(f"of whole numbers, which has {wrong!r:.60}")
+    return found
 
 
 def _to_record(entry: ManifestEntry) -> dict[str, Any]:

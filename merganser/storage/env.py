@@ -45,7 +45,7 @@ def _enter_pool(owner: int) -> None:
     _thread.pool_of = owner
 
 
-def _enter_requests(owner: int | None) -> None:
+def _enter_requests(owner: int) -> None:
     _thread.requests_of = owner
 
 
@@ -219,8 +219,8 @@ class Env:
                 run()
 
         outer = getattr(_thread, "requests_of", None)
-        _enter_requests(id(self))
         try:
+            _thread.requests_of = id(self)
             first = pool.submit(call_helpers)
             run()
             over.set()
@@ -228,8 +228,8 @@ class Env:
                 wait([first])
             wait([helper for helper in helpers if not helper.cancel()])
         finally:
+            _thread.requests_of = outer  # before any call, since interrupts come at calls
             over.set()
-            _enter_requests(outer)
         if errors:
             raise errors[min(errors)]
         return results

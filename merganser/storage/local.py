@@ -258,16 +258,19 @@ class LocalSink:
 
     def close(self) -> int:
         size = self.size
-        self.stream.close()  # writes what is held back, and fails as the stream does
+        self.stream.flush()  # writes what is held back, and fails as the stream does
+        if self._sync:
+            with _errors("write", self.path):
+                os.fsync(self._file.fileno())  # of the descriptor that wrote: it is told of every byte that got lost
+        self.stream.close()
         self._size = size
         if self._sync:
             with _errors("write", self.path):
-                for path in (self.path, os.path.dirname(self.path)):
-                    descriptor = os.open(path, os.O_RDONLY)
-                    try:
-                        os.fsync(descriptor)
-                    finally:
-                        os.close(descriptor)
+                descriptor = os.open(os.path.dirname(self.path), os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
         return size
 
     def leave_to_parent(self) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import merganser as mg
+from merganser.codec.avro import write_records
 from merganser.codec.stats import EMPTY_ROW, NO_STATS, SimpleStats
 from merganser.errors import FormatError
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.live_files import EMPTY
 from merganser.meta.manifest import read_manifest, write_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list, write_manifest_list
+from merganser.meta.seal import sealed
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, memory_with
 
@@ -92,6 +98,45 @@ def test_an_entry_that_cannot_be_is_refused_with_the_path(change: dict[str, Any]
     data = write_manifest([ENTRY, replace(ENTRY, file=replace(FILE, **change))], compression="zstd")
     with pytest.raises(FormatError, match=r"'p'.*entry 2 of 2"):
         read_manifest(data, "p")
+
+
+@pytest.mark.parametrize("extra", ["../x", "a/b"])
+def test_the_name_that_leads_elsewhere_is_the_one_told(extra: str) -> None:
+    entry = replace(ENTRY, file=replace(FILE, extra_files=("index", extra)))
+    with pytest.raises(FormatError, match=f"file name '{extra}' leads elsewhere in entry 1 of 1"):
+        read_manifest(write_manifest([entry], compression="zstd"), "p")
+
+
+@pytest.mark.parametrize("sealed_too", [False, True])
+@pytest.mark.parametrize(
+    ("field", "kind", "value"),
+    [
+        ("_FILE_SIZE", "double", 1.5),
+        ("_FILE_SIZE", "double", 1e300),
+        ("_FILE_SIZE", "string", "5"),
+        ("_FILE_SIZE", "string", "9" * 30),
+        ("_FILE_SIZE", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 0}, Decimal(10**25)),
+        ("_FILE_SIZE", {"type": "array", "items": "long"}, [1]),
+        ("_FILE_SIZE", ["null", "long"], None),
+        ("_FILE_NAME", ["null", "string"], None),
+        ("_DELETE_ROW_COUNT", "string", ""),
+        ("_LEVEL", ["null", "int"], None),
+    ],
+)
+def test_fields_of_other_types_are_refused_with_the_path(
+    field: str, kind: object, value: object, sealed_too: bool
+) -> None:
+    container = fastavro.reader(io.BytesIO(write_manifest([ENTRY], compression="none")))
+    schema = json.loads(json.dumps(container.writer_schema))
+    [entry] = container
+    inner = next(part for part in schema["fields"] if part["name"] == "_FILE")["type"]["fields"]
+    [changed] = [part for part in inner if part["name"] == field]
+    changed.pop("default", None)
+    changed["type"] = kind
+    entry["_FILE"][field] = value
+    data = write_records(fastavro.parse_schema(schema), [entry], compression="none")
+    with pytest.raises(FormatError, match="'p'"):
+        read_manifest(sealed(data) if sealed_too else data, "p")
 
 
 @pytest.mark.parametrize(("bucket", "total"), [(-3, 1), (1, 1), (5, 4), (0, -3)])

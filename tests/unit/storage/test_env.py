@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from merganser.errors import InvalidInputError
+from merganser.storage import env as env_module
 from merganser.storage.env import Env
 from merganser.storage.memory import MemoryStorage
 
@@ -122,6 +123,27 @@ def test_the_first_request_in_order_that_failed_is_the_one_told() -> None:
     with pytest.raises(ValueError, match="item 0"):
         env().fetch(ask, range(10_000), at_once=2)
     assert len(started) < 10_000
+
+
+def test_an_interrupt_leaves_at_once_and_later_requests_overlap_again() -> None:
+    shared = env()
+
+    def interrupted(item: int) -> int:
+        if item == 3:
+            raise KeyboardInterrupt
+        return item
+
+    with pytest.raises(KeyboardInterrupt):
+        shared.fetch(interrupted, range(9))
+    door = _Door(opens_at=3)
+    assert shared.fetch(door.pass_through, range(9), at_once=3) == [item * 10 for item in range(9)]
+    assert door.most == 3
+
+
+def test_few_requests_that_end_at_once_are_made_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_module, "_ALONE_SECONDS", 60)
+    me = threading.get_ident()
+    assert set(env().fetch(lambda _: threading.get_ident(), range(20))) == {me}
 
 
 def test_requests_that_make_requests_do_not_wait_for_themselves() -> None:
