@@ -34,6 +34,7 @@ from merganser.codec.stored import BINARY, TEXT, TIMESTAMPS, arrow_to_list, plai
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
+from merganser.schema.spans import spans
 
 Words: TypeAlias = "npt.NDArray[np.uint64]"
 Counts: TypeAlias = "npt.NDArray[np.int64]"
@@ -252,18 +253,14 @@ def byte_spans(array: pa.Array, nulls: Flags | None, inline_max: int = INLINE_MA
 
     The buffer goes on for `slack` zeros after the last run.
     """
-    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    _, offset_buffer, data = array.buffers()
-    bounds = np.zeros(1, np.int64)
-    if len(array) and offset_buffer is not None:
-        dtype = np.dtype("<i8" if large else "<i4")
-        bounds = np.frombuffer(offset_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+    offsets, data = spans(array)
+    bounds = offsets.astype(np.int64)
     first, size = int(bounds[0]), int(bounds[-1] - bounds[0])
     # Arrow promises no slack behind its buffers, so the bytes are copied; that costs less than one gather.
     buffer = np.empty(size + slack, np.uint8)
     buffer[size:] = 0
     if size:
-        buffer[:size] = np.frombuffer(data, np.uint8, size, first)
+        buffer[:size] = data[first : first + size]
     lengths = np.diff(bounds)
     if nulls is not None:
         lengths[nulls] = 0

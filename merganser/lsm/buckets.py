@@ -59,7 +59,7 @@ def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
         yield Group(serialized, bucket, members)
 
 
-def _parted(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def _parted(numbers: npt.NDArray[np.signedinteger]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Yield every number that occurs, rising, and the positions it stands at, rising."""
     highest = int(numbers.max())
     small = numbers.astype(np.uint8 if highest < 256 else np.uint16 if highest < 65_536 else np.int64)
@@ -76,14 +76,14 @@ def _parted(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
         yield int(ordered[start]), order[start:end]
 
 
-def bucket_numbers(table: TableDef, rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the bucket of every row, int64[n]."""
+def bucket_numbers(table: TableDef, rows: pa.Table) -> npt.NDArray[np.int32]:
+    """Return the bucket of every row, int32[n]."""
     if table.bucket <= 1:
-        return np.zeros(rows.num_rows, np.int64)
+        return np.zeros(rows.num_rows, np.int32)
     key = table.schema.bucket_key
     columns = [rows.column(name) for name in key]
     kinds = [table.schema.field(name).type for name in key]
-    return buckets(columns, kinds, table.bucket, table.options.get(w.BUCKET_FUNCTION)).astype(np.int64)
+    return buckets(columns, kinds, table.bucket, table.options.get(w.BUCKET_FUNCTION))
 
 
 def _partition_numbers(table: TableDef, rows: pa.Table) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:

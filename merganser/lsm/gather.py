@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Picker = Callable[[pa.Array], "pa.Array | pa.ChunkedArray"]
+from merganser.schema.spans import one_length, spans
 
-_BLOCK_ROWS: Final = 16_384
-"""Rows whose lengths are compared at once, in the caches."""
+Picker = Callable[[pa.Array], "pa.Array | pa.ChunkedArray"]
 
 
 class Gather:
@@ -75,18 +73,12 @@ def _nullable(array: pa.Array) -> Picker:
 def _of_one_length(array: pa.Array) -> Picker | None:
     """Pick texts as values of a fixed width; None: they are not all of one length."""
     kind, count = array.type, len(array)
-    whole: npt.DTypeLike = np.int32 if _is_short(kind) else np.int64
-    _, ends, data = array.buffers()
-    if not count or data is None:
+    width = one_length(array)
+    if width is None:
         return None
-    offsets = np.frombuffer(ends, whole)[array.offset : array.offset + count + 1]
-    width = int(offsets[1]) - int(offsets[0])
-    if width <= 0 or int(offsets[-1]) - int(offsets[0]) != width * count:
-        return None
-    for begin in range(0, count, _BLOCK_ROWS):
-        if (np.diff(offsets[begin : begin + _BLOCK_ROWS + 1]) != width).any():
-            return None
-    fixed = pa.Array.from_buffers(pa.binary(width), count, [None, data.slice(int(offsets[0]))])
+    offsets, _ = spans(array)
+    whole = offsets.dtype
+    fixed = pa.Array.from_buffers(pa.binary(width), count, [None, array.buffers()[2].slice(int(offsets[0]))])
 
     def pick(positions: pa.Array) -> pa.Array:
         size = width * len(positions)

@@ -225,9 +225,9 @@ class TableWriter:
         """
         writer = RollingWriter(table=self.table, env=self.env, directory=self._directories[bucket], layout=layout)
         try:
-            for begin, part in groups.slices(SLICE_ROWS):
+            for part in groups.slices(SLICE_ROWS):
                 folded = self._folded(rows, picked, replace(part, positions=at[part.positions]), kinds)
-                lenders = groups.positions[folded.lenders + begin]
+                lenders = part.positions[folded.lenders]
                 writer.write(
                     folded.table(),
                     sequences=pa.array((lenders if numbers is None else numbers[lenders]) + start),

@@ -50,12 +50,17 @@ class Groups:
     @cached_property
     def last(self) -> Positions:
         """int64[k], the row of the table that comes last in each group."""
-        return self.positions[self.ends - 1]
+        return self.positions if self._alone else self.positions[self.ends - 1]
 
     @cached_property
     def first(self) -> Positions:
         """int64[k], the row of the table that comes first in each group."""
-        return self.positions[self.starts]
+        return self.positions if self._alone else self.positions[self.starts]
+
+    @property
+    def _alone(self) -> bool:
+        """Whether each row is a group."""
+        return self.count == len(self.positions)
 
     def only(self, rows: Mask) -> tuple[Groups, Positions]:
         """Return the groups with some of their rows, and which groups they are; groups left empty are gone.
@@ -79,16 +84,16 @@ class Groups:
         additions = None if self.additions is None else self.additions[low:high]
         return Groups(self.positions[low:high], self.starts[first:end] - low, additions)
 
-    def slices(self, rows: int) -> Iterator[tuple[int, Groups]]:
-        """Yield stretches of groups of about `rows` rows each, with the row of `positions` where each begins."""
+    def slices(self, rows: int) -> Iterator[Groups]:
+        """Yield stretches of groups of about `rows` rows each."""
         if len(self.positions) <= rows:
-            yield 0, self
+            yield self
             return
         first = 0
         while first < self.count:
             end = int(np.searchsorted(self.starts, self.starts[first] + rows, side="left"))
             end = max(first + 1, end)
-            yield int(self.starts[first]), self.between(first, end)
+            yield self.between(first, end)
             first = end
 
 

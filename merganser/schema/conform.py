@@ -26,6 +26,7 @@ from merganser.schema.arrow import arrow_field, arrow_schema, arrow_type
 from merganser.schema.limits import has_limits, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
+from merganser.schema.spans import is_sound_ascii
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
@@ -204,15 +205,21 @@ def _check_text(array: pa.Array) -> None:
 
     def check(part: pa.Array) -> None:
         # A slice of a nested array shares the parts of all, and they would be judged too.
-        part.take(pa.array(np.arange(len(part)))).validate(full=True)
+        part = part.take(pa.array(np.arange(len(part)))) if pa.types.is_nested(part.type) else part
+        part.validate(full=True)
 
     try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
+        array.validate()
+        if not (pa.types.is_string(array.type) and is_sound_ascii(array)):
+            array.validate(full=True)
+    except pa.ArrowInvalid as broken:
+        if pa.types.is_nested(array.type) and "UTF8" not in str(broken):
+            raise _MisfitError(0, f"is damaged ({broken}). Build it anew") from None  # not even to be taken apart
         try:
             check(array)
         except pa.ArrowInvalid as error:
-            raise _MisfitError(_first_refused(check, array), f"is not UTF-8 ({error}). Store bytes as BYTES") from None
+            why = "is not UTF-8" if "UTF8" in str(error) else "is damaged"
+            raise _MisfitError(_first_refused(check, array), f"{why} ({error}). Store bytes as BYTES") from None
 
 
 def _pieces(chunk: pa.Array) -> Iterator[pa.Array]:

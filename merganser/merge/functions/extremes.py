@@ -16,6 +16,7 @@ from merganser.merge.functions.function import refuse_retractions
 from merganser.merge.functions.segments import Values, any_of, array_of, empty, taken, validity, whole
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
+from merganser.schema.spans import spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +154,16 @@ class _Texts:
     """The bytes of a text or binary array, read as big-endian words of eight."""
 
     def __init__(self, array: pa.Array) -> None:
-        wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-        kind = np.dtype(np.int64 if wide else np.int32)
-        _, offsets, data = array.buffers()
-        self._offsets = np.frombuffer(offsets, kind, count=len(array) + 1, offset=array.offset * kind.itemsize)
-        if data is None or data.size < 8:
-            data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
+        self._offsets, data = spans(array)
+        if data.size < 8:
+            data = np.append(data, np.zeros(8 - data.size, np.uint8))
         self._last = data.size - 8
         self._words: npt.NDArray[np.uint64] = np.ndarray((self._last + 1,), ">u8", buffer=data, strides=(1,))
 
     def lengths(self, rows: Positions) -> npt.NDArray[np.int64]:
         """Return how many bytes each text has."""
-        return (self._offsets[rows + 1] - self._offsets[rows]).astype(np.int64)
+        found: npt.NDArray[np.int64] = (self._offsets[rows + 1] - self._offsets[rows]).astype(np.int64)
+        return found
 
     def words(self, rows: Positions, lengths: npt.NDArray[np.int64], place: int) -> npt.NDArray[np.uint64]:
         """Return the bytes from `place` to `place` + 8 of each text as a number, zeros standing behind its end."""

@@ -7,10 +7,9 @@ delimiter, and tokens that are blank or there already add nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,7 @@ from merganser.merge.functions.segments import apart, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.keys import sorted_positions
 from merganser.schema import types as t
+from merganser.schema.spans import spans
 
 _BLANK: Final = (
     r"\A[\x{9}-\x{D}\x{1C}-\x{20}\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200A}\x{2028}\x{2029}\x{205F}\x{3000}]*\z"
@@ -82,11 +82,11 @@ class ListAgg:
 
 def blank(texts: pa.Array) -> Mask:
     """Return bool[n]: which texts are null, or white space only."""
-    offsets, data = _offsets(texts), texts.buffers()[2]
+    offsets, data = spans(texts)
     lengths = np.diff(offsets)
     out: Mask = lengths == 0
-    if data is not None and data.size:
-        head = np.frombuffer(data, np.uint8)[np.minimum(offsets[:-1], data.size - 1)]
+    if data.size:
+        head = data[np.minimum(offsets[:-1], data.size - 1)]
         unclear = ~out & ((head <= 0x20) | (head >= 0x80))  # any other first character is no white space
         rows = np.flatnonzero(unclear)
         if len(rows):
@@ -94,10 +94,6 @@ def blank(texts: pa.Array) -> Mask:
             out[rows] = matches.fill_null(True).to_numpy(zero_copy_only=False)
     valid = validity(texts)
     return out if valid is None else out | ~valid
-
-
-def _offsets(texts: pa.Array) -> npt.NDArray[Any]:
-    return np.frombuffer(texts.buffers()[1], np.int32, count=len(texts) + 1, offset=texts.offset * 4)
 
 
 def _not_large(texts: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from merganser.codec import hashing
 from merganser.codec.binary_row import RowBytes, encode_row, encode_rows, stored_to_arrow
 from merganser.codec.hashing import buckets, row_hashes
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -169,6 +170,14 @@ def test_no_key_goes_to_a_negative_bucket() -> None:
     for function in ("default", "mod", "hive"):
         found = buckets([pa.compute.negate(keys)], [t.BigInt()], 7, function)
         assert set(found.tolist()) <= set(range(7))
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 7, 1_000, 2**31 - 1])
+def test_a_bucket_is_the_size_of_the_hash_modulo_their_number(total: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = np.array([0, 1, -1, total % 2**31, -total, 2**31 - 1, -(2**31), -(2**31) + 1] * 5, np.int32)
+    monkeypatch.setattr(hashing, "row_hashes", lambda columns, kinds: hashes)
+    monkeypatch.setattr(hashing, "_BLOCK_ROWS", 16)
+    assert buckets([], [], total).tolist() == [abs(int(value)) % total for value in hashes]
 
 
 @pytest.mark.parametrize("function", ["default", "hive"])

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from merganser.lsm import gather
 from merganser.lsm.gather import Gather
+from merganser.schema import spans
 
 ROWS = 1_000
 
@@ -43,7 +43,7 @@ def _columns() -> dict[str, pa.Array]:
 @pytest.mark.parametrize("part", [(0, ROWS), (13, 801), (ROWS - 1, 1), (5, 0)])
 @pytest.mark.parametrize("name", sorted(_columns()))
 def test_it_picks_what_arrow_picks(name: str, part: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(spans, "_BLOCK_ROWS", 64)
     table = pa.table({"c": _columns()[name]}).slice(*part)
     positions = np.random.default_rng(1).integers(0, max(1, part[1]), 2 * part[1])
     picker = Gather(table)

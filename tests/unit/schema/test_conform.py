@@ -390,6 +390,15 @@ def test_no_rows_have_no_kinds():
 
 
 @pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("offsets", [[0, 3, 1, 4], [1, 0, 2, 4]])
+def test_text_whose_offsets_fall_is_refused(offsets, nested):
+    ends = pa.py_buffer(np.array(offsets, np.int32))
+    text = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"abcd")])
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text) if nested else text
+    assert "is damaged" in str(refusal(array, "ARRAY<STRING>" if nested else "STRING"))
+
+
+@pytest.mark.parametrize("nested", [False, True])
 def test_text_that_is_not_utf8_is_refused_with_its_row(nested):
     text = pa.array([b"a", b"\xc5\x82", b"\xff\xfe"], pa.binary()).view(pa.string())
     array = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text) if nested else text
