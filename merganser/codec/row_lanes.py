@@ -267,20 +267,20 @@ def byte_spans(array: pa.Array, nulls: Flags | None, inline_max: int = INLINE_MA
     return ByteSpans(buffer, bounds[:-1] - first, lengths, inline_max)
 
 
-def _text_lane(spans: ByteSpans, nulls: Flags | None) -> Lane:
-    lengths = spans.lengths.astype(WORD)
-    slots = spans.word(0, None) | (lengths | np.uint64(0x80)) << np.uint64(56)
-    if len(lengths) == 0 or int(spans.lengths.max()) <= spans.inline_max:
+def _text_lane(texts: ByteSpans, nulls: Flags | None) -> Lane:
+    lengths = texts.lengths.astype(WORD)
+    slots = texts.word(0, None) | (lengths | np.uint64(0x80)) << np.uint64(56)
+    if len(lengths) == 0 or int(texts.lengths.max()) <= texts.inline_max:
         return Lane(_zero_nulls(slots, nulls), nulls, None)
-    return Lane(_zero_nulls(np.where(spans.lengths > spans.inline_max, lengths, slots), nulls), nulls, spans)
+    return Lane(_zero_nulls(np.where(texts.lengths > texts.inline_max, lengths, slots), nulls), nulls, texts)
 
 
 def _nested_lane(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> Lane:
     values = arrow_to_list(column, kind)
     encoded = pa.array([None if v is None else encode_nested(v, kind) for v in values], pa.large_binary())
     nulls = null_flags(encoded)
-    spans = byte_spans(encoded, nulls, inline_max=0)
-    return Lane(spans.lengths.astype(WORD), nulls, spans)
+    rows = byte_spans(encoded, nulls, inline_max=0)
+    return Lane(rows.lengths.astype(WORD), nulls, rows)
 
 
 def _wide_timestamp_lane(array: pa.Array, nulls: Flags | None, units: int) -> Lane:

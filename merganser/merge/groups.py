@@ -49,12 +49,12 @@ class Groups:
 
     @cached_property
     def last(self) -> Positions:
-        """int64[k], the row of the table that comes last in each group."""
+        """int64[k], the row of the table that comes last in each group; not to be written into."""
         return self.positions if self._alone else self.positions[self.ends - 1]
 
     @cached_property
     def first(self) -> Positions:
-        """int64[k], the row of the table that comes first in each group."""
+        """int64[k], the row of the table that comes first in each group; not to be written into."""
         return self.positions if self._alone else self.positions[self.starts]
 
     @property

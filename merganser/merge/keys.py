@@ -82,9 +82,11 @@ def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64]
         return first[positions], is_last
     packed = _packed(image)
     if packed is not None:
-        packed_words, bits = packed
-        packed_words.sort()
-        return packed_words & ((1 << bits) - 1), _last_of_each(packed_words >> bits)
+        words, bits = packed
+        words.sort()
+        positions = words & ((1 << bits) - 1)
+        words >>= bits
+        return positions, _last_of_each(words)
     positions = np.argsort(image, kind="stable")
     return positions, _last_of_each(image[positions])
 

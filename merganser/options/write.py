@@ -50,7 +50,7 @@ PRIMARY_KEY_NULLABLE: Final = Option(
     "primary-key.nullable", BOOLEAN, False, "Let key columns be null; nulls are equal as keys.", immutable=True
 )
 BUCKET: Final = Option(
-    "bucket", INTEGER, -1,
+    "bucket", integer(maximum=2**31 - 1), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
 )  # fmt: skip

@@ -26,7 +26,7 @@ from merganser.schema.arrow import arrow_field, arrow_schema, arrow_type
 from merganser.schema.limits import has_limits, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
-from merganser.schema.spans import is_sound_ascii
+from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
@@ -172,6 +172,7 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
     start = 0
     try:
         for chunk in column.chunks:
+            _check_offsets(chunk, field.name, action)
             for piece in _pieces(chunk):
                 converted = _convert(piece, field.type, field.name)
                 if _holds_text(target):
@@ -200,26 +201,37 @@ def _holds_text(kind: pa.DataType) -> bool:
     )
 
 
+def _check_offsets(array: pa.Array, name: str, action: str) -> None:
+    """Refuse an array that Arrow would read beyond its ends."""
+    try:
+        array.validate()
+        sound = offsets_rise(array)
+    except pa.ArrowInvalid:
+        sound = False
+    if not sound:
+        raise InvalidInputError(
+            f"{action}: column '{name}' is damaged: its values do not lie one behind the other. Build it anew. "
+            "Nothing was written.",
+            column=name,
+        )
+
+
 def _check_text(array: pa.Array) -> None:
     """Refuse bytes that call themselves text; Arrow takes a caller's word for it."""
 
     def check(part: pa.Array) -> None:
-        # A slice of a nested array shares the parts of all, and they would be judged too.
-        part = part.take(pa.array(np.arange(len(part)))) if pa.types.is_nested(part.type) else part
-        part.validate(full=True)
+        # A slice of a nested array shares the parts of all, and what nulls hold would be judged too.
+        part.take(pa.array(np.arange(len(part)))).validate(full=True)
 
     try:
-        array.validate()
-        if not (pa.types.is_string(array.type) and is_sound_ascii(array)):
-            array.validate(full=True)
-    except pa.ArrowInvalid as broken:
-        if pa.types.is_nested(array.type) and "UTF8" not in str(broken):
-            raise _MisfitError(0, f"is damaged ({broken}). Build it anew") from None  # not even to be taken apart
+        for leaf in leaves(array):
+            if pa.types.is_string(leaf.type) and not (len(leaf) >= FEW_ROWS and is_ascii(leaf)):
+                leaf.validate(full=True)
+    except pa.ArrowInvalid:
         try:
             check(array)
         except pa.ArrowInvalid as error:
-            why = "is not UTF-8" if "UTF8" in str(error) else "is damaged"
-            raise _MisfitError(_first_refused(check, array), f"{why} ({error}). Store bytes as BYTES") from None
+            raise _MisfitError(_first_refused(check, array), f"is not UTF-8 ({error}). Store bytes as BYTES") from None
 
 
 def _pieces(chunk: pa.Array) -> Iterator[pa.Array]:
@@ -419,6 +431,8 @@ def _first_refused(convert: _Convert, array: pa.Array) -> int:
 def _shown(value: pa.Scalar) -> str:
     try:
         text = repr(value.as_py()) if isinstance(value, pa.StringScalar | pa.BinaryScalar) else str(value)
+    except UnicodeDecodeError:
+        text = repr(value.as_buffer().to_pybytes())
     except (ValueError, OverflowError):
         text = str(value.cast(pa.int64()))
     return text if len(text) <= _VALUE_TEXT_MAX else text[:_VALUE_TEXT_MAX] + "..."

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -48,6 +49,20 @@ def test_a_flush_keeps_the_newest_row_of_each_key_with_its_number() -> None:
     [entry] = _live(table)
     assert (entry.file.row_count, entry.file.min_sequence, entry.file.max_sequence) == (3, 2, 4)
     assert table.read().to_pylist() == [{"k": 1, "v": "4"}, {"k": 2, "v": "3"}, {"k": 3, "v": "2"}]
+
+
+def test_every_row_carries_the_number_of_its_newest_version_whichever_slice_it_is_written_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("merganser.lsm.writer.SLICE_ROWS", 2)
+    table = _keyed()
+    keys = [7, 3, 9, 3, 1, 5, 9, 8]
+    table.write([{"k": k, "v": str(i)} for i, k in enumerate(keys)])
+    [entry] = _live(table)
+    stored = pq.read_table(pa.BufferReader(contents(table.env.storage)[f"{table.path}/bucket-0/{entry.file.name}"]))
+    newest = {k: i for i, k in enumerate(keys)}
+    assert stored["_SEQUENCE_NUMBER"].to_pylist() == [newest[k] for k in sorted(newest)]
+    assert (entry.file.min_sequence, entry.file.max_sequence) == (0, 7)
 
 
 def test_numbers_go_on_from_the_newest_of_the_bucket_one_per_row_received() -> None:

@@ -389,13 +389,43 @@ def test_no_rows_have_no_kinds():
     assert len(kinds_from([], 0)) == 0
 
 
-@pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("offsets", [[0, 3, 1, 4], [1, 0, 2, 4]])
-def test_text_whose_offsets_fall_is_refused(offsets, nested):
+def test_values_that_do_not_lie_one_behind_the_other_are_refused_and_not_looked_at(offsets):
     ends = pa.py_buffer(np.array(offsets, np.int32))
-    text = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"abcd")])
-    array = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text) if nested else text
-    assert "is damaged" in str(refusal(array, "ARRAY<STRING>" if nested else "STRING"))
+    text, raw = (
+        pa.Array.from_buffers(kind, 3, [None, ends, pa.py_buffer(b"abcd")]) for kind in (pa.string(), pa.binary())
+    )
+    broken = pa.array([b"a", b"\xff", b"c"], pa.binary()).view(pa.string())
+    for array, kind in (
+        (text, "STRING"),
+        (text, "VARCHAR(10)"),
+        (raw, "BYTES"),
+        (pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text), "ARRAY<STRING>"),
+        (pa.StructArray.from_arrays([broken, text], ["a", "b"]), "ROW<a STRING, b STRING>"),
+    ):
+        assert "is damaged" in str(refusal(array, kind))
+
+
+def test_text_that_is_neither_utf8_nor_short_enough_is_refused_with_its_bytes():
+    text = pa.array([b"a", b"\xff\xfe\xfd"], pa.binary()).view(pa.string())
+    assert "b'\\xff\\xfe\\xfd'" in str(refusal(text, "VARCHAR(2)"))
+
+
+def test_a_slice_is_not_judged_by_what_lies_beside_it():
+    text = pa.array([b"a", b"b", b"\xff"], pa.binary()).view(pa.string())
+    nested = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), text)
+    out = conform(pa.table({"x": nested[:2]}), [field("ARRAY<STRING>")], action="cannot write")
+    assert out.column("x").to_pylist() == [["a"], ["b"]]
+    assert refusal(nested[1:], "ARRAY<STRING>").context["row"] == 1
+
+
+@pytest.mark.parametrize("end", ["é", "a"])
+def test_many_texts_are_taken_and_the_one_that_is_no_text_is_found(end):
+    texts = [f"text {i}" for i in range(3_000)] + [end]
+    assert conformed(pa.array(texts), "STRING").to_pylist() == texts
+    raw = [text.encode() for text in texts]
+    raw[2_500] = b"\xff"
+    assert refusal(pa.array(raw, pa.binary()).view(pa.string()), "STRING").context["row"] == 2_500
 
 
 @pytest.mark.parametrize("nested", [False, True])
