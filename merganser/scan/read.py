@@ -74,8 +74,8 @@ class _Section:
         names = [field.name for field in self._job.columns]
         if where is not None:
             tested = rows.select(self._filter_names)
-            if positions is not None:
-                tested = tested.take(pa.array(positions))
+            if positions is not None:  # Arrow takes no rows of a table without columns
+                tested = tested.take(pa.array(positions)) if self._filter_names else without_columns(len(positions))
             mask = np.asarray(where.mask(tested).fill_null(False))
             positions = np.flatnonzero(mask) if positions is None else positions[mask]
         if self._table.counting:

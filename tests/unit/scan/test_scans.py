@@ -67,6 +67,8 @@ FILTERS = [
     "n % 2 = 0",
     "p = ''",
     "1 = 0",
+    "1 = 1",
+    "true AND n < 0",
 ]
 
 
@@ -111,6 +113,29 @@ def test_pruning_never_loses_a_row(seed: int, shape: str) -> None:
 
 def _files_read(table: mg.Table, where: Any) -> int:
     return sum(len(split.files) for split in table.read(where=where).plan().splits)
+
+
+@pytest.mark.parametrize(
+    "where", ["true", "1 = 1", "'a' = 'a'", "null IS NULL", "coalesce(null, true)", pc.scalar(True)]
+)
+@pytest.mark.parametrize("shape", ["merged", "retracted", "append", "masked"])
+def test_a_filter_without_columns_lets_all_rows_through_or_none(shape: str, where: Any) -> None:
+    key = None if shape == "append" else ["k"]
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"} if shape == "masked" else {"bucket": "1"}
+    if shape == "append":
+        options["bucket-key"] = "k"
+    table = _catalog().create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=key, options=options)
+    table.write([{"k": 1, "v": 1}, {"k": 2, "v": 2}], kinds=["+I", "-D"] if shape == "retracted" else None)
+    if shape in ("merged", "masked"):
+        table.write([{"k": 1, "v": 3}])
+    every = table.read().to_pylist()
+    assert every
+    assert table.read(where=where).to_pylist() == every
+    assert table.read(where=where).count() == len(every)
+    assert table.read(columns=["v"], where=where).to_pylist() == [{"v": row["v"]} for row in every]
+    assert table.read(columns=[], where=where).to_arrow().num_rows == len(every)
+    assert table.read(where=where, limit=1).to_pylist() == every[:1]
+    assert table.read(where="1 = 0").count() == table.read(where="null = 1").count() == 0
 
 
 def test_files_are_left_out_by_partition_bucket_key_and_statistics() -> None:
