@@ -10,6 +10,7 @@ from typing import Any, Final
 from merganser.handle.table import Table
 from merganser.scan.rows import Rows
 from merganser.scan.scan import Scan
+from merganser.scan.system_tables import check_system_name
 
 READ_OPTIMIZED: Final = "ro"
 
@@ -67,5 +68,12 @@ class ReadOptimizedTable:
 
 
 def system_handle(table: Table, name: str) -> SystemTable | ReadOptimizedTable:
-    """Return the handle of `table$name`; a name that there is not is refused when it is read."""
-    return ReadOptimizedTable(table) if name == READ_OPTIMIZED else SystemTable(table, name)
+    """Return the handle of `table$name`.
+
+    Raises:
+        NotFoundError: there is no system table of this name.
+    """
+    if name == READ_OPTIMIZED:
+        return ReadOptimizedTable(table)
+    check_system_name(table.definition, name)
+    return SystemTable(table, name)
