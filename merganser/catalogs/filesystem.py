@@ -6,14 +6,15 @@ is no table. A rename of a directory is one step on a local disk; elsewhere it i
 a table (`storage.moving`).
 
 What is left of such a table never becomes part of another one. Its name is refused until `drop_table` has removed
-what is left; what lies there belongs to no other table.
+what is left; what lies there belongs to no other table. A directory that holds files of somebody else is refused too:
+dropping the table would remove them.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +26,16 @@ from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
-from merganser.options.validate import DYNAMIC
+from merganser.options.validate import DYNAMIC, check_type
+from merganser.options.write import PATH
 from merganser.scan.rows import counted
 from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
-from merganser.storage.paths import TablePaths, join
+from merganser.storage.open import storage_for
+from merganser.storage.paths import DROPPED, TablePaths, join, of_table
+from merganser.storage.protocol import Entries
 
 _SUFFIX = ".db"
-_DROPPED = ".schema-"
-"""How the schemas of a table that is being dropped are called."""
 _MARKER = ".merganser"
 """An object store has no empty directories: a database without tables is held by this file."""
 
@@ -133,9 +135,11 @@ class Catalog:
 
         Raises:
             NotFoundError: there is no such database.
-            AlreadyExistsError: there is a table of this name.
+            AlreadyExistsError: there is a table of this name, or its directory holds something else.
             InvalidInputError: the definition is not a table of the format; names the column or option.
-            UnsupportedError: a primary key without a number of buckets.
+            UnsupportedError: a primary key without a number of buckets, or a type of table that has no rows here.
+            StorageError: the store failed; nothing was made.
+            CommitUnknownError: the store lost the reply; look whether the table is there.
         """
         parsed = self._plain_name(name)
         if options is not None and not isinstance(options, Mapping):
@@ -146,6 +150,7 @@ class Catalog:
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
+        options = _without_path(options or {}, paths.root, parsed)
         made = create_schema(
             schema,
             primary_key=tuple(_names(primary_key, "primary_key")),
@@ -155,6 +160,7 @@ class Catalog:
             time_millis=self.env.now_ms(),
             table=str(parsed),
         )
+        check_type(made.options, what=f"cannot create '{parsed}'", table=str(parsed))
         if store.exists():
             if if_not_exists:
                 return self._opened(parsed)
@@ -177,7 +183,7 @@ class Catalog:
         with contextlib.suppress(StorageError):
             if store.is_marked():  # somebody moves a table here; they look for our schema once they have set their mark
                 self.env.storage.delete([paths.schema(0)])
-                raise self._not_free(parsed, paths, ["files that are being moved there"])
+                raise self._not_free(parsed, paths, ["files of a table that somebody moves there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
 
     def table(self, name: str) -> Any:
@@ -197,7 +203,7 @@ class Catalog:
         self._require_database(database)
         directory = self._database(database)
         names = [e.name for e in self.env.storage.list(directory) if e.is_directory and not e.name.startswith(".")]
-        return sorted(name for name in names if SchemaStore(TablePaths(join(directory, name)), self.env).exists())
+        return sorted(name for name in names if self._is_table(TablePaths(join(directory, name))))
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a table and its files.
@@ -220,7 +226,7 @@ class Catalog:
         self._forget(paths)
         try:
             # One rename of one directory: before it the table is whole, after it there is none.
-            self.env.storage.move_tree(paths.schema_directory, join(paths.root, _DROPPED + self.env.new_id()))
+            self.env.storage.move_tree(paths.schema_directory, join(paths.root, DROPPED + self.env.new_id()))
         except NotFoundError:
             pass  # somebody else drops it too
         except StorageError:
@@ -289,6 +295,14 @@ class Catalog:
     def _has_database(self, name: str) -> bool:
         return f"{name}{_SUFFIX}" in {e.name for e in self.env.storage.list(self.warehouse) if e.is_directory}
 
+    def _is_table(self, paths: TablePaths) -> bool:
+        try:
+            return SchemaStore(paths, self.env).exists()
+        except StorageError:
+            if self.env.storage.exists(paths.schema_directory):
+                return False  # a file of this name: the directory is not ours
+            raise
+
     def _require_database(self, name: str) -> None:
         if not self._has_database(name):
             raise self._no_database(name)
@@ -306,19 +320,59 @@ class Catalog:
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
 
     def _check_free(self, name: TableName, paths: TablePaths) -> None:
-        """Refuse a place where a dropped table or half a copy is left: it would become part of the new one.
+        """Refuse a place where something lies: it would become part of the new table, and go when that is dropped.
+
+        Empty directories are fine, and files of writers that no snapshot names.
 
         Raises:
             AlreadyExistsError: says how to remove what is left.
         """
+        try:
+            found = self.env.storage.list(paths.root)
+        except StorageError as error:
+            raise StorageError(
+                f"cannot make table '{name}': {error} Nothing was changed.", table=str(name), path=paths.root
+            ) from error
+        if not found:
+            return
         if left := self._left(name, paths):
             raise self._not_free(name, paths, left)
+        if (stranger := self._stranger(paths.root, found)) is not None:
+            raise AlreadyExistsError(
+                f"cannot make table '{name}': something that is not a table lies at '{paths.root}' (first: "
+                f"'{stranger}'). Nothing was changed. Remove it, or choose another name.",
+                table=str(name),
+                path=paths.root,
+            )
+
+    def _listed(self, directory: str) -> Entries:
+        """Return what lies in a directory; nothing where it is a file."""
+        try:
+            return self.env.storage.list(directory)
+        except StorageError:
+            if self.env.storage.exists(directory):
+                return []
+            raise
+
+    def _stranger(self, root: str, found: Entries, inside: str = "") -> str | None:
+        """Return a file below a directory that writers of tables do not make, or None.
+
+        Args:
+            found: what lies in the directory `inside` of `root`.
+        """
+        for entry in found:
+            below = f"{inside}{entry.name}"
+            if not entry.is_directory:
+                if not of_table(below):
+                    return below
+            elif (first := self._stranger(root, self.env.storage.list(join(root, below)), f"{below}/")) is not None:
+                return first
+        return None
 
     def _not_free(self, name: TableName, paths: TablePaths, left: builtins.list[str]) -> AlreadyExistsError:
         return AlreadyExistsError(
-            f"cannot make table '{name}': '{paths.root}' still holds {' and '.join(left)} of a table that was dropped "
-            f"or renamed (which did not finish, or a writer went on). catalog.drop_table('{name}') removes what is "
-            "left.",
+            f"cannot make table '{name}': '{paths.root}' still holds {' and '.join(left)}. "
+            f"catalog.drop_table('{name}') removes all of it for good.",
             table=str(name),
             path=paths.root,
         )
@@ -326,20 +380,33 @@ class Catalog:
     def _left(self, name: TableName, paths: TablePaths) -> builtins.list[str]:
         """Return what is left of a table at a place where there is none, in words."""
         left = []
-        if snapshots := SnapshotStore(paths, self.env, str(name)).ids():
-            left.append(f"{len(snapshots)} snapshots")
-        dropped = any(entry.name.startswith(_DROPPED) for entry in self.env.storage.list(paths.root))
-        if dropped or SchemaStore(paths, self.env).is_marked():
-            left.append("some of the files")
+        snapshots = SnapshotStore(paths, self.env, str(name)).ids()
+        dropped = any(entry.name.startswith(DROPPED) for entry in self._listed(paths.root))
+        taken_away = dropped or SchemaStore(paths, self.env).is_marked()
+        if snapshots and not taken_away:
+            left.append(
+                f"{counted(len(snapshots), 'snapshot')} without a schema. If its schema files were lost, restore "
+                f"'{paths.schema(0)}' and those after it from a backup, and the table is there again. Otherwise it was "
+                "dropped or renamed, which did not finish, or a writer went on"
+            )
+        elif snapshots or taken_away:
+            what = f"{counted(len(snapshots), 'snapshot')} and other files" if snapshots else "some of the files"
+            left.append(f"{what} of a table that was dropped or renamed (which did not finish, or a writer went on)")
         return left
 
     def _remove(self, name: TableName, paths: TablePaths) -> None:
-        """Remove the files of a table that is dropped."""
+        """Remove the files of a table that is dropped.
+
+        Snapshots go first: beside no schema they would be a table that has lost its own.
+        """
+        directories = (paths.snapshot_directory, paths.root)
         try:
             try:
-                self.env.storage.delete_tree(paths.root)
+                for directory in directories:
+                    self.env.storage.delete_tree(directory)
             except StorageError:
-                self.env.storage.delete_tree(paths.root)
+                for directory in directories:
+                    self.env.storage.delete_tree(directory)
         except StorageError as error:
             raise StorageError(
                 f"table '{name}' is gone, but not all of its files could be removed: {error} "
@@ -356,6 +423,25 @@ def _of_ours(name: str) -> bool:
     return name == _MARKER or (name.startswith(".") and name.endswith(".tmp"))
 
 
+def _without_path(options: Mapping[str, Any], root: str, name: TableName) -> Mapping[str, Any]:
+    """Return options without the one that says where the table lies, which the catalog decides.
+
+    Raises:
+        InvalidInputError: it names another place.
+    """
+    given = options.get(PATH.key)
+    if given is None:
+        return options
+    if not isinstance(given, str) or storage_for(given)[1].rstrip("/") != root.rstrip("/"):
+        raise InvalidInputError(
+            f"cannot create '{name}' with '{PATH.key}' = {given!r}: tables of this catalog lie in its warehouse, this "
+            f"one at '{root}'. Nothing was made. Leave the option out, or open a catalog of another warehouse.",
+            option=PATH.key,
+            table=str(name),
+        )
+    return {key: value for key, value in options.items() if key != PATH.key}
+
+
 def _exists(name: TableName) -> AlreadyExistsError:
     return AlreadyExistsError(
         f"there is a table '{name}' already. Choose another name, or pass if_not_exists=True.", table=str(name)
@@ -365,6 +451,10 @@ def _exists(name: TableName) -> AlreadyExistsError:
 def _names(value: Sequence[str], what: str) -> Sequence[str]:
     if isinstance(value, str):
         raise InvalidInputError(f"{what} must be a list of columns, not the text '{value}'. Write {what}=['{value}'].")
+    if value is not None and not isinstance(value, Iterable):
+        raise InvalidInputError(
+            f"{what} must be a list of columns, not {value!r:.100}, a {type(value).__name__}. Write {what}=['id']."
+        )
     return value or ()
 
 

@@ -55,9 +55,7 @@ def show(table: Table, console: Console) -> None:
     _columns(table, console)
     if schema.options:
         console.print()
-        render.table(
-            console, ("option", "value"), [(key, _shown(key, value)) for key, value in sorted(schema.options.items())]
-        )
+        render.table(console, ("option", "value"), sorted(schema.options.items()))
 
 
 def _columns(table: Table, console: Console) -> None:
@@ -95,11 +93,3 @@ def _gaps(table: Table) -> list[str]:
     if unwritten:
         notes.append(f"this version does not write it: {unwritten[0].feature}")
     return notes
-
-
-def _shown(key: str, value: str) -> str:
-    """Return an option's value, unless its name says that it is a secret."""
-    secret = any(
-        word in key.lower() for word in ("secret", "password", "token", "access-key", "accesskey", "credential")
-    )
-    return "(hidden)" if secret else value

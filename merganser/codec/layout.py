@@ -15,6 +15,7 @@ import pyarrow as pa
 from merganser.errors import InvariantError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
+from merganser.schema.hidden import with_values_under_nulls
 
 ROW_GROUP_ROWS: Final = 32_768
 """Rows per group; small enough that a window of a merge reads little more than it needs."""
@@ -75,6 +76,7 @@ class RowGroups:
             )
         if not table.num_rows:
             return
+        table = pa.Table.from_arrays([with_values_under_nulls(c) for c in table.columns], schema=self.schema)
         self._waiting.append(table)
         self._rows += table.num_rows
         self._bytes += table.nbytes

@@ -27,6 +27,7 @@ from merganser.codec.int96 import INT96_BYTES, int96_counts
 from merganser.errors import FormatError, MerganserError, StorageError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_type
+from merganser.schema.hidden import with_values_under_nulls
 
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAMAGE: Final = (
@@ -106,10 +107,10 @@ def exact_column(values: pa.ChunkedArray, kind: t.DataType, *, column: str, path
         UnsupportedError: a value does not fit the Arrow type of `kind`.
     """
     target = arrow_type(kind)
-    if _identical(values.type, target):
-        return values
-    conversion = _Conversion(column, path)
-    return pa.chunked_array([conversion.array(chunk, target) for chunk in values.chunks], type=target)
+    if not _identical(values.type, target):
+        conversion = _Conversion(column, path)
+        values = pa.chunked_array([conversion.array(chunk, target) for chunk in values.chunks], type=target)
+    return with_values_under_nulls(values)
 
 
 def unit_factor(source: str, target: str) -> tuple[int, int]:

@@ -44,7 +44,14 @@ from merganser.commit.history import History
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_stands
-from merganser.errors import ConflictError, FormatError, MerganserError, SnapshotExistsError, UnsupportedError
+from merganser.errors import (
+    ConflictError,
+    FormatError,
+    MerganserError,
+    SnapshotExistsError,
+    StorageError,
+    UnsupportedError,
+)
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry, combined
@@ -115,10 +122,13 @@ class Publisher:
             FormatError: metadata is damaged or missing.
         """
         try:
-            return self.reader.latest()
+            state = self.reader.latest()
         except FormatError:
             self._check_schema()  # files of a table that is being dropped are missing, too
             raise
+        if state.snapshot is None:
+            self._check_schema()  # one that was dropped has no snapshots either; no directory of it is made again
+        return state
 
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept."""
@@ -145,6 +155,7 @@ class Publisher:
         Raises:
             ConflictError, InvalidInputError: it may not follow the newest state; nothing is visible, the new
                 metadata files are gone, the data files are the caller's to remove.
+            StorageError, UnsupportedError: the store failed; nothing is visible, as above.
             CommitUnknownError: the outcome is unknown; every file was kept.
         """
         files = MetadataFiles(self.table, self.reader)
@@ -177,7 +188,7 @@ class Publisher:
             except SnapshotExistsError:
                 seconds["publish"] += self.env.seconds() - ready
                 files.discard(keep_delta=change.overwrites is None)
-            except UnsupportedError:  # the store cannot promise one winner, and made nothing
+            except (StorageError, UnsupportedError):  # the store failed or cannot promise one winner: it made nothing
                 files.discard()
                 raise
             if timeout is not None and self.env.now_ms() - started >= timeout.total_seconds() * 1000:
@@ -274,7 +285,12 @@ class Publisher:
         return change.identifier if newest is None else max(change.identifier, newest[0])
 
     def _publish(self, snapshot: Snapshot, live: LiveFiles, before: Snapshot | None, files: MetadataFiles) -> Snapshot:
-        """Create the snapshot. Whatever leaves here but SnapshotExistsError and UnsupportedError may be committed."""
+        """Create the snapshot.
+
+        Raises:
+            SnapshotExistsError, StorageError, UnsupportedError: nothing of it is visible. After anything else it may
+                be committed.
+        """
         store = self.reader.snapshots
         stored = store.create(snapshot)
         check_stands(self.reader, stored, live, before)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
-from merganser.errors import NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table, open_table
 from merganser.options.option import BYTES, Option
 from merganser.storage.cache import WEIGHT_MAX, Cache
@@ -24,7 +25,9 @@ _NAME: Final = re.compile(r"\w[^./\\]*\.[^./\\]+")
 
 
 def catalog(
-    warehouse: str, options: Mapping[str, str] | None = None, clock: Callable[[], datetime] | None = None
+    warehouse: str | os.PathLike[str],
+    options: Mapping[str, str] | None = None,
+    clock: Callable[[], datetime] | None = None,
 ) -> Catalog:
     """Return the catalog of a warehouse: a local directory, or a URL such as `s3://bucket/warehouse`.
 
@@ -39,11 +42,18 @@ def catalog(
         InvalidInputError: the path or an option has no meaning.
         StorageError: the warehouse cannot be read.
     """
-    storage, root = storage_for(str(warehouse), options)
-    return open_catalog(root, _env(storage, clock, options))
+    text = _path(warehouse, "cannot open a catalog: warehouse")
+    given = _options(options, f"cannot open the warehouse '{text}'")
+    clock = _clock(clock, f"cannot open the warehouse '{text}'")
+    storage, root = storage_for(text, given)
+    return open_catalog(root, _env(storage, clock, given))
 
 
-def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[], datetime] | None = None) -> Table:
+def table(
+    path: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
+    clock: Callable[[], datetime] | None = None,
+) -> Table:
     """Return the table at a path.
 
     Args:
@@ -51,19 +61,23 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
         clock: returns the current time, aware; for tests and replays.
 
     Raises:
+        InvalidInputError: the path or an option has no meaning.
         NotFoundError: there is no table at the path; says how to make one, or how to open one by name.
     """
-    given = dict(options or {})
+    text = _path(path, "cannot open a table: path")
+    what = f"cannot open the table at '{text}'"
+    given = _options(options, what)
     store = {
         key: str(given.pop(key))
         for key in list(given)
-        if isinstance(key, str) and key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss", "cache")
+        if key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss", "cache")
     }
-    storage, root = storage_for(str(path), store)
-    if _NAME.fullmatch(str(path)) and not storage.exists(TablePaths(root).schema(0)):
+    clock = _clock(clock, what)
+    storage, root = storage_for(text, store)
+    if _NAME.fullmatch(text) and not storage.exists(TablePaths(root).schema(0)):
         raise NotFoundError(
-            f"there is no table at '{root}'. '{path}' looks like the name of a table in a warehouse: "
-            f"merganser.catalog('<warehouse>').table('{path}') opens that.",
+            f"there is no table at '{root}'. '{text}' looks like the name of a table in a warehouse: "
+            f"merganser.catalog('<warehouse>').table('{text}') opens that.",
             path=root,
         )
     plain, dollar, behind = root.rpartition("/")[2].partition("$")
@@ -77,7 +91,54 @@ def table(path: str, options: Mapping[str, Any] | None = None, clock: Callable[[
     return open_table(root, _env(storage, clock, store), name=root, options=given)
 
 
-def _env(storage: Any, clock: Callable[[], datetime] | None, options: Mapping[str, str] | None) -> Env:
-    text = (options or {}).get(CACHE_MEMORY.key)
+def _path(value: object, what: str) -> str:
+    """Return a path as text.
+
+    Raises:
+        InvalidInputError: begins with `what`, which ends in the name of the argument.
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise InvalidInputError(
+            f"{what} is {value!r:.100}, a {type(value).__name__}. Give a path or a URL as text, such as "
+            "'/data/warehouse' or 's3://bucket/warehouse'."
+        )
+    return text
+
+
+def _options(options: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    """Return options as a dict. No message holds a value: they may be secrets.
+
+    Raises:
+        InvalidInputError: begins with `what`; there is no mapping, or a key in it that is no text.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(
+            f"{what}: options are a {type(options).__name__}. Give a dict such as {{'s3.region': 'eu-west-1'}}."
+        )
+    for key in options:
+        if not isinstance(key, str):
+            raise InvalidInputError(f"{what}: the key {key!r:.100} of options is a {type(key).__name__}. Give text.")
+    return dict(options)
+
+
+def _clock(clock: Callable[[], datetime] | None, what: str) -> Callable[[], datetime] | None:
+    """Return the clock.
+
+    Raises:
+        InvalidInputError: begins with `what`; it is nothing that can be called.
+    """
+    if clock is not None and not callable(clock):
+        raise InvalidInputError(
+            f"{what}: clock is {clock!r:.100}, a {type(clock).__name__}. Give a function without arguments that gives "
+            "an aware datetime, or None for the clock of this machine."
+        )
+    return clock
+
+
+def _env(storage: Any, clock: Callable[[], datetime] | None, options: Mapping[str, Any]) -> Env:
+    text = options.get(CACHE_MEMORY.key)
     cache = Cache(CACHE_MEMORY.default if text is None else CACHE_MEMORY.parse(str(text)))
     return Env(storage, cache=cache) if clock is None else Env(storage, clock, cache)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
-from merganser.ingest.rows import batches_of, split_kinds
+from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
 from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier
@@ -30,7 +30,15 @@ from merganser.options import write as w
 from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
-from merganser.options.validate import check_can_write, check_scan_options, unsupported_for_writing
+from merganser.options.secrets import shown
+from merganser.options.validate import (
+    FILE_OPTIONS,
+    check_can_write,
+    check_file_options,
+    check_scan_options,
+    check_type,
+    unsupported_for_writing,
+)
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
@@ -40,7 +48,7 @@ from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.predicate_text import to_predicate
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
-from merganser.storage.paths import TablePaths
+from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire import expire
@@ -82,8 +90,8 @@ class Table:
 
     @property
     def options(self) -> Options:
-        """Options, dynamic ones included."""
-        return self.definition.options
+        """Options, dynamic ones included; of secrets the keys only."""
+        return shown(self.definition.options)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -103,7 +111,8 @@ class Table:
                 how stored data lies and so can only be set on the table itself.
         """
         texts = normalize_options(options, columns=self.schema.names)
-        merged = self.options.merged(texts)
+        own = self.definition.options
+        merged = own.merged(texts)
         for key in texts:
             if key in _READ_ARGUMENTS:
                 raise InvalidInputError(
@@ -135,7 +144,9 @@ class Table:
         branch = merged.get(r.BRANCH)
         if r.BRANCH.key in texts and branch != self.definition.branch:
             return self.branch(branch).with_options({key: text for key, text in texts.items() if key != r.BRANCH.key})
-        changed = {key for key, text in merged.items() if self.options.get(key) != text}
+        changed = {key for key, text in merged.items() if own.get(key) != text}
+        if any(find_option(key) in FILE_OPTIONS for key in changed):
+            check_file_options(merged, what=f"cannot open '{self.name}'")
         if any(key.startswith("fields.") or key == w.SEQUENCE_FIELD.key for key in changed):
             check_merge_rules(replace(self.definition.schema, options=merged), what=f"cannot open '{self.name}'")
         return replace(self, definition=replace(self.definition, options=merged))
@@ -202,6 +213,8 @@ class Table:
             raise InvalidInputError(
                 f"columns must be a list of names, not the text '{columns}'. Write columns=['{columns}']."
             )
+        if columns is not None and not isinstance(columns, Iterable):
+            raise InvalidInputError(f"columns must be a list of names, not {columns!r:.100}. Write columns=['id'].")
 
         def rows() -> pa.Table:
             found = system_table(self.definition, self.env, plain)
@@ -284,9 +297,10 @@ class Table:
         """Write rows as one commit.
 
         Args:
-            data: Arrow table, batches or reader, pandas or Polars frame, or a list of dictionaries.
+            data: Arrow table, batches or reader, pandas or Polars frame, a list or an iterator of dictionaries.
             kinds: what rows do: the name of a column of `data` (not stored), or one of "+I" "-U" "+U" "-D" per
-                row; None: all are inserts. An insert of a key that is there replaces its row.
+                row, in the order of the rows, across batches; None: all are inserts. An insert of a key that is
+                there replaces its row.
             columns: only these columns are supplied, the others take their default, else null; None: all are.
             overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions
                 that occur in the data; None: add to what is there.
@@ -336,6 +350,8 @@ class Table:
 
         Raises:
             NotFoundError: no file matches.
+            InvalidInputError: the rows do not fit the table; nothing was written.
+            FormatError: a file is damaged, or not what its name says.
         """
         from merganser.ingest.files import matching_files, read_file  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
@@ -347,9 +363,13 @@ class Table:
             paths = matching_files(files)
             sizes = [os.path.getsize(path) for path in paths]
             with self.env.progress.work(f"loading {self.name}", size_bytes=sum(sizes), steps=len(paths)) as work:
-                for path, size in zip(paths, sizes, strict=True):
-                    writer.write(read_file(path, self.schema.fields), kinds)
-                    work.advance(size)
+
+                def readers() -> Iterator[pa.RecordBatchReader]:
+                    for path, size in zip(paths, sizes, strict=True):
+                        yield read_file(path, self.schema.fields)
+                        work.advance(size)
+
+                writer.write_each(readers(), kinds)
             return writer.commit(identifier)
 
     def truncate(self) -> Snapshot | None:
@@ -358,7 +378,7 @@ class Table:
 
     def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
         """Remove all rows of partitions as one commit; a spec may name some partition columns only."""
-        if not isinstance(partitions, str | Mapping):
+        if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)
         return WriteSession(self.definition, self.env).drop(partitions)  # type: ignore[arg-type]
 
@@ -432,7 +452,7 @@ class Table:
             StorageError: the store failed; snapshots that are there are whole.
         """
         retention = snapshot_retention(
-            self.options,
+            self.definition.options,
             self.env.now_ms(),
             table=self.name,
             retain_max=retain_max,
@@ -454,7 +474,7 @@ class Table:
             ConflictError: others committed again and again; some partitions may have been dropped.
         """
         if not dry_run:
-            check_can_write(replace(self.definition.schema, options=self.options), name=self.name)
+            check_can_write(replace(self.definition.schema, options=self.definition.options), name=self.name)
         return expire_partitions(self.definition, self.env, dry_run=dry_run)
 
     def remove_orphans(self, older_than: datetime | str | None = None, dry_run: bool = True) -> tuple[str, ...]:
@@ -531,7 +551,8 @@ class Table:
         schema = SchemaStore(paths, self.env).latest()
         if schema is None:  # dropped since it was found
             raise NotFoundError(f"there is no table '{plain}' any more: it was dropped or renamed.", table=plain)
-        dynamic = {key: text for key, text in self.options.items() if self.definition.schema.options.get(key) != text}
+        stored = self.definition.schema.options
+        dynamic = {key: text for key, text in self.definition.options.items() if stored.get(key) != text}
         dynamic.pop(r.BRANCH.key, None)
         return table_of(
             schema,
@@ -575,14 +596,21 @@ class Writer:
 
     def write(self, data: Any, kinds: Any = None) -> None:
         """Take rows; see `Table.write`. After an error that came halfway the writer has to be aborted."""
+        self.write_each((data,), kinds)
+
+    def write_each(self, parts: Iterable[Any], kinds: Any = None) -> None:
+        """Take the rows of several `data` one after the other; kinds that are given row by row are those of all."""
         taken = False
         try:
             with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
-                for batch, held in batches_of(data, self.session.table.schema.fields):
-                    rows, row_kinds = split_kinds(batch, kinds, table=self.session.table.name)
-                    self.session.write(rows, row_kinds, held=held)
-                    taken = True
-                    work.advance(rows.nbytes)
+                of_rows = RowKinds(kinds, table=self.session.table.name)
+                for data in parts:
+                    for batch, held in batches_of(data, self.session.table.schema.fields):
+                        rows, row_kinds = of_rows.split(batch, last=held)
+                        self.session.write(rows, row_kinds, held=held)
+                        taken = True
+                        work.advance(rows.nbytes)
+                of_rows.finish()
         except BaseException:
             if taken:
                 self.session.give_up()
@@ -625,16 +653,41 @@ def open_table(
 
     Raises:
         NotFoundError: there is no table; says how to make one.
+        FormatError: there are snapshots, and no schema.
     """
     paths = TablePaths(path, branch=branch)
     schema = SchemaStore(paths, env).latest()
     if schema is None:
+        if branch == MAIN:
+            _check_not_lost(paths, env, name)
         raise NotFoundError(
             f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or "
             "check the path.",
             path=path,
         )
     return table_of(schema, path, env, name=name, options=options, branch=branch)
+
+
+def _check_not_lost(paths: TablePaths, env: Env, name: str) -> None:
+    """Tell a table whose schemas were lost from one that is not there, or that is being dropped or moved.
+
+    Raises:
+        FormatError: there are snapshots, and nobody who took the schemas away has left a mark.
+    """
+    snapshots = SnapshotStore(paths, env, name).ids()
+    if not snapshots or SchemaStore(paths, env).is_marked():
+        return
+    names = {entry.name for entry in env.storage.list(paths.root)}
+    if any(found.startswith(DROPPED) for found in names) or not SnapshotStore(paths, env, name).ids():
+        return
+    if SchemaStore(paths, env).exists():
+        return  # made anew meanwhile
+    raise FormatError(
+        f"cannot open '{name}': its schema files are missing ('{paths.schema(0)}' and those after it), though it has "
+        f"snapshots up to {snapshots[-1]}. Restore them from a backup: without them no row can be read.",
+        path=paths.schema(0),
+        table=name,
+    )
 
 
 def table_of(
@@ -652,10 +705,6 @@ def table_of(
         InvalidInputError: dynamic options that do not fit the table.
         UnsupportedError: the table is of a kind that does not keep its rows in this format.
     """
-    kind = schema.options.get("type")
-    if kind is not None and kind.lower() != "table":
-        raise UnsupportedError(
-            f"cannot open '{name}': it is of type '{kind}', which does not keep its rows in this format.", table=name
-        )
+    check_type(schema.options, what=f"cannot open '{name}'", table=name)
     made = Table(TableDef(name=name, path=path, schema=schema, options=schema.options, branch=branch), env)
     return made.with_options(options) if options else made

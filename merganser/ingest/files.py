@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,19 +15,29 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from merganser.codec.data_format import format_of
-from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
+from merganser.ingest.refusals import refusal
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
 _BATCH_ROWS = 131_072
 
+_Open = Callable[[Any, Mapping[str, pa.DataType], str | None], pa.RecordBatchReader]
 
-def matching_files(pattern: str) -> list[str]:
+
+def matching_files(pattern: str | os.PathLike[str]) -> list[str]:
     """Return the files of a pattern, ordered by path; of a directory, the files in it.
 
     Raises:
+        InvalidInputError: it is no pattern.
         NotFoundError: there is none.
     """
+    pattern = os.fspath(pattern) if isinstance(pattern, os.PathLike) else pattern
+    if not isinstance(pattern, str):
+        raise InvalidInputError(
+            f"cannot load files: files is {pattern!r:.100}, a {type(pattern).__name__}. Give one path or pattern as "
+            "text, such as 'in/*.parquet'."
+        )
     if os.path.isdir(pattern):
         pattern = os.path.join(pattern, "*")
     found = sorted(
@@ -45,10 +57,10 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
         fields: columns of the table: what text in CSV and JSON files is read as.
 
     Raises:
-        InvalidInputError: the extension is none that can be read.
+        InvalidInputError: the extension is none that can be read, or a text is no value of its column; names the
+            column, the row and the value.
         FormatError: the bytes are no such file.
     """
-    kinds = {f.name: arrow_type(f.type) for f in fields}
     try:
         match format_of(path):
             case "parquet":
@@ -58,15 +70,9 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
                     schema, (b.replace_schema_metadata(None) for b in file.iter_batches(_BATCH_ROWS))
                 )
             case "csv":
-                convert = pa_csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
-                return _named(path, pa_csv.open_csv(path, convert_options=convert))
+                return _text_rows(path, fields, _open_csv, heading=True)
             case "json" | "jsonl" | "ndjson":
-                texts = pa.schema(
-                    [(n, pa.string() if pa.types.is_time(kind) else _as_json_has_it(kind)) for n, kind in kinds.items()]
-                )
-                found = pa_json.open_json(path, parse_options=pa_json.ParseOptions(explicit_schema=texts))
-                wanted = pa.schema([pa.field(f.name, kinds.get(f.name, f.type)) for f in found.schema])
-                return _named(path, pa.RecordBatchReader.from_batches(wanted, _cast(found, wanted)))
+                return _text_rows(path, fields, _open_json, heading=False)
             case "arrow" | "ipc" | "feather":
                 return pa.ipc.open_file(pa.memory_map(path)).read_all().to_reader()
             case other:
@@ -75,7 +81,54 @@ def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
                     path=path,
                 )
     except (pa.ArrowInvalid, OSError) as error:
-        raise _unreadable(path, error) from error
+        raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
+
+
+def _text_rows(path: str, fields: Sequence[t.Field], opened: _Open, *, heading: bool) -> pa.RecordBatchReader:
+    """Return a reader whose errors name the file and the value: text is parsed block by block, while it is read."""
+    kinds = {f.name: arrow_type(f.type) for f in fields}
+
+    def parse(data: bytes, only: str | None = None) -> pa.Table:
+        return opened(pa.BufferReader(data), kinds, only).read_all()
+
+    def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except pa.ArrowInvalid as error:
+            raise refused(error) from error
+
+    def refused(error: Exception) -> MerganserError:
+        with io.BufferedReader(pa.OSFile(path)) as file:
+            return refusal(path, file, error, fields, parse, heading=heading)
+
+    try:
+        reader = opened(path, kinds, None)
+    except pa.ArrowInvalid as error:
+        raise refused(error) from error
+    return pa.RecordBatchReader.from_batches(reader.schema, batches(reader))
+
+
+def _open_csv(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> pa.RecordBatchReader:
+    convert = pa_csv.ConvertOptions(
+        column_types=kinds, strings_can_be_null=True, include_columns=None if only is None else [only]
+    )
+    return pa_csv.open_csv(source, convert_options=convert)
+
+
+def _open_json(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> pa.RecordBatchReader:
+    texts = pa.schema(
+        [
+            (name, pa.string() if pa.types.is_time(kind) else _as_json_has_it(kind))
+            for name, kind in kinds.items()
+            if only in (None, name)
+        ]
+    )
+    options = pa_json.ParseOptions(
+        explicit_schema=texts, unexpected_field_behavior="infer" if only is None else "ignore"
+    )
+    found = pa_json.open_json(source, parse_options=options)
+    wanted = pa.schema([pa.field(f.name, kinds.get(f.name, f.type)) for f in found.schema])
+    return pa.RecordBatchReader.from_batches(wanted, _cast(found, wanted))
 
 
 def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
@@ -97,19 +150,3 @@ def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
                 column = pc.binary_join_element_wise("1970-01-01T", column, "").cast(pa.timestamp(field.type.unit))
             columns.append(pc.cast(column, field.type))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _named(path: str, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return a reader whose errors name the file: text is parsed block by block, while it is read."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader
-        except pa.ArrowInvalid as error:
-            raise _unreadable(path, error) from error
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-
-def _unreadable(path: str, error: Exception) -> FormatError:
-    return FormatError(f"cannot read the rows of '{path}': {error}", path=path)

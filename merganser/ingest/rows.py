@@ -1,17 +1,20 @@
-"""Rows as callers hold them -> Arrow tables: Arrow, pandas, Polars, lists of dictionaries, iterators of those."""
+"""Rows as callers hold them -> Arrow tables: Arrow, pandas, Polars, dictionaries, iterators of any of those."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.conform import kinds_from
+
+_PIECE_ROWS: Final = 16_384
+"""Dictionaries of an iterator that become one table."""
 
 
 def batches_of(data: Any, fields: Sequence[t.Field] = ()) -> Iterator[tuple[pa.Table, bool]]:
@@ -33,13 +36,26 @@ def batches_of(data: Any, fields: Sequence[t.Field] = ()) -> Iterator[tuple[pa.T
         yield whole, True
         return
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
-        for part in data:
-            table = _table(part, fields)
-            if table is None:
-                raise _not_rows(part)
+        for table in _tables(data, fields):
             yield table, False
         return
     raise _not_rows(data)
+
+
+def _tables(parts: Iterable[Any], fields: Sequence[t.Field]) -> Iterator[pa.Table]:
+    """Yield the parts of an iterator as tables, and as many as fit a piece of those that are single rows."""
+    names: dict[str, None] = {}  # a column of one piece is null in a later one that does not speak of it
+    for single, run in itertools.groupby(parts, lambda part: isinstance(part, Mapping)):
+        if single:
+            while piece := list(itertools.islice(run, _PIECE_ROWS)):
+                names.update(dict.fromkeys(name for row in piece for name in row))
+                yield _from_dicts(piece, fields, names)
+            continue
+        for part in run:
+            table = _table(part, fields)
+            if table is None:
+                raise _not_rows(part)
+            yield table
 
 
 def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
@@ -48,9 +64,9 @@ def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, list):
-        if not data or all(isinstance(row, Mapping) for row in data):
-            return _from_dicts(data, fields)
+    if isinstance(data, list | tuple):
+        if all(isinstance(row, Mapping) for row in data):
+            return _from_dicts(data, fields, dict.fromkeys(name for row in data for name in row))
         return None
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return _from_pandas(data)
@@ -69,8 +85,7 @@ def _from_pandas(data: Any) -> pa.Table:
         ) from error
 
 
-def _from_dicts(rows: list[Mapping[str, Any]], fields: Sequence[t.Field]) -> pa.Table:
-    names = list(dict.fromkeys(name for row in rows for name in row))
+def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field], names: Iterable[str]) -> pa.Table:
     kinds = {field.name: field.type for field in fields}
     columns = {}
     for name in names:
@@ -82,7 +97,7 @@ def _from_dicts(rows: list[Mapping[str, Any]], fields: Sequence[t.Field]) -> pa.
             beyond = [
                 i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63
             ]
-            at = f" in row {beyond[0] + 1} of {len(rows)}: {rows[beyond[0]][name]}" if beyond else ""
+            at = f" in row {beyond[0] + 1} of {len(rows)} (counting from 1): {rows[beyond[0]][name]}" if beyond else ""
             raise InvalidInputError(
                 f"cannot take column '{name}' of the rows: a number does not fit 64 bits{at}. Give decimals for "
                 "larger ones.",
@@ -153,29 +168,81 @@ def _offsets(values: list[Any]) -> pa.Array:
     return pa.array([*starts, ends[-1]], pa.int32())
 
 
-def split_kinds(rows: pa.Table, kinds: Any, *, table: str) -> tuple[pa.Table, pa.Array | None]:
+def split_kinds(rows: pa.Table, column: str | None, *, table: str) -> tuple[pa.Table, pa.Array | None]:
     """Return the rows without their kind column, and the kinds as bytes; None when all are inserts.
 
     Args:
-        kinds: the name of a column of the rows, one kind per row, or None.
+        column: the name of a column of the rows, one kind per row, or None.
+        table: name of the table, for messages.
 
     Raises:
         InvalidInputError: no such column, or a kind that is none of the four; names the row.
     """
-    if kinds is None:
+    if column is None:
         return rows, None
-    if isinstance(kinds, str):
-        if kinds not in rows.column_names:
-            if not rows.num_columns and not rows.num_rows:
-                return rows, None
-            raise InvalidInputError(
-                f"cannot write to '{table}': kinds names the column '{kinds}', which the data lacks. It has: "
-                f"{', '.join(rows.column_names[:8])}. "
-                "Name a column of the data, or give one of +I, -U, +U, -D for every row.",
-                column=kinds,
-            )
-        return rows.drop_columns([kinds]), kinds_from(rows.column(kinds), rows.num_rows)
-    return rows, kinds_from(kinds, rows.num_rows)
+    if column not in rows.column_names:
+        if not rows.num_columns and not rows.num_rows:
+            return rows, None
+        raise InvalidInputError(
+            f"cannot write to '{table}': kinds names the column '{column}', which the data lacks. It has: "
+            f"{', '.join(rows.column_names[:8])}. "
+            "Name a column of the data, or give one of +I, -U, +U, -D for every row.",
+            column=column,
+        )
+    return rows.drop_columns([column]), kinds_from(rows.column(column))
+
+
+class RowKinds:
+    """The row kinds of a write, dealt out over its batches in their order.
+
+    Args:
+        kinds: the name of a column of the rows, or one kind for each row of all batches together; None: all are
+            inserts.
+        table: name of the table, for messages.
+
+    Raises:
+        InvalidInputError: a kind is none of the four; names the row.
+    """
+
+    def __init__(self, kinds: Any, *, table: str) -> None:
+        self._column = kinds if kinds is None or isinstance(kinds, str) else None
+        self._all = kinds_from(kinds) if self._column is not kinds else None
+        self._dealt = 0
+        self._table = table
+
+    def split(self, rows: pa.Table, *, last: bool) -> tuple[pa.Table, pa.Array | None]:
+        """Return the rows without a kind column, and the kinds as bytes; None when all are inserts.
+
+        Args:
+            rows: the next batch.
+            last: no batch is to follow; only messages need it.
+
+        Raises:
+            InvalidInputError: no such column, a kind that is none of the four, or fewer kinds than rows.
+        """
+        if self._all is None:
+            return split_kinds(rows, self._column, table=self._table)
+        kinds = self._all.slice(self._dealt, rows.num_rows)
+        self._dealt += rows.num_rows
+        if len(kinds) < rows.num_rows:
+            raise self._wrong(f"{self._dealt} rows" if last else f"{self._dealt} rows or more")
+        return rows, kinds
+
+    def finish(self) -> None:
+        """Check that no kind is left after the last row.
+
+        Raises:
+            InvalidInputError: there are more kinds than rows.
+        """
+        if self._all is not None and self._dealt < len(self._all):
+            raise self._wrong(f"{self._dealt} rows")
+
+    def _wrong(self, rows: str) -> InvalidInputError:
+        assert self._all is not None
+        return InvalidInputError(
+            f"cannot write to '{self._table}': {len(self._all)} kinds for {rows}. Give one for each row. Nothing was "
+            "written."
+        )
 
 
 def _not_rows(data: Any) -> InvalidInputError:

@@ -67,7 +67,7 @@ def accepted(
 
 def _from_column(rows: pa.Table, column: str, action: str) -> pa.Array:
     try:
-        return kinds_from(rows.column(column), rows.num_rows)
+        return kinds_from(rows.column(column))
     except InvalidInputError as error:
         raise InvalidInputError(f"{action}: column '{column}' ('rowkind.field'): {error}", **error.context) from error
 

@@ -6,7 +6,7 @@ tasks run `TableWriter`, their driver publishes the messages through `publish_me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -171,6 +171,10 @@ class WriteTarget:
                 f"{self.action}: columns must be a list of names, not the text '{columns}'. Write "
                 f"columns=['{columns}']."
             )
+        if not isinstance(columns, Iterable):
+            raise InvalidInputError(
+                f"{self.action}: columns must be a list of names, not {columns!r:.100}. Write columns=['id']."
+            )
         for i, name in enumerate(columns):
             if name not in names:
                 raise InvalidInputError(
@@ -200,8 +204,8 @@ class WriteTarget:
                             else pc.index(pc.is_null(column), True).as_py()
                         )
                         raise InvalidInputError(
-                            f"{self.action}: row {row + 1} has {name} = '{scalar.as_py()}', outside the partition "
-                            "that is overwritten. Nothing was written.",
+                            f"{self.action}: row {row + 1} (counting from 1) has {name} = '{scalar.as_py()}', outside "
+                            "the partition that is overwritten. Nothing was written.",
                             column=name,
                             row=row,
                         )

@@ -1,8 +1,9 @@
 """A small file that one of racing writers makes, and what became of it where the store's reply was lost.
 
 A store that creates a file only if it is absent makes one winner; its reply may be lost on the way back, and then the
-winner does not know it. So after every reply but a plain yes the file is read back. "Taken" is looked into as well:
-layers below may have sent our own create twice.
+winner does not know it. So after every reply but a plain yes, or a no that is as plain, the file is read back. "Taken"
+is looked into as well: layers below may have sent our own create twice. Who made it is told by its bytes, so writers
+put something into them that is theirs alone.
 
 Nothing but the file is touched, and what is there is never replaced.
 
@@ -42,9 +43,11 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
             creates was lost, so that it may have made the file. A FormatError says that this cannot be told.
 
     Raises:
+        StorageError: the store failed every time, and said each time that it had changed nothing.
         UnsupportedError: the store cannot promise one winner; nothing was made.
     """
-    last: MerganserError | None = None
+    unknown: MerganserError | None = None
+    refused: StorageError | None = None
     sent = False
     for attempt in range(_ATTEMPTS):
         if attempt:
@@ -52,12 +55,19 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
         try:
             env.storage.create(path, data)
             return Created(stored=data)
-        except (AlreadyExistsError, StorageError) as error:
-            last = error
-            sent = sent or isinstance(error, StorageError)
+        except AlreadyExistsError as error:
+            unknown = error
+        except StorageError as error:
+            if error.context.get("changed") is False:
+                refused = error
+                continue
+            unknown = error
+            sent = True
         try:
             found = env.storage.read(path)
             return Created(stored=found) if is_ours(found, sent) else Created()
         except (NotFoundError, StorageError, FormatError):
             continue  # not there, or nobody can tell
-    return Created(unknown=last)
+    if unknown is None and refused is not None:
+        raise refused
+    return Created(unknown=unknown)

@@ -158,6 +158,7 @@ class TagStore:
         Raises:
             AlreadyExistsError: the name is taken; nothing was changed.
             ExpiredError: the snapshot was removed meanwhile, and its files with it; there is no such tag.
+            StorageError: the store failed; nothing was changed.
             CommitUnknownError: the store failed and so did reading back: it may be there or not.
         """
         self._create(tag)
@@ -182,7 +183,8 @@ class TagStore:
 
     def _create(self, tag: Tag) -> None:
         data = _tag_to_json(tag)
-        # Tags of one snapshot that never expire are the same bytes, whoever makes them.
+        # Tags of one snapshot that never expire are the same bytes, whoever makes them. So of two who make the same tag
+        # at once, the one whose reply was lost may take the other's for its own: what it asked for is there.
         made = create_once(self.env, self.paths.tag(tag.name), data, is_ours=lambda found, sent: sent and found == data)
         if made.unknown is not None:
             raise CommitUnknownError(

@@ -1,5 +1,8 @@
 """SchemaStore: the numbered schemas of one table. There is no hint; the newest is the highest number.
 
+A schema that we make has one key more than the format knows, `merganser.creation`: a fresh uuid, so that of racing
+writers of one definition each knows its own file. Other readers pass over it, as over the checksum (`meta.seal`).
+
 A table is there while a schema is. Where a mark says that one moves (`storage.moving`), only the first schema counts.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from merganser.errors import AlreadyExistsError, CommitUnknownError, FormatError, NotFoundError
 from merganser.meta.create_once import create_once
@@ -17,6 +21,7 @@ from merganser.storage.moving import MARK
 from merganser.storage.paths import TablePaths
 
 _NAME = re.compile(r"schema-(0|[1-9][0-9]{0,18})")
+_CREATION: Final = "merganser.creation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +102,16 @@ class SchemaStore:
         return schema
 
     def create(self, schema: TableSchema) -> None:
-        """Make a schema; of racing writers one wins. A lost reply is resolved by reading back.
+        """Make a schema; of racing writers one wins, of equal schemas too. A lost reply is resolved by reading back.
 
         Raises:
             AlreadyExistsError: the id is taken.
+            StorageError: the store failed; nothing was made.
             CommitUnknownError: the store failed and so did reading back: it may be there or not.
         """
         path = self.paths.schema(schema.id)
-        data = sealed_json(schema.to_json())
-        # With the time of its making no two writers have the same bytes, so "taken" by these is taken by us.
-        made = create_once(
-            self.env,
-            path,
-            data,
-            is_ours=lambda found, sent: found == data and (sent or bool(schema.time_millis)),
-        )
+        data = sealed_json(_with_creation(schema.to_json(), self.env.new_id()))
+        made = create_once(self.env, path, data, is_ours=lambda found, _: found == data)
         if made.unknown is not None:
             raise CommitUnknownError(
                 f"cannot tell whether '{path}' was made: {made.unknown} Look whether the table is there, then try "
@@ -120,3 +120,8 @@ class SchemaStore:
             ) from made.unknown
         if made.stored is None:
             raise AlreadyExistsError(f"cannot create '{path}': another writer made schema {schema.id}.", path=path)
+
+
+def _with_creation(data: bytes, creation: str) -> bytes:
+    """Return the JSON of a schema with one more key, which no other file has the value of."""
+    return data.removesuffix(b"\n}") + f',\n  "{_CREATION}": "{creation}"\n}}'.encode()

@@ -186,6 +186,7 @@ class SnapshotStore:
         Raises:
             SnapshotExistsError: another writer owns this id; nothing changed. Check conflicts against it,
                 then try the next id with the same files.
+            StorageError: the store failed; nothing changed.
             CommitUnknownError: the read-back failed as well. Delete nothing: the snapshot may stand. Repeat
                 with the same commit identifier. Context: `snapshot` and `uuid` of the attempt.
 

@@ -20,6 +20,12 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+_NAME_BYTES_MAX: Final = 150
+"""Of what is part of a file name; the rest of the name has to fit as well."""
+_PLAIN: Final = re.compile(r"[^\\\x00-\x1f\x7f]*")
+
 # The generic dataclasses here have no slots: `Option[int | None](...)` fails on frozen slotted ones in Python 3.11.
 
 
@@ -158,20 +164,19 @@ def _boolean(text: str) -> bool:
     return word == "true"
 
 
-def integer(minimum: int | None = None, maximum: int | None = None) -> TextForm[int]:
-    """Return the form of a whole number from `minimum` to `maximum`, both included."""
-    bounds = f" from {minimum}" * (minimum is not None) + f" up to {maximum}" * (maximum is not None)
+def integer(minimum: int = -INT_MAX - 1, maximum: int = INT_MAX) -> TextForm[int]:
+    """Return the form of a whole number from `minimum` to `maximum`, both included; by default of 32 bits."""
 
     def parse(text: str) -> int:
         # Python's int() also takes underscores and digits of other scripts.
         if not re.fullmatch(r"[+-]?[0-9]+", text):
             raise ValueError(text)
         value = int(text)
-        if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        if not minimum <= value <= maximum:
             raise ValueError(text)
         return value
 
-    return TextForm(f"a whole number{bounds}", parse)
+    return TextForm(f"a whole number from {minimum} up to {maximum}", parse)
 
 
 def choice(*names: str, **older: str) -> TextForm[str]:
@@ -226,8 +231,17 @@ def _duration(text: str) -> timedelta:
     return timedelta(microseconds=_amount(text, _TIME_UNITS))
 
 
-def _bytes(text: str) -> int:
-    return int(_amount(text, _BYTE_UNITS))
+def size(minimum: int = 0) -> TextForm[int]:
+    """Return the form of a number of bytes, `minimum` or more."""
+
+    def parse(text: str) -> int:
+        value = int(_amount(text, _BYTE_UNITS))
+        if not minimum <= value <= LONG_MAX:
+            raise ValueError(text)
+        return value
+
+    above = f" of {minimum} byte or more" * (minimum > 0)
+    return TextForm(f"a size{above} such as '128 mb', '256 kb' or a number of bytes", parse)
 
 
 def _float(text: str) -> float:
@@ -241,14 +255,32 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _levels(text: str) -> dict[int, str]:
-    values = {}
-    for part in text.split(","):
-        level, separator, value = part.partition(":")
-        if not separator or not value.strip():
-            raise ValueError(text)
-        values[int(level)] = value.strip()
-    return values
+def levels(form: TextForm[str], example: str) -> TextForm[Mapping[int, str]]:
+    """Return the form of `level:value` pairs whose values are of another form."""
+
+    def parse(text: str) -> dict[int, str]:
+        values = {}
+        for part in text.split(","):
+            level, separator, value = part.partition(":")
+            if not separator or not value.strip():
+                raise ValueError(text)
+            values[_LEVEL.parse(level.strip())] = form.parse(value.strip())
+        return values
+
+    return TextForm(f"level:value pairs such as '{example}', each value {form.expected}", parse)
+
+
+def _file_name_part(text: str) -> str:
+    if not _PLAIN.fullmatch(text) or ".." in text or "/" in text or len(text.encode()) > _NAME_BYTES_MAX:
+        raise ValueError(text)
+    return text
+
+
+def _directory(text: str) -> str:
+    outside = ".." in text.split("/") or text.startswith(("/", "~")) or ":" in text
+    if outside or not _PLAIN.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def _stats_mode(text: str) -> str:
@@ -260,10 +292,20 @@ def _stats_mode(text: str) -> str:
 
 BOOLEAN: Final = TextForm("true or false", _boolean, ("true", "false"))
 INTEGER: Final = integer()
+LONG: Final = integer(-LONG_MAX - 1, LONG_MAX)
+_LEVEL: Final = integer(0)
 NUMBER: Final = TextForm("a number", _float)
 TEXT: Final = TextForm("text", str)
 COLUMNS: Final = TextForm("column names separated by commas", _columns)
 DURATION: Final = TextForm("a duration such as '1 h', '30 s', '3 d' or '10 ms'", _duration)
-BYTES: Final = TextForm("a size such as '128 mb', '256 kb' or a number of bytes", _bytes)
-LEVELS: Final[TextForm[Mapping[int, str]]] = TextForm("level:value pairs such as '0:avro,5:parquet'", _levels)
+BYTES: Final = size()
+FILE_NAME_PART: Final = TextForm(
+    f"at most {_NAME_BYTES_MAX} bytes of text without slashes, '..' and control characters, because it becomes part of "
+    "the name of a file",
+    _file_name_part,
+)
+DIRECTORY: Final = TextForm(
+    "a path below the table such as 'data', without '..', backslashes, colons and control characters, and not absolute",
+    _directory,
+)
 STATS_MODE: Final = TextForm("none, counts, full or truncate(n)", _stats_mode)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from merganser.options.option import BOOLEAN, BYTES, DURATION, INTEGER, TEXT, Option, choice, integer
+from merganser.options.option import (
+    BOOLEAN,
+    BYTES,
+    DURATION,
+    FILE_NAME_PART,
+    INTEGER,
+    LONG,
+    LONG_MAX,
+    TEXT,
+    Option,
+    choice,
+    integer,
+    size,
+)
 
 SCAN_MODE: Final = Option(
     "scan.mode",
@@ -19,33 +32,33 @@ SCAN_MODE: Final = Option(
     aliases=("log.scan",),
 )  # fmt: skip
 SCAN_TIMESTAMP_MILLIS: Final = Option[int | None](
-    "scan.timestamp-millis", INTEGER, None, "Milliseconds since 1970 for the mode from-timestamp.",
+    "scan.timestamp-millis", LONG, None, "Milliseconds since 1970 for the mode from-timestamp.",
     aliases=("log.scan.timestamp-millis",),
 )  # fmt: skip
 SCAN_TIMESTAMP: Final = Option[str | None](
     "scan.timestamp", TEXT, None, "Time for the mode from-timestamp, such as '2026-01-31 10:00:00'."
 )
 SCAN_WATERMARK: Final = Option[int | None](
-    "scan.watermark", INTEGER, None, "Batch: the first snapshot whose watermark is not below this."
+    "scan.watermark", LONG, None, "Batch: the first snapshot whose watermark is not below this."
 )
 SCAN_SNAPSHOT_ID: Final = Option[int | None](
-    "scan.snapshot-id", integer(0), None, "Snapshot for the modes from-snapshot and from-snapshot-full."
+    "scan.snapshot-id", integer(0, LONG_MAX), None, "Snapshot for the modes from-snapshot and from-snapshot-full."
 )
 SCAN_TAG_NAME: Final = Option[str | None]("scan.tag-name", TEXT, None, "Batch: the snapshot that this tag keeps.")
 SCAN_VERSION: Final = Option[str | None](
     "scan.version", TEXT, None, "Batch: a tag of this name, else 'watermark-<n>', else a snapshot id."
 )
 SCAN_FILE_CREATION_TIME_MILLIS: Final = Option[int | None](
-    "scan.file-creation-time-millis", INTEGER, None, "Read only files created at or after this time."
+    "scan.file-creation-time-millis", LONG, None, "Read only files created at or after this time."
 )
 SCAN_CREATION_TIME_MILLIS: Final = Option[int | None](
-    "scan.creation-time-millis", INTEGER, None, "Time for the mode from-creation-timestamp."
+    "scan.creation-time-millis", LONG, None, "Time for the mode from-creation-timestamp."
 )
 SCAN_BOUNDED: Final = Option[bool | None](
     "scan.bounded", BOOLEAN, None, "Force a read that ends, or one that follows the table.", reserved=True
 )
 SCAN_BOUNDED_WATERMARK: Final = Option[int | None](
-    "scan.bounded.watermark", INTEGER, None, "Stream: end before the first snapshot whose watermark is above this."
+    "scan.bounded.watermark", LONG, None, "Stream: end before the first snapshot whose watermark is above this."
 )
 SCAN_FALLBACK_BRANCH: Final = Option[str | None](
     "scan.fallback-branch", TEXT, None, "Batch: partitions that the table lacks are read from this branch."
@@ -71,7 +84,7 @@ SCAN_MANIFEST_PARALLELISM: Final = Option[int | None](
     "scan.manifest.parallelism", integer(1), None, "How many manifests are read at the same time."
 )
 SOURCE_SPLIT_TARGET_SIZE: Final = Option(
-    "source.split.target-size", BYTES, 128 << 20, "Bytes of data that one split should hold."
+    "source.split.target-size", size(1), 128 << 20, "Bytes of data that one split should hold."
 )
 SOURCE_SPLIT_OPEN_FILE_COST: Final = Option(
     "source.split.open-file-cost", BYTES, 4 << 20, "Least bytes that a file counts for when splits are packed."
@@ -96,7 +109,7 @@ INCREMENTAL_TO_AUTO_TAG: Final = Option[str | None](
     "incremental-to-auto-tag", TEXT, None, "Changes from the automatic tag before this one up to this tag."
 )
 CONSUMER_ID: Final = Option[str | None](
-    "consumer-id", TEXT, None, "Name under which a stream records how far it has read."
+    "consumer-id", FILE_NAME_PART, None, "Name under which a stream records how far it has read."
 )
 CONSUMER_MODE: Final = Option(
     "consumer.mode", choice("exactly-once", "at-least-once"), "exactly-once",
@@ -129,16 +142,19 @@ READ_STREAM_MAX_FILES: Final = Option[int | None](
     "read.stream.maxFilesPerTrigger", integer(1), None, "Spark: most files of a micro-batch."
 )
 READ_STREAM_MAX_BYTES: Final = Option[int | None](
-    "read.stream.maxBytesPerTrigger", BYTES, None, "Spark: most bytes of a micro-batch."
+    "read.stream.maxBytesPerTrigger", size(1), None, "Spark: most bytes of a micro-batch."
 )
 READ_STREAM_MAX_ROWS: Final = Option[int | None](
-    "read.stream.maxRowsPerTrigger", integer(1), None, "Spark: most rows of a micro-batch."
+    "read.stream.maxRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: most rows of a micro-batch."
 )
 READ_STREAM_MIN_ROWS: Final = Option[int | None](
-    "read.stream.minRowsPerTrigger", integer(1), None, "Spark: least rows of a micro-batch."
+    "read.stream.minRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: least rows of a micro-batch."
 )
 READ_STREAM_MAX_DELAY: Final = Option[int | None](
-    "read.stream.maxTriggerDelayMs", integer(0), None, "Spark: milliseconds after which a smaller micro-batch is read."
+    "read.stream.maxTriggerDelayMs",
+    integer(0, LONG_MAX),
+    None,
+    "Spark: milliseconds after which a smaller micro-batch is read.",
 )
 SEQUENCE_NUMBER_READ: Final = Option(
     "table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log and $binlog."

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from merganser.errors import InvalidInputError
 from merganser.options import read, upkeep, write
-from merganser.options.option import ColumnOption, Option, Options
+from merganser.options.option import ColumnOption, Option, Options, TextForm, choice
+from merganser.options.secrets import HIDDEN, is_secret
 
 __all__ = [
     "ALL_OPTIONS",
@@ -73,6 +74,12 @@ _OTHER_FAMILIES: Final = re.compile(
     r"|metadata\.iceberg|iceberg|delta|hoodie|hudi|properties|debezium|canal|http|security|rest|vector|global-index"
     r"|chain-table|materialized-table|metastore|partition\.mark-done-action|write\.parquet|write\.metadata)[.].+"
 )
+# The compressions that engines know under keys of the formats themselves; a misspelt one fails in all of them.
+_OTHER_FORMS: Final[Mapping[str, TextForm[str]]] = {
+    "parquet.compression": choice("zstd", "snappy", "lz4", "lz4-raw", "gzip", "lzo", "brotli", "none", "uncompressed"),
+    "orc.compress": choice("zstd", "snappy", "lz4", "zlib", "lzo", "brotli", "none"),
+    "avro.codec": choice("zstandard", "snappy", "deflate", "bzip2", "xz", "null"),
+}
 _INDEX_KEY: Final = re.compile(r"file-index\.[a-z-]+\.(columns|.+\.[a-z-]+)")
 _CUTOFF: Final = 0.8
 _CUTOFF_WORDS: Final = 0.7
@@ -123,6 +130,10 @@ def normalize_options(options: Mapping[str, Any] | None, *, columns: Sequence[st
         InvalidInputError: a key is a misspelt one of ours, a value has no text form, or its text is not of the
             form that its option wants.
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidInputError(
+            f"cannot use options that are a {type(options).__name__}. Give a dict such as {{'bucket': '4'}}."
+        )
     texts = {}
     for key, value in (options or {}).items():
         if not isinstance(key, str) or not key.strip():
@@ -152,11 +163,12 @@ def text_of(key: str, value: Any) -> str:
             return f"{value // timedelta(milliseconds=1)} ms"
         case list() | tuple() if all(isinstance(name, str) for name in value):
             return ",".join(value)
+    said = HIDDEN if is_secret(key) else f"{value!r:.100}"
     raise InvalidInputError(
-        f"cannot use table option '{key}' = {value!r:.100}: expected text, a number, a bool, a timedelta or a list of "
+        f"cannot use table option '{key}' = {said}: expected text, a number, a bool, a timedelta or a list of "
         f"column names, not {type(value).__name__}. Leave an option out to have its default.",
         option=key,
-        value=repr(value)[:100],
+        value=said,
     )
 
 
@@ -175,13 +187,15 @@ def check_keys(keys: Iterable[str], *, columns: Sequence[str] | None = None) -> 
 
 
 def check_texts(options: Mapping[str, str]) -> None:
-    """Parse every option of ours.
+    """Parse every option of ours, and those of others whose values are names of compressions.
 
     Raises:
         InvalidInputError: a text is not of its option's form; names key, text and form.
     """
     for key, text in options.items():
         option = find_option(key)
+        if option is None and key in _OTHER_FORMS:
+            option = Option(key, _OTHER_FORMS[key], "", "")
         if option is not None:
             option.parse(text, key=key)
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from merganser.options.option import BOOLEAN, BYTES, DURATION, INTEGER, NUMBER, TEXT, Option, Options, choice, integer
-
-_INT_MAX: Final = (1 << 31) - 1
+from merganser.options.option import (
+    BOOLEAN,
+    BYTES,
+    DURATION,
+    FILE_NAME_PART,
+    INT_MAX,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Option,
+    Options,
+    choice,
+    integer,
+)
 
 # compaction
 
@@ -99,7 +110,7 @@ SNAPSHOT_NUM_RETAINED_MIN: Final = Option(
     "snapshot.num-retained.min", INTEGER, 10, "Least number of snapshots that are kept, whatever their age."
 )
 SNAPSHOT_NUM_RETAINED_MAX: Final = Option(
-    "snapshot.num-retained.max", INTEGER, _INT_MAX, "Most snapshots that are kept."
+    "snapshot.num-retained.max", INTEGER, INT_MAX, "Most snapshots that are kept."
 )
 SNAPSHOT_TIME_RETAINED: Final = Option(
     "snapshot.time-retained", DURATION, timedelta(hours=1), "How long snapshots are kept."
@@ -160,7 +171,7 @@ TAG_AUTOMATIC_COMPLETION: Final = Option(
     "tag.automatic-completion", BOOLEAN, False, "Make tags of periods that were missed."
 )
 TAG_BATCH_CUSTOMIZED_NAME: Final = Option[str | None](
-    "tag.batch.customized-name", TEXT, None, "Name of the tags that batch jobs make."
+    "tag.batch.customized-name", FILE_NAME_PART, None, "Name of the tags that batch jobs make."
 )
 
 # partitions

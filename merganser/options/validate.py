@@ -11,21 +11,28 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from merganser.errors import UnsupportedError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options import read as r
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.facts import TableLike, cross_partition, listed, refuse, type_of
 from merganser.options.merge_rules import check_merge_rules
-from merganser.options.option import COLUMNS, Option, Options
+from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean
 from merganser.schema import types as t
 
 POSTPONE: Final = -2
 DYNAMIC: Final = -1
 _COLUMN_LISTS: Final = (w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS, w.CLUSTERING_COLUMNS)
+_NAMES: Final[tuple[Option[str] | Option[str | None], ...]] = (
+    w.PARTITION_DEFAULT_NAME,
+    r.BRANCH,
+    r.SCAN_TAG_NAME,
+    r.SCAN_FALLBACK_BRANCH,
+    r.SCAN_PRIMARY_BRANCH,
+)
 _INDEX_COLUMNS: Final = re.compile(r"file-index\.[a-z-]+\.columns")
 
 
@@ -51,7 +58,29 @@ def check_table_options(table: TableLike, *, what: str = "cannot use the options
     _check_row_tracking(table, what)
     _check_log(table, what)
     _check_column_lists(table, what)
+    _check_names(table.options, what)
+    check_file_options(table.options, what=what)
     check_scan_options(table.options, what=what)
+
+
+def check_type(options: Options, *, what: str, table: str) -> None:
+    """Refuse a table that is not made of files of this format.
+
+    Args:
+        what: beginning of the message, such as "cannot create 'db.orders'".
+        table: its name.
+
+    Raises:
+        UnsupportedError: names the type.
+    """
+    kind = options.get(w.TYPE.key)
+    if kind is not None and kind.lower() != w.TYPE.default:
+        raise UnsupportedError(
+            f"{what}: it is of type '{kind}', which does not keep its rows in this format. Tables of type "
+            f"'{w.TYPE.default}', the default, do.",
+            option=w.TYPE.key,
+            table=table,
+        )
 
 
 # what the format allows
@@ -235,6 +264,77 @@ def _check_column_lists(table: TableLike, what: str) -> None:
                 )
 
 
+def _check_names(options: Options, what: str) -> None:
+    # Tables that are there may have any: slashes of a partition are escaped, and names are checked where they are used.
+    for option in _NAMES:
+        name = options.get(option)
+        try:
+            FILE_NAME_PART.parse(name or "")
+        except ValueError:
+            refuse(
+                what,
+                f"'{option.key}' is '{name}'; expected {FILE_NAME_PART.expected}.",
+                option=option.key,
+                value=name,
+            )
+
+
+# what files are written with
+
+FILE_OPTIONS: Final[tuple[Option[Any], ...]] = (
+    w.DATA_FILE_PATH_DIRECTORY,
+    w.DATA_FILE_PREFIX,
+    w.CHANGELOG_FILE_PREFIX,
+    w.FILE_FORMAT,
+    w.FILE_FORMAT_PER_LEVEL,
+    w.FILE_COMPRESSION,
+    w.FILE_COMPRESSION_PER_LEVEL,
+    w.FILE_COMPRESSION_ZSTD_LEVEL,
+    w.FILE_BLOCK_SIZE,
+    w.TARGET_FILE_SIZE,
+    w.TARGET_FILE_ROW_NUM,
+    w.STATS_MODE_OPTION,
+    w.STATS_MODE_PER_LEVEL,
+    w.STATS_KEEP_FIRST_N_COLUMNS,
+    w.MANIFEST_COMPRESSION,
+    w.MANIFEST_TARGET_FILE_SIZE,
+    w.MANIFEST_FULL_COMPACTION_SIZE,
+    w.MANIFEST_MERGE_MIN_COUNT,
+    w.DELETION_VECTORS_TARGET_SIZE,
+)
+"""What a write needs to have a meaning before its first file, and a read of the same table does not."""
+
+
+def check_file_options(options: Options, *, what: str) -> None:
+    """Check the options that say how files are named and written, and that each format has its compression.
+
+    Raises:
+        InvalidInputError: begins with `what`; names the option, its value, and what would be right.
+    """
+    for option in FILE_OPTIONS:
+        try:
+            options.get(option)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{what}: {error.message}", **error.context) from None
+    formats, compressions = options.get(w.FILE_FORMAT_PER_LEVEL), options.get(w.FILE_COMPRESSION_PER_LEVEL)
+    plain, packed = options.get(w.FILE_FORMAT), options.get(w.FILE_COMPRESSION)
+    written = {(plain, packed)}
+    written |= {(formats.get(level, plain), compressions.get(level, packed)) for level in {*formats, *compressions}}
+    if options.get(w.CHANGELOG_PRODUCER) != "none":
+        own = options.get(w.CHANGELOG_FILE_FORMAT), options.get(w.CHANGELOG_FILE_COMPRESSION)
+        written.add((own[0] or plain, own[1] or packed))
+    for file_format, compression in sorted(written):
+        known = w.COMPRESSIONS.get(file_format, (compression,))
+        if compression not in known:
+            refuse(
+                what,
+                f"{file_format} files cannot be written with the compression '{compression}'. Choose one of "
+                f"{', '.join(known)}, or set it by level in '{w.FILE_COMPRESSION_PER_LEVEL.key}'.",
+                option=w.FILE_COMPRESSION.key,
+                value=compression,
+            )
+
+
 # where a read starts
 
 _TIME: Final = (r.SCAN_TIMESTAMP_MILLIS, r.SCAN_TIMESTAMP)
@@ -390,6 +490,7 @@ def check_can_write(table: TableLike, *, name: str) -> None:
 
     Raises:
         UnsupportedError: names the option; nothing was written.
+        InvalidInputError: an option that says how files are named and written has no meaning; nothing was written.
     """
     if gaps := unsupported_for_writing(table):
         raise UnsupportedError(
@@ -398,6 +499,7 @@ def check_can_write(table: TableLike, *, name: str) -> None:
             table=name,
             features=[gap.feature for gap in gaps],
         )
+    check_file_options(table.options, what=f"cannot write to '{name}'")
 
 
 def check_can_read(table: TableLike, *, name: str, merge: bool) -> None:

@@ -11,9 +11,11 @@ from merganser.options.option import (
     BOOLEAN,
     BYTES,
     COLUMNS,
+    DIRECTORY,
     DURATION,
-    INTEGER,
-    LEVELS,
+    FILE_NAME_PART,
+    LONG,
+    LONG_MAX,
     STATS_MODE,
     TEXT,
     ColumnOption,
@@ -21,12 +23,20 @@ from merganser.options.option import (
     Options,
     choice,
     integer,
+    levels,
+    size,
 )
 
 _NO_COLUMNS: Final[tuple[str, ...]] = ()
 _NO_LEVELS: Final[Mapping[int, str]] = MappingProxyType({})
 _MB: Final = 1 << 20
-_LONG_MAX: Final = (1 << 63) - 1
+COMPRESSIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "parquet": ("zstd", "snappy", "lz4", "gzip", "none", "uncompressed"),
+    "orc": ("zstd", "snappy", "lz4", "gzip", "zlib", "none", "uncompressed"),
+    "avro": ("zstd", "zstandard", "snappy", "lz4", "gzip", "deflate", "none", "uncompressed", "null"),
+})  # fmt: skip
+"""The compressions that each format of data files can be written with."""
+_COMPRESSION: Final = choice(*dict.fromkeys(name for names in COMPRESSIONS.values() for name in names))
 
 # keys, buckets, partitions
 
@@ -50,7 +60,7 @@ PRIMARY_KEY_NULLABLE: Final = Option(
     "primary-key.nullable", BOOLEAN, False, "Let key columns be null; nulls are equal as keys.", immutable=True
 )
 BUCKET: Final = Option(
-    "bucket", integer(maximum=2**31 - 1), -1,
+    "bucket", integer(), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
 )  # fmt: skip
@@ -77,7 +87,10 @@ PARTITION_LEGACY_NAME: Final = Option(
     "Name partition directories as older engines do (dates as day numbers). false: as SQL text.",
 )  # fmt: skip
 DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
-    "dynamic-bucket.target-row-num", integer(1), 2_000_000, "Dynamic buckets: rows of a bucket before another is added."
+    "dynamic-bucket.target-row-num",
+    integer(1, LONG_MAX),
+    2_000_000,
+    "Dynamic buckets: rows of a bucket before another is added.",
 )
 DYNAMIC_BUCKET_INITIAL_BUCKETS: Final = Option[int | None](
     "dynamic-bucket.initial-buckets", integer(1), None,
@@ -102,10 +115,13 @@ POSTPONE_DEFAULT_BUCKET_NUM: Final = Option[int | None](
     "postpone.default-bucket-num", integer(1), None, "Postponed buckets: number for a partition without data."
 )
 POSTPONE_TARGET_ROW_NUM: Final = Option[int | None](
-    "postpone.target-row-num-per-bucket", integer(1), None, "Postponed buckets: rows that one bucket should hold."
+    "postpone.target-row-num-per-bucket",
+    integer(1, LONG_MAX),
+    None,
+    "Postponed buckets: rows that one bucket should hold.",
 )
 POSTPONE_TARGET_SIZE: Final = Option(
-    "postpone.target-size-per-bucket", BYTES, 1 << 30, "Postponed buckets: bytes that one bucket should hold."
+    "postpone.target-size-per-bucket", size(1), 1 << 30, "Postponed buckets: bytes that one bucket should hold."
 )
 POSTPONE_BATCH_WRITE_FIXED_BUCKET: Final = Option(
     "postpone.batch-write-fixed-bucket", BOOLEAN, True,
@@ -279,10 +295,10 @@ CHANGELOG_FILE_FORMAT: Final = Option[str | None](
     "Format of changelog files. Default: 'file.format'.",
 )
 CHANGELOG_FILE_COMPRESSION: Final = Option[str | None](
-    "changelog-file.compression", TEXT, None, "Compression of changelog files. Default: 'file.compression'."
+    "changelog-file.compression", _COMPRESSION, None, "Compression of changelog files. Default: 'file.compression'."
 )
 CHANGELOG_FILE_PREFIX: Final = Option(
-    "changelog-file.prefix", TEXT, "changelog-", "How names of changelog files begin."
+    "changelog-file.prefix", FILE_NAME_PART, "changelog-", "How names of changelog files begin."
 )
 CHANGELOG_FILE_STATS_MODE: Final = Option[str | None](
     "changelog-file.stats-mode", STATS_MODE, None, "Statistics kept of changelog files. Default: 'metadata.stats-mode'."
@@ -302,28 +318,36 @@ FILE_FORMAT: Final = Option(
     "Format of data files: parquet, orc or avro.",
 )  # fmt: skip
 FILE_FORMAT_PER_LEVEL: Final = Option[Mapping[int, str]](
-    "file.format.per.level", LEVELS, _NO_LEVELS, "Format of data files by level, such as '0:avro,5:parquet'."
+    "file.format.per.level",
+    levels(choice(*COMPRESSIONS), "0:avro,5:parquet"),
+    _NO_LEVELS,
+    "Format of data files by level, such as '0:avro,5:parquet'.",
 )
-FILE_COMPRESSION: Final = Option("file.compression", TEXT, "zstd", "Compression of data files.")
+FILE_COMPRESSION: Final = Option(
+    "file.compression", _COMPRESSION, "zstd", "Compression of data files; not every format has all."
+)
 FILE_COMPRESSION_PER_LEVEL: Final = Option[Mapping[int, str]](
-    "file.compression.per.level", LEVELS, _NO_LEVELS, "Compression of data files by level, such as '0:lz4,5:zstd'."
+    "file.compression.per.level",
+    levels(_COMPRESSION, "0:lz4,5:zstd"),
+    _NO_LEVELS,
+    "Compression of data files by level, such as '0:lz4,5:zstd'.",
 )
 FILE_COMPRESSION_ZSTD_LEVEL: Final = Option(
     "file.compression.zstd-level", integer(1, 22), 1, "Effort of zstd compression, 1 (fast) to 22 (small)."
 )
 FILE_BLOCK_SIZE: Final = Option[int | None](
-    "file.block-size", BYTES, None,
+    "file.block-size", size(1), None,
     "Bytes in memory at which a block (Parquet row group, ORC stripe) ends. Default: 32 MB.",
 )  # fmt: skip
 FILE_SUFFIX_INCLUDE_COMPRESSION: Final = Option(
     "file.suffix.include.compression", BOOLEAN, False, "Put the compression into the names of data files."
 )
-DATA_FILE_PREFIX: Final = Option("data-file.prefix", TEXT, "data-", "How names of data files begin.")
+DATA_FILE_PREFIX: Final = Option("data-file.prefix", FILE_NAME_PART, "data-", "How names of data files begin.")
 DATA_FILE_THIN_MODE: Final = Option(
     "data-file.thin-mode", BOOLEAN, False, "Do not store key columns twice in files of keyed tables."
 )
 DATA_FILE_PATH_DIRECTORY: Final = Option[str | None](
-    "data-file.path-directory", TEXT, None, "Directory below the table for partitions and buckets.", immutable=True
+    "data-file.path-directory", DIRECTORY, None, "Directory below the table for partitions and buckets.", immutable=True
 )
 DATA_FILE_EXTERNAL_PATHS: Final = Option[str | None](
     "data-file.external-paths", TEXT, None, "Places outside the table where data files are written."
@@ -335,20 +359,22 @@ INDEX_FILE_IN_DATA_FILE_DIR: Final = Option(
     "index-file-in-data-file-dir", BOOLEAN, False, "Keep index files beside the data files.", immutable=True
 )
 TARGET_FILE_SIZE: Final = Option[int | None](
-    "target-file-size", BYTES, None,
+    "target-file-size", size(1), None,
     "Bytes after which a new data file is begun. Default: 128 MB with a primary key, 256 MB without.",
 )  # fmt: skip
 TARGET_FILE_ROW_NUM: Final = Option(
-    "target-file-row-num", integer(1), _LONG_MAX, "Rows after which a new data file is begun."
+    "target-file-row-num", integer(1, LONG_MAX), LONG_MAX, "Rows after which a new data file is begun."
 )
 FILE_INDEX_IN_MANIFEST_THRESHOLD: Final = Option(
     "file-index.in-manifest-threshold", BYTES, 500, "Bytes up to which a file index lies in the manifest."
 )
 FILE_INDEX_READ: Final = Option("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files.")
 MANIFEST_FORMAT: Final = Option("manifest.format", choice("avro", "parquet", "orc"), "avro", "Format of manifests.")
-MANIFEST_COMPRESSION: Final = Option("manifest.compression", TEXT, "zstd", "Compression of manifests.")
+MANIFEST_COMPRESSION: Final = Option(
+    "manifest.compression", choice(*COMPRESSIONS["avro"]), "zstd", "Compression of manifests."
+)
 MANIFEST_TARGET_FILE_SIZE: Final = Option(
-    "manifest.target-file-size", BYTES, 8 * _MB, "Bytes that a manifest should reach when manifests are merged."
+    "manifest.target-file-size", size(1), 8 * _MB, "Bytes that a manifest should reach when manifests are merged."
 )
 MANIFEST_FULL_COMPACTION_SIZE: Final = Option(
     "manifest.full-compaction-threshold-size", BYTES, 16 * _MB, "Bytes of small manifests at which all are rewritten.",
@@ -366,7 +392,7 @@ STATS_MODE_OPTION: Final = Option(
     "characters), full.",
 )  # fmt: skip
 STATS_MODE_PER_LEVEL: Final = Option[Mapping[int, str]](
-    "metadata.stats-mode.per.level", LEVELS, _NO_LEVELS, "Statistics by level, such as '0:none'."
+    "metadata.stats-mode.per.level", levels(STATS_MODE, "0:none"), _NO_LEVELS, "Statistics by level, such as '0:none'."
 )
 STATS_DENSE_STORE: Final = Option(
     "metadata.stats-dense-store", BOOLEAN, True, "Store only columns that have statistics."
@@ -384,7 +410,7 @@ DELETION_VECTORS_BITMAP64: Final = Option(
     "deletion-vectors.bitmap64", BOOLEAN, False, "Deletion vectors for files of more than two billion rows."
 )
 DELETION_VECTORS_TARGET_SIZE: Final = Option(
-    "deletion-vector.index-file.target-size", BYTES, 2 * _MB, "Bytes that a file of deletion vectors should reach."
+    "deletion-vector.index-file.target-size", size(1), 2 * _MB, "Bytes that a file of deletion vectors should reach."
 )
 
 # writing and committing
@@ -395,15 +421,17 @@ WRITE_ONLY: Final = Option(
     aliases=("write.compaction-skip",),
 )  # fmt: skip
 WRITE_BUFFER_SIZE: Final = Option(
-    "write-buffer-size", BYTES, 256 * _MB, "Bytes that a writer collects before it sorts and writes them."
+    "write-buffer-size", size(1), 256 * _MB, "Bytes that a writer collects before it sorts and writes them."
 )
 WRITE_BUFFER_SPILLABLE: Final = Option[bool | None](
     "write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."
 )
 WRITE_BUFFER_SPILL_MAX_DISK_SIZE: Final = Option(
-    "write-buffer-spill.max-disk-size", BYTES, _LONG_MAX, "Most bytes that a write buffer spills to disk."
+    "write-buffer-spill.max-disk-size", BYTES, LONG_MAX, "Most bytes that a write buffer spills to disk."
 )
-SPILL_COMPRESSION: Final = Option("spill-compression", TEXT, "zstd", "Compression of spilled data.")
+SPILL_COMPRESSION: Final = Option(
+    "spill-compression", choice("zstd", "lz4", "lzo", "none"), "zstd", "Compression of spilled data."
+)
 DYNAMIC_PARTITION_OVERWRITE: Final = Option(
     "dynamic-partition-overwrite", BOOLEAN, True,
     "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names.",
@@ -430,7 +458,7 @@ COMMIT_FORCE_CREATE_SNAPSHOT: Final = Option(
     "commit.force-create-snapshot", BOOLEAN, False, "A commit without changes makes a snapshot too."
 )
 COMMIT_STRICT_LAST_SAFE_SNAPSHOT: Final = Option[int | None](
-    "commit.strict-mode.last-safe-snapshot", INTEGER, None,
+    "commit.strict-mode.last-safe-snapshot", LONG, None,
     "Fail a commit when after this snapshot another user compacted, overwrote, or added rows to fixed buckets. "
     "A writer goes on from each of its own commits; -1 starts with the first of them.",
 )  # fmt: skip

@@ -285,6 +285,8 @@ def chosen_columns(table: TableDef, names: Sequence[str] | None) -> tuple[t.Fiel
         return table.schema.user_fields
     if isinstance(names, str):
         raise InvalidInputError(f"columns must be a list of names, not the text '{names}'. Write columns=['{names}'].")
+    if not isinstance(names, Iterable):
+        raise InvalidInputError(f"columns must be a list of names, not {names!r:.100}. Write columns=['id'].")
     by_name = {field.name: field for field in table.schema.user_fields}
     for i, name in enumerate(names):
         if name not in by_name:

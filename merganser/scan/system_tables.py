@@ -25,6 +25,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
+from merganser.options.secrets import shown
 from merganser.scan.plan import partition_values
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -182,7 +183,7 @@ def _schemas(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
             "fields": pa.array([json.dumps(json.loads(s.to_json())["fields"]) for s in found], pa.string()),
             "partition_keys": pa.array([json.dumps(s.partition_keys) for s in found], pa.string()),
             "primary_keys": pa.array([json.dumps(s.primary_keys) for s in found], pa.string()),
-            "options": pa.array([json.dumps(dict(s.options)) for s in found], pa.string()),
+            "options": pa.array([json.dumps(dict(shown(s.options))) for s in found], pa.string()),
             "comment": pa.array([s.comment for s in found], pa.string()),
             "update_time": pa.array([s.time_millis for s in found], _TIME),
         }
@@ -190,7 +191,7 @@ def _schemas(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
 
 
 def _options(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
-    items = sorted(table.options.items())
+    items = sorted(shown(table.options).items())
     return pa.table(
         {"key": pa.array([k for k, _ in items], pa.string()), "value": pa.array([v for _, v in items], pa.string())}
     )

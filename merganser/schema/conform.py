@@ -23,6 +23,7 @@ from merganser.errors import InvalidInputError
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_schema, arrow_type
+from merganser.schema.hidden import with_values_under_nulls
 from merganser.schema.limits import has_limits, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
@@ -97,27 +98,20 @@ def fill_missing(data: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
     return data
 
 
-def kinds_from(values: Sequence[str | None] | pa.Array | pa.ChunkedArray | None, row_count: int) -> pa.Int8Array:
+def kinds_from(values: Sequence[str | None] | pa.Array | pa.ChunkedArray) -> pa.Int8Array:
     """Return the row kind of each row as its byte.
 
     Args:
-        values: "+I", "-U", "+U" or "-D" for each row; None means every row is an insert.
-        row_count: how many rows there are.
+        values: "+I", "-U", "+U" or "-D" for each row.
 
     Raises:
-        InvalidInputError: there are more or fewer kinds than rows, or one is null or none of the four.
+        InvalidInputError: one is null or none of the four; names its row.
     """
-    if values is None:
-        return pa.array(np.zeros(row_count, dtype=np.int8))
     try:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
         raise InvalidInputError(f"cannot read row kinds: expected text such as '+I', and found {error}") from error
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    if len(array) != row_count:
-        raise InvalidInputError(
-            f"cannot read row kinds: {len(array)} kinds for {row_count} rows. Give one for each row."
-        )
     array = _plain(array)
     if not (_is_text(array.type) or pa.types.is_null(array.type)):
         raise InvalidInputError(
@@ -129,7 +123,7 @@ def kinds_from(values: Sequence[str | None] | pa.Array | pa.ChunkedArray | None,
         found = array[row].as_py()
         what = "null" if found is None else f"'{found}'"
         raise InvalidInputError(
-            f"cannot read row kinds: the kind is {what} in row {row + 1} of {row_count}. "
+            f"cannot read row kinds: the kind is {what} in row {row + 1} of {len(array)}, counting from 1. "
             f"Give {', '.join(SYMBOLS[:3])} or {SYMBOLS[3]}.",
             row=row,
             value=found,
@@ -182,7 +176,8 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
     except _MisfitError as error:
         row = start + error.index
         raise InvalidInputError(
-            f"{action}: column '{field.name}' {error.why} (row {row + 1} of {len(column)}). Nothing was written.",
+            f"{action}: column '{field.name}' {error.why} (row {row + 1} of {len(column)}). "
+            "Rows count from 1. Nothing was written.",
             column=field.name,
             row=row,
         ) from None
@@ -192,7 +187,7 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
             f"{error.hint}",
             column=error.path,
         ) from None
-    return pa.chunked_array(chunks, type=target)
+    return with_values_under_nulls(pa.chunked_array(chunks, type=target))
 
 
 def _holds_text(kind: pa.DataType) -> bool:
@@ -257,7 +252,7 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str) ->
     role = "key column" if key else "NOT NULL column"
     raise InvalidInputError(
         f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at row {row + 1} of "
-        "the batch). The batch was not written.",
+        "the batch). Rows count from 1. The batch was not written.",
         column=name,
         row=row,
         null_count=column.null_count,
@@ -525,36 +520,9 @@ def _convert_row(array: pa.Array, fields: Sequence[t.Field], kind: t.DataType, p
             index = pc.index(seen, True).as_py()
             if index >= 0:
                 raise _MisfitError(index, f"has null for its field '{field.name}', which is NOT NULL")
-            # Nobody sees these values, but file writers refuse a null in a field that has none.
-            child = pc.coalesce(child, _filler(field.type))
         children.append(child)
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
 
 
 def _null_mask(array: pa.Array) -> pa.BooleanArray | None:
     return array.is_null() if array.null_count else None
-
-
-def _filler(kind: t.DataType) -> pa.Scalar:
-    target = arrow_type(kind)
-    match kind:
-        case t.Array() | t.Map() | t.Multiset():
-            return pa.scalar([], target)
-        case t.Row(fields=fields):
-            inner = {f.name: None if f.type.nullable else _filler(f.type).as_py() for f in fields}
-            return pa.scalar(inner, target)
-        case t.Variant():
-            return pa.scalar({"value": b"", "metadata": b""}, target)
-        case t.Char() | t.VarChar():
-            return pa.scalar("", target)
-        case t.Binary() | t.VarBinary():
-            return pa.scalar(b"", target)
-        case t.Boolean():
-            return pa.scalar(False, target)
-        case t.Float() | t.Double():
-            return pa.scalar(0.0, target)
-        case t.Decimal():
-            return pa.scalar(0, pa.int64()).cast(pa.decimal128(38, 0)).cast(target)
-        case t.BigInt() | t.Timestamp() | t.LocalZonedTimestamp():
-            return pa.scalar(0, pa.int64()).cast(target)
-    return pa.scalar(0, pa.int32()).cast(target)

@@ -23,6 +23,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
 from merganser.schema.cast_values import items_of, validity
 from merganser.schema.casts import CastError, cast_array, castable
+from merganser.schema.hidden import nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Evolution:
         columns = []
         for field, wanted, source in zip(schema, self.wanted, self.sources, strict=True):
             if source is None:
-                columns.append(pa.chunked_array([pa.nulls(rows, field.type)], field.type))
+                columns.append(pa.chunked_array([nulls(rows, field.type)], field.type))
             else:
                 old = self.stored[source].type
                 chunks = [
@@ -160,7 +161,7 @@ def _converted(values: pa.Array, old: t.DataType, new: t.DataType, *, column: st
             children = []
             for field in new.fields:
                 if field.id not in parts:
-                    children.append(pa.nulls(len(values), arrow_type(field.type)))
+                    children.append(nulls(len(values), arrow_type(field.type)))
                     continue
                 was, part = parts[field.id]
                 children.append(_converted(part, was.type, field.type, column=f"{column}.{field.name}", name=name))

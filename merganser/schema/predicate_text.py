@@ -121,6 +121,14 @@ def parse_projection(text: str, fields: Sequence[t.Field], qualifier: str | None
 def _bind(text: str, fields: Sequence[t.Field], qualifier: str | None, what: str) -> Expression:
     try:
         return _Binder(fields, qualifier).bind(_parsed(text, what))
+    except InvalidInputError as error:
+        quoted = next((field.name for field in fields if f'"{field.name.lower()}"' in text.lower()), None)
+        if quoted is None:
+            raise
+        raise InvalidInputError(
+            f'{error.message.rstrip(".")}. Double quotes make "{quoted}" a text; the column is written `{quoted}`.',
+            **error.context,
+        ) from error
     except RecursionError:
         raise InvalidInputError(f"cannot read the {what} '{text[:80]}...': it is nested too deeply") from None
 
@@ -385,6 +393,14 @@ def _flat(node: exp.Expression) -> list[exp.Expression]:
 
 def _refusal(node: exp.Expression, reason: str = "") -> InvalidInputError:
     text = node.sql(dialect="spark")
+    if isinstance(node, exp.Bracket):
+        return InvalidInputError(
+            f"cannot use '{text}': filters do not look into an ARRAY or a MAP, and a field of a ROW follows a dot, "
+            "as in a.b. Filter what was read instead.",
+            text=text,
+        )
+    if isinstance(node, exp.Dot) and isinstance(node.this, exp.Literal):
+        return InvalidInputError(f"cannot use '{text}': a text has no fields.", text=text)
     if not reason:
         match node:
             case exp.Subquery() | exp.Query() | exp.Exists():

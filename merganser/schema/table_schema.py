@@ -23,6 +23,7 @@ from merganser.options.dialects import check_has_key, check_versioned, translate
 from merganser.options.facts import listed, refuse
 from merganser.options.option import Options
 from merganser.options.registry import check_keys, did_you_mean, normalize_options
+from merganser.options.secrets import check_no_secrets, is_secret, shown
 from merganser.options.validate import check_table_options
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, fields_from_arrow
@@ -132,8 +133,9 @@ class TableSchema:
 
     @property
     def shown(self) -> TableSchema:
-        """The schema as users see it: without the key and the column that counting takes."""
-        return replace(self, fields=self.user_fields, primary_keys=()) if self.counting else self
+        """The schema as users see it: without secrets, and without the key and the column that counting takes."""
+        found = self if not any(map(is_secret, self.options)) else replace(self, options=shown(self.options))
+        return replace(found, fields=self.user_fields, primary_keys=()) if self.counting else found
 
     @property
     def user_fields(self) -> tuple[t.Field, ...]:
@@ -315,6 +317,9 @@ def create_schema(
     fields = _fields(schema, what)
     _check_names(fields, what)
     names = [field.name for field in fields]
+    if comment is not None and not isinstance(comment, str):
+        refuse(what, f"comment is {comment!r:.100}, a {type(comment).__name__}. Give text, or None.")
+    check_no_secrets(options or {}, what=what)
     texts = normalize_options(translated(options or {}, what=what))
     key = _columns_from(texts, options_write.PRIMARY_KEY.key, primary_key, what)
     partition = _columns_from(texts, options_write.PARTITION.key, partition_by, what)
@@ -492,6 +497,9 @@ def _columns_from(texts: dict[str, str], key: str, given: Sequence[str], what: s
     text = texts.pop(key, None)
     if isinstance(given, str):
         refuse(what, f"the columns of '{key}' are one text, '{given}'. Give a list such as ['{given}'].")
+    for column in given:
+        if not isinstance(column, str):
+            refuse(what, f"the columns of '{key}' hold {column!r:.100}, a {type(column).__name__}. Give their names.")
     if text is None:
         return tuple(given)
     if given:

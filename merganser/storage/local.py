@@ -68,17 +68,28 @@ class LocalStorage:
         with _errors("list", path):
             try:
                 scan = os.scandir(path)
-            except (FileNotFoundError, NotADirectoryError):
+            except FileNotFoundError:
                 return []
+            except NotADirectoryError:
+                if os.path.exists(path):
+                    raise StorageError(f"cannot list '{path}': it is a file, not a directory.", path=path) from None
+                return []  # a part of its path is a file, so there is no such directory
             with scan:
                 return [entry for item in scan if (entry := _entry(item)) is not None]
 
     def create(self, path: str, data: bytes) -> None:
-        with _errors("create", path, missing=_VANISHED):
+        with _errors("create", path, missing=_VANISHED, changed=False):
             temporary = self._in_directory(path, lambda: self._temporary(path, data))
+        with _errors("create", path, missing=_VANISHED):
             try:
                 os.link(temporary, path)
             except FileExistsError:
+                if os.path.isdir(path):
+                    raise StorageError(
+                        f"cannot create '{path}': there is a directory of this name. Nothing was changed.",
+                        path=path,
+                        changed=False,
+                    ) from None
                 raise AlreadyExistsError(
                     f"cannot create '{path}': it exists already. Nothing was changed.", path=path
                 ) from None
@@ -320,7 +331,7 @@ _VANISHED: Final = "its directory was removed, or a part of its path is a file"
 
 
 @contextlib.contextmanager
-def _errors(verb: str, path: str, *, missing: str | None = _ABSENT) -> Iterator[None]:
+def _errors(verb: str, path: str, *, missing: str | None = _ABSENT, changed: bool = True) -> Iterator[None]:
     """Turn the errors of the operating system into ours, with the path.
 
     Args:
@@ -328,6 +339,7 @@ def _errors(verb: str, path: str, *, missing: str | None = _ABSENT) -> Iterator[
         path: to which file.
         missing: what it means that something is missing: `_ABSENT`, or another fact, or None to have the reason of the
             operating system. Only the first makes a NotFoundError.
+        changed: whether something may have been changed; if not, a StorageError says so.
     """
     try:
         yield
@@ -338,4 +350,8 @@ def _errors(verb: str, path: str, *, missing: str | None = _ABSENT) -> Iterator[
         if absent and missing == _ABSENT:
             raise NotFoundError(f"cannot {verb} '{path}': {missing}.", path=path) from error
         reason = (missing if absent else None) or (os.strerror(error.errno) if error.errno else str(error))
+        if not changed:
+            raise StorageError(
+                f"cannot {verb} '{path}': {reason}. Nothing was changed.", path=path, changed=False
+            ) from error
         raise StorageError(f"cannot {verb} '{path}': {reason}.", path=path) from error

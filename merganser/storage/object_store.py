@@ -134,6 +134,7 @@ class ObjectStorage:
                         f"cannot create '{path}': another writer was creating it, and nothing stands there yet. "
                         "Nothing of ours was written. Try again.",
                         path=path,
+                        changed=False,
                     ) from None
                 raise AlreadyExistsError(
                     f"cannot create '{path}': it exists already. Nothing was changed.", path=path

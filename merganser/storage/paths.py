@@ -8,6 +8,7 @@ Format: section "directory layout".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,6 +18,22 @@ from merganser.schema import types as t
 
 _ESCAPED: Final = {chr(c) for c in (*range(0x20), 0x7F)} | set("\"#%'*/:=?\\{}[]^")
 DEFAULT_PARTITION: Final = "__DEFAULT_PARTITION__"
+DROPPED: Final = ".schema-"
+"""How the schemas of a table that is being dropped are called, in the place of `schema`."""
+_OF_TABLE: Final = re.compile(
+    r"(.*/)?\.[^/]+\.tmp(/.*)?"  # being written or removed, or left by who was stopped
+    r"|(.*/)?bucket-(\d+|postpone)/[^/]+"
+    r"|(manifest|index|statistics)/[a-z-]+-[0-9a-f-]+-\d+"
+    r"|(branch/branch-[^/]+/)?("
+    r"snapshot/(snapshot-\d+|EARLIEST|LATEST)|changelog/(changelog-\d+|EARLIEST|LATEST)|schema/(schema-\d+|\.moving)"
+    r"|tag/(tag-[^/]+|tag-success-file/[^/]+)|consumer/consumer-[^/]+)",
+    re.ASCII,
+)
+
+
+def of_table(path: str) -> bool:
+    """Return whether a file may be one that writers of tables make, given its path below the table's directory."""
+    return _OF_TABLE.fullmatch(path) is not None
 
 
 def join(*parts: str) -> str:

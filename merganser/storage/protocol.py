@@ -77,7 +77,11 @@ class Storage(Protocol):
         """Return whether a file (not a directory) is at `path`."""
 
     def list(self, path: str) -> Entries:
-        """Return what lies directly below a directory, in no order; empty when there is no such directory."""
+        """Return what lies directly below a directory, in no order; empty when there is no such directory.
+
+        Raises:
+            StorageError: it cannot be read; on a local disk also, what lies there is a file.
+        """
 
     def create(self, path: str, data: bytes) -> None:
         """Make a file that must not exist yet, whole and durable.
@@ -85,7 +89,8 @@ class Storage(Protocol):
         Raises:
             AlreadyExistsError: the path is taken, perhaps by an earlier attempt of ours whose reply was
                 lost: read it back and compare.
-            StorageError: the outcome is unknown. Read back; what is absent now may still appear.
+            StorageError: the outcome is unknown. Read back; what is absent now may still appear. Where it is known
+                that nothing was made, the context says `changed` = False.
             UnsupportedError: the store cannot promise one winner. Nothing was made.
         """
 

@@ -11,7 +11,7 @@ from typing import Final
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors",),
     ("options.option",),
-    ("options.write", "options.read", "options.upkeep"),
+    ("options.write", "options.read", "options.upkeep", "options.secrets"),
     ("options.registry",),
     # values: what a row is; no bytes, no input or output
     ("schema.types", "schema.row_kind"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +13,20 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.names import TableName, check_name, parse_table_name
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
+from merganser.meta.schemas import SchemaStore
+from merganser.schema.table_schema import create_schema
+from merganser.storage.paths import TablePaths, of_table
+from merganser.testing.builders import catalog_over, memory_with
+from merganser.testing.faulty import Fault, FaultyStorage, Plan
 
 FAST = {"local.sync": "false"}
 
@@ -145,6 +160,38 @@ def test_of_two_creators_one_wins(catalog: mg.Catalog) -> None:
     assert other.create_table("shop.a", {"s": "STRING"}, if_not_exists=True).schema.names == ("n",)
 
 
+def _makes(work: tuple[str, str]) -> str:
+    """Make a table at a time that all racing processes share, so that all of them make the same schema."""
+    warehouse, name = work
+    catalog = mg.catalog(warehouse, options=FAST, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    try:
+        catalog.create_table(name, {"n": "INT"})
+    except AlreadyExistsError:
+        return ""
+    return name
+
+
+def test_of_processes_that_make_the_same_table_at_once_one_is_told_that_it_did(catalog: mg.Catalog) -> None:
+    names = [f"shop.t{i}" for i in range(25)]
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("fork")) as pool:
+        made = list(pool.map(_makes, [(catalog.warehouse, name) for name in names for _ in range(4)]))
+    assert sorted(name for name in made if name) == sorted(names)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.FAIL])
+def test_a_creator_whose_reply_is_lost_knows_its_table_from_an_equal_one(fault: Fault) -> None:
+    schema = create_schema({"n": "INT"}, time_millis=1)
+    storage = memory_with({}, "catalog-equal")
+    faulty = catalog_over(FaultyStorage(storage, Plan(fault, call=1, verbs=frozenset({"create"})))).env
+    ours, theirs = SchemaStore(TablePaths("t"), faulty), SchemaStore(TablePaths("t"), catalog_over(storage).env)
+    ours.create(schema)  # the reply is lost, or the first of several tries fails
+    with pytest.raises(AlreadyExistsError):
+        theirs.create(schema)
+    again = catalog_over(FaultyStorage(storage, Plan(fault, call=1, verbs=frozenset({"create"})))).env
+    with pytest.raises(AlreadyExistsError):
+        SchemaStore(TablePaths("t"), again).create(schema)
+
+
 def test_names_have_a_database_a_table_and_perhaps_more() -> None:
     assert parse_table_name("a.b") == TableName("a", "b")
     assert parse_table_name("a.b$snapshots") == TableName("a", "b", system="snapshots")
@@ -185,9 +232,10 @@ def test_a_table_made_while_another_of_its_name_is_removed_keeps_its_files(
     remove, made = shutil.rmtree, []
 
     def while_removing(path: str) -> None:
-        monkeypatch.setattr(shutil, "rmtree", remove)
-        made.append(catalog.create_table("shop.t", {"n": "INT"}))
-        made[0].write([{"n": 2}])
+        if Path(path).parent.name == "shop.db":  # all of the table, after its snapshots
+            monkeypatch.setattr(shutil, "rmtree", remove)
+            made.append(catalog.create_table("shop.t", {"n": "INT"}))
+            made[0].write([{"n": 2}])
         remove(path)
 
     monkeypatch.setattr(shutil, "rmtree", while_removing)
@@ -225,3 +273,135 @@ def test_a_key_without_a_number_of_buckets_is_asked_for_one(tmp_path: Path) -> N
         catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"])
     assert caught.value.context["option"] == "bucket"
     assert catalog.list_tables("d") == []
+
+
+@pytest.mark.parametrize("file", ["mine.txt", "schema/mine.sql", "dt=1/part-0.parquet", "bucket-0/more/mine.txt"])
+def test_a_directory_with_files_of_somebody_else_does_not_become_a_table(catalog: mg.Catalog, file: str) -> None:
+    mine = Path(catalog.warehouse, "shop.db", "t", file)
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    catalog.create_table("shop.other", {"n": "INT"})
+    for work in (
+        lambda: catalog.create_table("shop.t", {"n": "INT"}),
+        lambda: catalog.create_table("shop.t", {"n": "INT"}, if_not_exists=True),
+        lambda: catalog.rename_table("shop.other", "shop.t"),
+    ):
+        with pytest.raises(AlreadyExistsError, match=f"something that is not a table .* \\(first: '{file}'\\)"):
+            work()
+    with pytest.raises(NotFoundError):
+        catalog.drop_table("shop.t")
+    assert mine.read_text() == "mine"
+    assert catalog.list_tables("shop") == ["other"]
+
+
+def test_what_a_stopped_creation_or_a_writer_of_a_dropped_table_leaves_does_not_keep_the_name(
+    catalog: mg.Catalog,
+) -> None:
+    home = Path(catalog.warehouse, "shop.db", "t")
+    for name in ("schema/.schema-0.1.tmp", "p=1/bucket-0/data-1-0.parquet", "manifest/manifest-1a-0"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text("")
+    assert catalog.create_table("shop.t", {"n": "INT"}).read().count() == 0
+
+
+def test_all_files_of_a_table_are_known_as_such(catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.t",
+        {"p": "INT", "k": "INT"},
+        primary_key=["p", "k"],
+        partition_by=["p"],
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+    for _ in range(3):
+        table.write([{"p": 1, "k": 1}, {"p": 2, "k": 1}])
+    table.compact(full=True)
+    table.tags.create("v")
+    table.branches.create("b", tag="v")
+    table.branch("b").write([{"p": 3, "k": 1}])
+    table.consumers.set("c", 1)
+    files = [str(path.relative_to(table.path)) for path in Path(table.path).rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert [file for file in files if not of_table(file)] == []
+
+
+def test_a_table_that_is_to_lie_elsewhere_is_refused(catalog: mg.Catalog, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="Nothing was made") as caught:
+        catalog.create_table("shop.t", {"n": "INT"}, options={"path": str(tmp_path / "elsewhere")})
+    assert caught.value.context["option"] == "path"
+    assert not Path(catalog.warehouse, "shop.db", "t").exists()
+    own = Path(catalog.warehouse, "shop.db", "t").as_uri()
+    assert "path" not in catalog.create_table("shop.t", {"n": "INT"}, options={"path": own}).schema.options
+
+
+@pytest.mark.parametrize("kind", ["format-table", "view", "foo"])
+def test_a_kind_of_table_that_has_no_rows_here_is_not_made(catalog: mg.Catalog, kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"cannot create 'shop.t': it is of type '{kind}'"):
+        catalog.create_table("shop.t", {"n": "INT"}, options={"type": kind})
+    assert not Path(catalog.warehouse, "shop.db", "t").exists()
+
+
+def test_a_file_in_the_place_of_a_table_or_warehouse_is_named(catalog: mg.Catalog) -> None:
+    file = Path(catalog.warehouse, "shop.db", "t")
+    file.write_text("")
+    with pytest.raises(StorageError, match=r"it is a file.* Nothing was changed") as caught:
+        catalog.create_table("shop.t", {"n": "INT"})
+    assert caught.value.context["path"] == str(file)
+    with pytest.raises(NotFoundError):
+        catalog.table("shop.t")
+    catalog.drop_table("shop.t", if_exists=True)
+    with pytest.raises(StorageError, match="cannot open the warehouse"):
+        mg.catalog(str(file))
+    assert mg.catalog(str(file) + "-absent").list_databases() == []
+
+
+def test_a_directory_that_has_a_file_called_schema_is_no_table(catalog: mg.Catalog) -> None:
+    Path(catalog.warehouse, "shop.db", "t").mkdir()
+    Path(catalog.warehouse, "shop.db", "t", "schema").write_text("")
+    assert catalog.list_tables("shop") == []
+
+
+@pytest.mark.parametrize("taken", ["snapshot", "snapshot/snapshot-2"])
+def test_a_write_that_certainly_failed_says_so_and_leaves_nothing(catalog: mg.Catalog, taken: str) -> None:
+    table = catalog.create_table("shop.t", {"n": "INT"})
+    if taken == "snapshot":
+        Path(table.path, taken).write_text("")
+    else:
+        table.write([{"n": 1}])
+        Path(table.path, taken).mkdir()
+    before = sorted(Path(table.path).rglob("*"))
+    with pytest.raises(StorageError, match=taken) as caught:
+        table.write([{"n": 2}])
+    assert caught.value.context["path"] == str(Path(table.path, taken))
+    assert sorted(Path(table.path).rglob("*")) == before
+    if taken == "snapshot":
+        with pytest.raises(StorageError, match="it is a file"):
+            table.read().count()
+    else:
+        assert table.read().to_pylist() == [{"n": 1}]
+
+
+def test_a_table_whose_schemas_are_lost_is_damaged_and_not_absent(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", {"n": "INT"})
+    table.write([{"n": 1}])
+    schema = Path(table.path, "schema", "schema-0")
+    saved = schema.read_bytes()
+    schema.unlink()
+    for work in (lambda: catalog.table("shop.t"), lambda: mg.table(table.path)):
+        with pytest.raises(FormatError, match="Restore") as caught:
+            work()
+        assert caught.value.context["path"] == str(schema)
+    with pytest.raises(AlreadyExistsError, match=f"restore '{schema}'"):
+        catalog.create_table("shop.t", {"n": "INT"})
+    schema.write_bytes(saved)
+    assert catalog.table("shop.t").read().to_pylist() == [{"n": 1}]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_write_to_a_table_that_was_dropped_does_not_bring_its_directory_back(catalog: mg.Catalog, rows: int) -> None:
+    table = catalog.create_table("shop.t", {"n": "INT"})
+    if rows:
+        table.write([{"n": 1}])
+    catalog.drop_table("shop.t")
+    with pytest.raises(ConflictError, match="dropped"):
+        table.write([{"n": 2}])
+    assert not Path(table.path).exists()

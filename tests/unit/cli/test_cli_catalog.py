@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import merganser as mg
+from merganser.meta.seal import unsealed_json
 
 from .conftest import Run
 
@@ -114,11 +115,25 @@ def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
     assert "does not write it: 'changelog-producer'" in run("describe", "d.t").out
 
 
-def test_describe_hides_secrets(run: Run) -> None:
+def test_a_secret_is_no_table_option_and_describe_hides_those_of_other_engines(run: Run) -> None:
     run("create-database", "d")
-    run("create-table", "d.t", "-c", "x INT", "-o", "fs.s3.secret-key=hush", "-o", "owner=ada")
+    made = run("create-table", "d.t", "-c", "x INT", "-o", "fs.s3.secret-key=hush")
+    assert made.code
+    assert "'fs.s3.secret-key'" in made.err
+    assert "--store" in made.err
+    assert "hush" not in made.out + made.err
+
+    run("create-table", "d.t", "-c", "x INT", "-o", "owner=ada")
+    schema = Path("warehouse/d.db/t/schema/schema-0")
+    text = unsealed_json(schema.read_bytes()).decode()
+    schema.write_text(text.replace('"owner": "ada"', '"owner": "ada", "fs.s3.secret-key": "hush"'))
+    for name in ("d.t$options", "d.t$schemas"):
+        out = run("read", name, "-f", "json").out
+        assert "***" in out
+        assert "hush" not in out
     out = run("describe", "d.t").out
     assert "hush" not in out
+    assert "***" in out
     assert "ada" in out
 
 

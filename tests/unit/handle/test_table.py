@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError
 
 FAST = {"local.sync": "false"}
 
@@ -240,19 +240,21 @@ def test_json_files_hold_dates_and_times_as_text(catalog: mg.Catalog, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("name", "good", "bad"),
+    ("name", "good", "bad", "column", "value"),
     [
-        ("in.json", '{"id": 1, "dt": "2026-01-31"}\n', '{"id": 2, "dt": "31.1.2026"}\n'),
-        ("in.csv", "1,2026-01-31\n", "x,\n"),
+        ("in.json", '{"id": 1, "dt": "2026-01-31"}\n', '{"id": 2, "dt": "31.1.2026"}\n', "dt", "31.1.2026"),
+        ("in.csv", "1,2026-01-31\n", "x,\n", "id", "x"),
     ],
 )
-def test_a_bad_line_far_into_a_file_names_the_file(
-    catalog: mg.Catalog, tmp_path: Path, name: str, good: str, bad: str
+def test_a_bad_line_far_into_a_file_names_the_file_and_the_value(
+    catalog: mg.Catalog, tmp_path: Path, name: str, good: str, bad: str, column: str, value: str
 ) -> None:
     table = catalog.create_table("shop.days", {"id": "INT", "dt": "DATE"})
     (tmp_path / name).write_text(("id,dt\n" if name.endswith("csv") else "") + good * 200_000 + bad)
-    with pytest.raises(FormatError, match=f"cannot read the rows of '.*{name}'"):
+    with pytest.raises(InvalidInputError, match=f"cannot read the rows of '.*{name}'.* row 200001 ") as refused:
         table.load(str(tmp_path / name))
+    found = refused.value.context
+    assert (found["column"], found["row"], found["value"]) == (column, 200_000, value)
     assert table.latest_snapshot() is None
 
 

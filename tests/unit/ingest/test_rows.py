@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError
+from merganser.errors import FormatError, InvalidInputError
 from merganser.testing.builders import catalog_over, contents, memory_with
 
 _names = itertools.count()
@@ -83,3 +87,130 @@ def test_a_map_column_of_arrow_is_taken_as_it_is() -> None:
     maps = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))
     table.write(pa.table({"k": pa.array([1], pa.int32()), "m": maps}))
     assert table.read().to_pylist() == [{"k": 1, "m": [("a", 1)]}]
+
+
+def _batch(*keys: int) -> pa.RecordBatch:
+    return pa.record_batch({"k": pa.array(keys, pa.int32()), "v": [str(key) for key in keys]})
+
+
+_BATCHES = [_batch(1), _batch(2, 1)]
+_FORMS: dict[str, Callable[[], Any]] = {
+    "table": lambda: pa.Table.from_batches(_BATCHES),
+    "list of batches": lambda: list(_BATCHES),
+    "tuple of tables": lambda: tuple(pa.Table.from_batches([batch]) for batch in _BATCHES),
+    "iterator": lambda: iter(_BATCHES),
+    "reader": lambda: pa.RecordBatchReader.from_batches(_BATCHES[0].schema, _BATCHES),
+    "list of dictionaries": lambda: [row for batch in _BATCHES for row in batch.to_pylist()],
+    "tuple of dictionaries": lambda: tuple(row for batch in _BATCHES for row in batch.to_pylist()),
+    "iterator of dictionaries": lambda: (row for batch in _BATCHES for row in batch.to_pylist()),
+    "dictionaries and batches": lambda: iter([{"k": 1, "v": "1"}, _BATCHES[1]]),
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_kinds_given_row_by_row_are_dealt_out_over_whatever_holds_the_rows(form: str) -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    for kinds in (["+I", "+I", "-D"], pa.array(["+I", "+I", "-D"]), pa.chunked_array([["+I", "+I"], ["-D"]])):
+        table.write(_FORMS[form](), kinds=kinds)
+        assert table.read().to_pylist() == [{"k": 2, "v": "2"}]
+        table.truncate()
+
+
+@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_more_or_fewer_kinds_than_rows_leave_nothing_behind(form: str, count: int) -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    before = contents(table.env.storage)
+    with pytest.raises(InvalidInputError, match=rf": {count} kinds for [13] rows( or more)?\. Give one for each row"):
+        table.write(_FORMS[form](), kinds=["+I"] * count)
+    assert contents(table.env.storage) == before
+
+
+def test_batches_after_the_one_that_lacks_a_kind_are_not_asked_for() -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    endless = (_batch(key) for key in itertools.count())
+    with pytest.raises(InvalidInputError, match="2 kinds for 3 rows or more"):
+        table.write(endless, kinds=["+I", "+I"])
+    assert next(endless)["k"].to_pylist() == [3]
+
+
+def test_kinds_of_several_files_are_dealt_out_over_all_of_them(tmp_path: Path) -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    for name, batch in zip(("a", "b"), _BATCHES, strict=True):
+        pa_csv.write_csv(batch, tmp_path / f"{name}.csv")
+    table.load(str(tmp_path / "*.csv"), kinds=["+I", "+I", "-D"])
+    assert table.read().to_pylist() == [{"k": 2, "v": "2"}]
+
+
+def test_dictionaries_of_an_iterator_are_taken_piece_by_piece() -> None:
+    table = _table({"k": "INT", "v": "STRING", "m": "MAP<STRING, INT>"})
+    count = 40_000
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for key in range(count):
+            yield {"k": key, "v": None, "m": {"a": key}} if key < 3 else {"k": key}
+
+    table.write(rows())
+    found = table.read().to_arrow().sort_by("k")
+    assert found["k"].to_pylist() == list(range(count))
+    assert found["m"].to_pylist() == [[("a", key)] for key in range(3)] + [None] * (count - 3)
+
+
+def test_an_iterator_of_dictionaries_that_ends_in_something_else_leaves_nothing_behind() -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    before = contents(table.env.storage)
+    with pytest.raises(InvalidInputError, match="cannot take rows from a int"):
+        table.write([{"k": 1, "v": "a"}, 5])
+    assert contents(table.env.storage) == before
+
+
+_TEXTS = {
+    "k": ("INT", "1", ["x", "3000000000", "1.5"]),
+    "price": ("DECIMAL(10, 2)", "1.20", ["1.234", "123456789012.00"]),
+    "day": ("DATE", "2026-01-31", ["2026-13-01"]),
+    "at": ("TIME(3)", "10:00:00", ["25:00:00"]),
+    "seen": ("TIMESTAMP(3)", "2026-01-31 00:00:00", ["never"]),
+    "yes": ("BOOLEAN", "true", ["maybe"]),
+    "much": ("DOUBLE", "1.5", ["z"]),
+}
+_BARE = ("k", "yes", "much")
+
+
+def _line(form: str, changed: dict[str, str]) -> str:
+    cells = {name: changed.get(name, good) for name, (_, good, _) in _TEXTS.items()}
+    if form == "csv":
+        return ",".join(cells.values())
+    bare = {name: text for name, text in cells.items() if name in _BARE and name not in changed}
+    quoted = {name: text for name, text in cells.items() if name not in bare}
+    return json.dumps(quoted)[:-1] + "".join(f', "{name}": {text}' for name, text in bare.items()) + "}"
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize(("name", "text"), [(name, bad) for name, (_, _, texts) in _TEXTS.items() for bad in texts])
+def test_a_text_that_is_no_value_is_refused_with_its_column_row_and_type(
+    form: str, name: str, text: str, tmp_path: Path
+) -> None:
+    table = _table({column: kind for column, (kind, _, _) in _TEXTS.items()})
+    before = contents(table.env.storage)
+    lines = [",".join(_TEXTS)] if form == "csv" else []
+    lines += [_line(form, {}), "", _line(form, {}), _line(form, {name: text}), _line(form, {})]
+    (tmp_path / f"in.{form}").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InvalidInputError) as refused:
+        table.load(str(tmp_path / f"in.{form}"))
+    why = str(refused.value)
+    assert f"column '{name}' has '{text}' in row 3 (counting from 1" in why
+    assert f"does not fit {_TEXTS[name][0]}" in why
+    assert (refused.value.context["row"], refused.value.context["column"]) == (2, name)
+    assert contents(table.env.storage) == before
+
+
+@pytest.mark.parametrize(
+    ("form", "bad"), [("csv", b"1,2,3\n"), ("csv", b"1,\xe9\n"), ("json", b'{"k": 1\n'), ("json", b"[1]\n")]
+)
+def test_a_line_that_is_no_row_is_refused_with_its_number(form: str, bad: bytes, tmp_path: Path) -> None:
+    table = _table({"k": "INT", "v": "STRING"})
+    heading, good = (b"k,v\n", b"1,a\n") if form == "csv" else (b"", b'{"k": 1, "v": "a"}\n')
+    (tmp_path / f"in.{form}").write_bytes(heading + good + bad + good)
+    with pytest.raises(FormatError, match=r"row 2 \(counting from 1") as refused:
+        table.load(str(tmp_path / f"in.{form}"))
+    assert refused.value.context["row"] == 1

@@ -20,8 +20,9 @@ class _Scripted(FaultyStorage):
     """A store whose creates go as they are told.
 
     Args:
-        creates: "made"; "failed" and nothing made; "lost": made, without a reply; "doubled": made, and the create that
-            was sent again says that the file is there; "refused": the store has no such verb.
+        creates: "made"; "failed" and nothing made; "sure", the same, and the store says so; "lost": made, without a
+            reply; "doubled": made, and the create that was sent again says that the file is there; "refused": the store
+            has no such verb.
         unreadable: until after this many creates reads fail.
         there: the file that another writer made before.
     """
@@ -37,6 +38,8 @@ class _Scripted(FaultyStorage):
             raise UnsupportedError("the store cannot create a file only if it is absent", path=path)
         if how == "failed":
             raise StorageError(f"the network was down at call {self.sent}", path=path)
+        if how == "sure":
+            raise StorageError(f"the disk was full at call {self.sent}", path=path, changed=False)
         self.inner.create(path, data)
         if how == "lost":
             raise StorageError("the reply was lost", path=path)
@@ -89,6 +92,14 @@ def test_nobody_can_tell_while_the_file_cannot_be_read() -> None:
     assert isinstance(made.unknown, AlreadyExistsError)
     made = _create(_Scripted("failed", "failed", "failed"))
     assert str(made.unknown) == "the network was down at call 3"
+
+
+def test_a_failure_that_changed_nothing_is_tried_again_and_is_no_doubt() -> None:
+    assert _create(_Scripted("sure", "made")) == Created(stored=OURS)
+    with pytest.raises(StorageError, match="the disk was full at call 3"):
+        _create(_Scripted("sure", "sure", "sure", unreadable=9))
+    made = _create(_Scripted("lost", "sure", "sure", unreadable=9))
+    assert str(made.unknown) == "the reply was lost"
 
 
 def test_a_file_of_which_nobody_can_tell_whose_it_is_is_unknown() -> None:

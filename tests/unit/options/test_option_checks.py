@@ -143,6 +143,18 @@ REFUSED = [
     ({"file-index.bloom-filter.columns": "a,zz"}, (), "column 'zz' of 'file-index"),
     ({"changelog-producer.row-deduplicate-ignore-fields": "zz"}, ("k",), "column 'zz' of"),
     ({"scan.mode": "from-timestamp"}, ("k",), "needs one of 'scan.timestamp-millis'"),
+    ({"partition.default-name": "../x"}, (), "'partition.default-name' is '../x'"),
+    ({"branch": "../x"}, (), "'branch' is '../x'"),
+    ({"scan.tag-name": "a/b"}, (), "'scan.tag-name' is 'a/b'"),
+    ({"file.compression": "zlib"}, (), "parquet files cannot be written with the compression 'zlib'"),
+    ({"file.format": "avro", "file.compression": "zlib"}, (), "avro files cannot be written .* 'zlib'"),
+    ({"file.compression": "deflate", "file.format.per.level": "0:avro"}, ("k",), "parquet files .* 'deflate'"),
+    ({"file.format": "orc", "file.compression.per.level": "5:deflate"}, ("k",), "orc files .* 'deflate'"),
+    (
+        {"changelog-producer": "input", "changelog-file.format": "avro", "changelog-file.compression": "zlib"},
+        ("k",),
+        "avro files .* 'zlib'",
+    ),
 ]
 
 
@@ -173,6 +185,9 @@ def test_a_combination_that_is_no_table_is_refused(options, key, why):
         ({"row-tracking.enabled": "true", "data-evolution.enabled": "true"}, ()),
         ({"file-index.bitmap.columns": "m[x],a"}, ()),
         ({"sequence.field": "a", "sequence.auto-padding": "row-kind-flag"}, ("k",)),
+        ({"file.format": "orc", "file.compression": "ZLIB"}, ()),
+        ({"file.format.per.level": "0:avro", "file.compression.per.level": "0:deflate"}, ("k",)),
+        ({"data-file.path-directory": "data/v1", "data-file.prefix": "part-", "partition.default-name": ""}, ()),
     ],
 )
 def test_a_combination_of_the_format_is_accepted(options, key):
@@ -259,6 +274,34 @@ def test_a_refusal_to_write_names_the_table_and_every_feature():
     assert str(caught.value).startswith("cannot write to 'db.t': ")
     assert "Nothing was written." in str(caught.value)
     assert len(caught.value.context["features"]) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"data-file.path-directory": "../../x"},
+        {"data-file.prefix": "../x"},
+        {"changelog-file.prefix": "../x"},
+        {"file.compression": "lzo"},
+        {"file.compression": "zlib"},
+        {"file.compression.per.level": "3:brotli"},
+        {"file.format.per.level": "0:csv"},
+        {"manifest.compression": "lzo"},
+        {"manifest.target-file-size": "0"},
+        {"target-file-size": "0"},
+        {"file.block-size": "0"},
+    ],
+    ids=str,
+)
+def test_stored_options_without_a_meaning_stop_writing_before_it_begins_and_not_reading(options):
+    schema = table(KEYED | options)
+    check_can_read(schema, name="db.t", merge=True)
+    with pytest.raises(InvalidInputError) as caught:
+        check_can_write(schema, name="db.t")
+    ((key, text),) = options.items()
+    assert str(caught.value).startswith("cannot write to 'db.t': ")
+    assert f"'{text}'" in str(caught.value)
+    assert caught.value.context["option"] == key
 
 
 @pytest.mark.parametrize("gaps", [WRITE_GAPS, READ_GAPS, MERGE_READ_GAPS])

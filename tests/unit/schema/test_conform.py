@@ -352,10 +352,6 @@ def test_a_chunk_with_more_bytes_than_offsets_can_count_is_cut_into_pieces(monke
 # row kinds
 
 
-def test_without_kinds_every_row_is_an_insert():
-    assert kinds_from(None, 3).equals(pa.array([0, 0, 0], pa.int8()))
-
-
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -366,7 +362,7 @@ def test_without_kinds_every_row_is_an_insert():
     ],
 )
 def test_kinds_become_their_bytes(kinds):
-    assert kinds_from(kinds, 4).equals(pa.array([0, 1, 2, 3], pa.int8()))
+    assert kinds_from(kinds).equals(pa.array([0, 1, 2, 3], pa.int8()))
 
 
 @pytest.mark.parametrize(
@@ -374,19 +370,18 @@ def test_kinds_become_their_bytes(kinds):
     [
         (["+I", "+X"], "the kind is '+X' in row 2 of 2"),
         (["+I", None], "the kind is null in row 2 of 2"),
-        (["+I"], "1 kinds for 2 rows"),
         (pa.array([0, 1]), "they are int64"),
         ([0, 1], "expected text"),
     ],
 )
 def test_what_is_no_kind_is_refused_with_its_row(kinds, why):
     with pytest.raises(InvalidInputError) as caught:
-        kinds_from(kinds, 2)
+        kinds_from(kinds)
     assert why in str(caught.value)
 
 
 def test_no_rows_have_no_kinds():
-    assert len(kinds_from([], 0)) == 0
+    assert len(kinds_from([])) == 0
 
 
 @pytest.mark.parametrize("offsets", [[0, 3, 1, 4], [1, 0, 2, 4]])

@@ -160,6 +160,10 @@ def test_text_becomes_one_plain_form(text, printed):
         ("substring(name, k) = 'x'", ["'k'", "literal"]),
         ("year(k) = 1", ["year", "BIGINT"]),
         ("NOT k", ["NOT", "BIGINT"]),
+        ('"k" = 5', ['Double quotes make "k" a text', "the column is written `k`"]),
+        ('"K" + 1 = 5', ["the column is written `k`"]),
+        ('"r"."q" = 5', ["a text has no fields", "the column is written `r`"]),
+        ("k[0] = 5", ["'k[0]'", "do not look into an ARRAY or a MAP"]),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(text, facts):
@@ -170,6 +174,7 @@ def test_what_is_not_understood_is_refused_by_name(text, facts):
     with pytest.raises(InvalidInputError) as raised:
         parse_predicate(text, columns)
     assert [fact for fact in facts if fact not in str(raised.value)] == [], str(raised.value)
+    assert ("Double quotes" in str(raised.value)) == ('"' in text)
 
 
 def test_an_exact_name_wins_over_one_of_another_case():

@@ -163,7 +163,7 @@ class TestList:
     def test_what_is_no_directory_holds_nothing(self, place: Place) -> None:
         place.storage.create(f"{place.root}/file", b"1")
         assert place.storage.list(f"{place.root}/nothing-here") == []
-        assert place.storage.list(f"{place.root}/file") == []
+        assert place.storage.list(f"{place.root}/file/below") == []
         assert place.storage.list(f"{place.root}/fil") == []
 
     def test_names_come_back_as_they_were_given(self, place: Place) -> None:

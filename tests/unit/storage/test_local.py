@@ -389,15 +389,17 @@ def test_a_sync_that_fails_is_an_unknown_outcome(tmp_path: Path, monkeypatch: py
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_second)
-    with pytest.raises(StorageError, match="Input/output error"):
+    with pytest.raises(StorageError, match="Input/output error") as caught:
         LocalStorage().create(f"{tmp_path}/file", b"1")
+    assert "changed" not in caught.value.context
     assert LocalStorage().read(f"{tmp_path}/file") == b"1"
 
 
 def test_a_file_that_could_not_be_synced_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, "fsync", errno.EIO)
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError) as caught:
         LocalStorage().create(f"{tmp_path}/file", b"1")
+    assert caught.value.context["changed"] is False
     assert list(tmp_path.iterdir()) == []
 
 
@@ -441,6 +443,9 @@ def test_a_file_in_the_place_of_a_directory_stops_writers_and_hides_nothing(tmp_
         storage.read(below)
     assert not storage.exists(below)
     assert storage.list(below) == []
+    with pytest.raises(StorageError, match="it is a file") as caught:
+        storage.list(f"{tmp_path}/file")
+    assert caught.value.context["path"] == f"{tmp_path}/file"
     storage.delete([below])
     assert (tmp_path / "file").read_bytes() == b"1"
 
@@ -448,8 +453,9 @@ def test_a_file_in_the_place_of_a_directory_stops_writers_and_hides_nothing(tmp_
 def test_a_directory_in_the_place_of_a_file_is_kept(tmp_path: Path) -> None:
     storage = LocalStorage()
     (tmp_path / "dir").mkdir()
-    with pytest.raises(AlreadyExistsError):
+    with pytest.raises(StorageError, match="there is a directory of this name") as caught:
         storage.create(f"{tmp_path}/dir", b"1")
+    assert caught.value.context["changed"] is False
     with pytest.raises(StorageError):
         storage.replace(f"{tmp_path}/dir", b"1")
     with pytest.raises(StorageError):
