@@ -382,7 +382,9 @@ class Catalog:
         left = []
         snapshots = SnapshotStore(paths, self.env, str(name)).ids()
         dropped = any(entry.name.startswith(DROPPED) for entry in self._listed(paths.root))
-        taken_away = dropped or SchemaStore(paths, self.env).is_marked()
+        # What one reads by name would be the new table's. Files of rows would not: no snapshot names them.
+        named = any(self._listed(join(paths.root, kind)) for kind in ("tag", "branch", "consumer", "changelog"))
+        taken_away = dropped or named or SchemaStore(paths, self.env).is_marked()
         if snapshots and not taken_away:
             left.append(
                 f"{counted(len(snapshots), 'snapshot')} without a schema. If its schema files were lost, restore "
@@ -397,22 +399,27 @@ class Catalog:
     def _remove(self, name: TableName, paths: TablePaths) -> None:
         """Remove the files of a table that is dropped.
 
-        Snapshots go first: beside no schema they would be a table that has lost its own.
+        Its schemas, under the name that they have since, go last: as long as anything is left they say what it is of.
         """
-        directories = (paths.snapshot_directory, paths.root)
         try:
             try:
-                for directory in directories:
-                    self.env.storage.delete_tree(directory)
+                self._remove_all(paths)
             except StorageError:
-                for directory in directories:
-                    self.env.storage.delete_tree(directory)
+                self._remove_all(paths)
         except StorageError as error:
             raise StorageError(
                 f"table '{name}' is gone, but not all of its files could be removed: {error} "
                 f"catalog.drop_table('{name}', if_exists=True) removes the rest.",
                 path=paths.root,
             ) from error
+
+    def _remove_all(self, paths: TablePaths) -> None:
+        found = [entry for entry in self._listed(paths.root) if not entry.name.startswith(DROPPED)]
+        for entry in found:
+            if entry.is_directory:
+                self.env.storage.delete_tree(join(paths.root, entry.name))
+        self.env.storage.delete([join(paths.root, entry.name) for entry in found if not entry.is_directory])
+        self.env.storage.delete_tree(paths.root)
 
     def _forget(self, paths: TablePaths) -> None:
         self.env.cache.drop_prefix(paths.root)

@@ -277,8 +277,12 @@ def _file_name_part(text: str) -> str:
 
 
 def _directory(text: str) -> str:
-    outside = ".." in text.split("/") or text.startswith(("/", "~")) or ":" in text
-    if outside or not _PLAIN.fullmatch(text):
+    depth = 0
+    for part in text.split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            raise ValueError(text)
+    if not _PLAIN.fullmatch(text):
         raise ValueError(text)
     return text
 
@@ -305,7 +309,7 @@ FILE_NAME_PART: Final = TextForm(
     _file_name_part,
 )
 DIRECTORY: Final = TextForm(
-    "a path below the table such as 'data', without '..', backslashes, colons and control characters, and not absolute",
+    "a path below the table such as 'data', which no '..' leads out of, without backslashes and control characters",
     _directory,
 )
 STATS_MODE: Final = TextForm("none, counts, full or truncate(n)", _stats_mode)

@@ -24,6 +24,7 @@ from merganser.errors import (
 )
 from merganser.meta.schemas import SchemaStore
 from merganser.schema.table_schema import create_schema
+from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, of_table
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
@@ -242,6 +243,50 @@ def test_a_table_made_while_another_of_its_name_is_removed_keeps_its_files(
     catalog.drop_table("shop.t")
     assert made[0].read().to_pylist() == [{"n": 2}]
     assert sorted(p.name for p in Path(catalog.warehouse, "shop.db").iterdir()) == [".merganser", "t"]
+
+
+@pytest.mark.parametrize("removed", range(12))
+def test_what_a_drop_that_was_stopped_leaves_is_removed_by_another_and_never_part_of_a_new_table(
+    catalog: mg.Catalog, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("shop.orders", {"a": "INT"})
+    table.write([{"a": 1}])
+    table.tags.create("v1")
+    table.branches.create("b1")
+    Path(table.path, "consumer").mkdir()
+    Path(table.path, "consumer", "consumer-job").write_text('{"nextSnapshot": 9}')
+    left = removed
+
+    def by_keys(storage: LocalStorage, path: str) -> None:
+        """Remove as an object store does, one key after the other in their order, until requests fail."""
+        nonlocal left
+        for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
+            if not left:
+                raise StorageError("slow down", path=path)
+            file.unlink()
+            left -= 1
+        shutil.rmtree(path, ignore_errors=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "delete_tree", by_keys)
+        with pytest.raises(StorageError, match="drop_table"):
+            catalog.drop_table("shop.orders")
+    with pytest.raises(AlreadyExistsError, match="drop_table"):
+        catalog.create_table("shop.orders", {"b": "INT"})
+    catalog.drop_table("shop.orders", if_exists=True)
+    assert not Path(table.path).exists()
+    assert catalog.create_table("shop.orders", {"b": "INT"}).tags.list() == ()
+
+
+@pytest.mark.parametrize("file", ["tag/tag-x", "consumer/consumer-x", "branch/branch-b/snapshot/snapshot-1"])
+def test_what_would_be_read_by_name_is_no_part_of_a_new_table(catalog: mg.Catalog, file: str) -> None:
+    path = Path(catalog.warehouse, "shop.db", "orders", file)
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(AlreadyExistsError, match="drop_table"):
+        catalog.create_table("shop.orders", {"b": "INT"})
+    catalog.drop_table("shop.orders")
+    catalog.create_table("shop.orders", {"b": "INT"})
 
 
 def test_a_table_cannot_be_made_between_the_two_steps_of_a_drop(catalog: mg.Catalog) -> None:

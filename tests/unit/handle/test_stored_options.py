@@ -104,7 +104,7 @@ def _look_everywhere(table: mg.Table) -> None:
         {"data-file.prefix": "../../x"},
         {"changelog-file.prefix": "a/b"},
         {"data-file.path-directory": "../../../outside"},
-        {"data-file.path-directory": "/tmp/outside"},
+        {"data-file.path-directory": "data/../../x"},
         {"partition.default-name": "../x"},
         {"branch": "../x"},
         {"consumer-id": "../x"},

@@ -188,6 +188,8 @@ def test_a_combination_that_is_no_table_is_refused(options, key, why):
         ({"file.format": "orc", "file.compression": "ZLIB"}, ()),
         ({"file.format.per.level": "0:avro", "file.compression.per.level": "0:deflate"}, ("k",)),
         ({"data-file.path-directory": "data/v1", "data-file.prefix": "part-", "partition.default-name": ""}, ()),
+        ({"data-file.path-directory": "/data"}, ()),
+        ({"data-file.path-directory": "a:b/../c"}, ()),
     ],
 )
 def test_a_combination_of_the_format_is_accepted(options, key):
