@@ -302,7 +302,7 @@ FILE_OPTIONS: Final[tuple[Option[Any], ...]] = (
     w.MANIFEST_MERGE_MIN_COUNT,
     w.DELETION_VECTORS_TARGET_SIZE,
 )
-"""What a write needs to have a meaning before its first file, and a read of the same table does not."""
+"""What a write needs to have a meaning before its first file, and a read does not, but for the directory."""
 
 
 def check_file_options(options: Options, *, what: str) -> None:
