@@ -26,10 +26,10 @@ from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
-from merganser.options.validate import DYNAMIC, check_type
 from merganser.options.write import PATH
+from merganser.rules.checks import DYNAMIC, check_type
+from merganser.rules.create import SchemaLike, create_schema
 from merganser.scan.rows import counted
-from merganser.schema.table_schema import SchemaLike, create_schema
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import DROPPED, TablePaths, join, of_table

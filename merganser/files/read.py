@@ -21,13 +21,13 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.expr.predicate import Predicate
+from merganser.expr.prune import may_match_many
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.evolve import Evolution
-from merganser.schema.predicate import Predicate
-from merganser.schema.prune import may_match_many
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
 

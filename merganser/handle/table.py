@@ -12,13 +12,13 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.expr.text import to_predicate
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
-from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -27,11 +27,10 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options import write as w
-from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import shown
-from merganser.options.validate import (
+from merganser.rules.checks import (
     FILE_OPTIONS,
     check_can_write,
     check_file_options,
@@ -39,13 +38,13 @@ from merganser.options.validate import (
     check_type,
     unsupported_for_writing,
 )
+from merganser.rules.merging import check_merge_rules
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import View, epoch_ms, resolve, view_of
 from merganser.schema.arrow import fields_from_arrow
-from merganser.schema.predicate_text import to_predicate
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
@@ -57,6 +56,7 @@ from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import Wish
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
+from merganser.write.session import WriteSession, WriteTarget, checked_identifier
 
 Overwrite = Mapping[str, Any] | str | None
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError
+from merganser.expr.predicate import Predicate
 from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.expiry import Expiry, Rows, Unexpired
@@ -31,7 +32,6 @@ from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Window, window
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate
 from merganser.schema.table_schema import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage

@@ -24,8 +24,8 @@ from merganser.merge.order import UserOrder
 from merganser.merge.partial_update import PartialUpdate, SequenceGroup
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
-from merganser.options.merge_rules import LAST_NON_NULL
 from merganser.options.registry import sequence_groups
+from merganser.rules.merging import LAST_NON_NULL
 
 Versions = Callable[[pa.Table], npt.NDArray[np.int64]]
 """Rows -> int64[n], which of them came later."""

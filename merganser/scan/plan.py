@@ -24,6 +24,8 @@ from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
 from merganser.codec.stored import sort_key
 from merganser.errors import FormatError
+from merganser.expr.predicate import Predicate, conjunction, conjuncts, points
+from merganser.expr.prune import may_match_many
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.unmarked import unmarked_schemas
@@ -40,8 +42,6 @@ from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.read import key_filter, without_columns
 from merganser.scan.split import ReadJob, Split
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate, conjunction, conjuncts, points
-from merganser.schema.prune import may_match_many
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 

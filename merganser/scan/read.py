@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from merganser.expr.predicate import Predicate, conjunction, conjuncts
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.scan.split import ReadJob, Split
 from merganser.schema import row_kind
-from merganser.schema.predicate import Predicate, conjunction, conjuncts
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
 from merganser.storage.protocol import Storage
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
+from merganser.expr.predicate import Predicate
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import EMPTY
 from merganser.meta.refs import TagStore, same_snapshot
@@ -19,14 +20,13 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
-from merganser.options.validate import check_can_read
+from merganser.rules.checks import check_can_read
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.read import read_split, without_columns
 from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting
 from merganser.scan.split import Split
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
-from merganser.schema.predicate import Predicate
 from merganser.storage.env import Env
 
 R = TypeVar("R")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from merganser.expr.predicate import Predicate
 from merganser.files.masks import Vector
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)

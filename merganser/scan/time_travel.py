@@ -22,7 +22,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
-from merganser.options.validate import scan_mode
+from merganser.rules.checks import scan_mode
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK: Final = re.compile(r"watermark-(-?[0-9]+)")

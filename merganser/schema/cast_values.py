@@ -9,7 +9,7 @@
 * The local time zone is UTC: an instant and a wall clock have the same digits.
 
 Nulls stay null. All of it runs on whole columns. These are the rules for files of an older schema; `CAST` in a filter
-has others (`predicate_cast`).
+has others (`expr.cast`).
 
 Format: "evolution rules", the cast table.
 """

@@ -36,8 +36,6 @@ from merganser.handle.table import Overwrite, Table
 from merganser.ingest.files import matching_files, read_file
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.buckets import groups
-from merganser.lsm.incoming import Prepared
-from merganser.lsm.session import WriteSession, WriteTarget, checked_identifier, starting_sequences
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
@@ -48,6 +46,8 @@ from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.storage.env import Env
+from merganser.write.incoming import Prepared
+from merganser.write.session import WriteSession, WriteTarget, checked_identifier, starting_sequences
 
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""

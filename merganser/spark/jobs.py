@@ -22,11 +22,11 @@ import merganser
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
-from merganser.lsm.incoming import Prepared
-from merganser.lsm.session import StartingSequences, WriteTarget
 from merganser.lsm.writer import TableWriter
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
+from merganser.write.incoming import Prepared
+from merganser.write.session import StartingSequences, WriteTarget
 
 OUTCOME_SCHEMA: Final = "message binary"
 """What `mapInArrow` is told that jobs yield."""

@@ -25,13 +25,6 @@ from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.session import (
-    WriteSession,
-    WriteTarget,
-    checked_identifier,
-    publish_messages,
-    starting_sequences,
-)
 from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -44,6 +37,13 @@ from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs
+from merganser.write.session import (
+    WriteSession,
+    WriteTarget,
+    checked_identifier,
+    publish_messages,
+    starting_sequences,
+)
 
 ARRIVAL = "__merganser_arrival"
 

@@ -41,22 +41,22 @@ from pyspark.sql.types import StructType
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import InvalidInputError, MerganserError
+from merganser.expr.predicate import conjuncts, points
+from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.session import WriteSession, checked_identifier, starting_sequences
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import closest, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
-from merganser.schema.predicate import conjuncts, points
-from merganser.schema.predicate_text import to_predicate
 from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import TASKS_PER_CORE, messages_of
 from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
+from merganser.write.session import WriteSession, checked_identifier, starting_sequences
 
 NAME: Final = "merganser"
 _OWN_OPTIONS: Final = frozenset(

@@ -16,7 +16,6 @@ from typing import Any
 from merganser.codec.binary_row import deserialize, sort_key, stored_to_arrow
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.lsm import overwrite as ow
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -24,6 +23,7 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import partition_text as directory_text
 from merganser.upkeep.partition_times import partition_text, time_reader
+from merganser.write import overwrite as ow
 
 Expired = Callable[[LiveFiles], set[bytes]]
 """The serialized partitions of a state that are too old."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
+from merganser.expr.predicate import Predicate
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.clustering import Order
@@ -30,7 +31,6 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.scan.plan import partitions_through
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate
 from merganser.storage.env import Env
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

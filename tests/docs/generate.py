@@ -14,9 +14,10 @@ from typing import Any
 
 from merganser import errors
 from merganser.cli import main as cli
-from merganser.options import read, registry, upkeep, validate, write
+from merganser.options import read, registry, upkeep, write
 from merganser.options.option import BYTES, DURATION, Option, TextForm
-from merganser.options.validate import MERGE_READ_GAPS, READ_GAPS, WRITE_GAPS
+from merganser.rules import checks
+from merganser.rules.checks import MERGE_READ_GAPS, READ_GAPS, WRITE_GAPS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "merganser"
@@ -175,10 +176,10 @@ def _used_names() -> set[str]:
 
 def _gap_names() -> set[str]:
     """Return the constants of options that the list of gaps mentions."""
-    for node in ast.parse(inspect.getsource(validate)).body:
+    for node in ast.parse(inspect.getsource(checks)).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "WRITE_GAPS":
             return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
-    raise LookupError("validate.py has no WRITE_GAPS")
+    raise LookupError("checks.py has no WRITE_GAPS")
 
 
 def with_gaps(page: str) -> str:

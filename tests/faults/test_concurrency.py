@@ -19,12 +19,12 @@ import pytest
 import merganser as mg
 from merganser.catalogs.filesystem import Catalog
 from merganser.errors import ConflictError, MerganserError, NotFoundError
-from merganser.lsm.session import WriteSession
 from merganser.meta.snapshot import COMPACT, OVERWRITE, Snapshot
 from merganser.scan.read import read_split
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.protocol import Entries, Sink, Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.write.session import WriteSession
 
 WRITERS = 6
 COMMITS = 5

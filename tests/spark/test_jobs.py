@@ -17,12 +17,12 @@ from merganser.errors import (
     StorageError,
     UnsupportedError,
 )
-from merganser.lsm.session import WriteSession, starting_sequences
 from merganser.meta.table_state import MetaReader
 from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import unwrapped
 from merganser.spark.sink import publish_outcomes
 from merganser.spark.splits import packed
+from merganser.write.session import WriteSession, starting_sequences
 
 pytestmark = pytest.mark.spark
 

@@ -13,10 +13,10 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("options.option",),
     ("options.write", "options.read", "options.upkeep", "options.secrets"),
     ("options.registry",),
-    # values: what a row is; no bytes, no input or output
-    ("schema.types", "schema.row_kind"),
     ("options",),
+    # values: what a row is, and what may be asked and defined of it; no bytes, no input or output
     ("schema",),
+    ("expr", "rules"),
     # effects, and bytes <-> values; neither knows the other
     ("storage", "codec"),
     # the files that describe a table
@@ -27,10 +27,12 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("lsm",),
     # rows out; rows in from what people have
     ("scan", "ingest"),
+    # what an overwrite removes, as a function of the newest state
+    ("write.overwrite",),
     # the table kept in shape
     ("upkeep",),
     # one write: buckets, then a commit
-    ("lsm.session",),
+    ("write",),
     # the handle
     ("handle",),
     ("catalogs",),

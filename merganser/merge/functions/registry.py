@@ -32,7 +32,7 @@ def function_for(column: t.Field, name: str, options: Options, *, stored: bool) 
     """Return the function `name` of a column, as the options of its table want it.
 
     Args:
-        column: the column; its type is one that the function takes (`options.merge_rules` has checked it).
+        column: the column; its type is one that the function takes (`rules.merging` has checked it).
         name: name in table options.
         options: options of the table.
         stored: whether it folds rows that a merge has made (or may have made), not rows as they were written.

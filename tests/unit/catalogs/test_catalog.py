@@ -23,7 +23,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.meta.schemas import SchemaStore
-from merganser.schema.table_schema import create_schema
+from merganser.rules.create import create_schema
 from merganser.storage.local import LocalStorage
 from merganser.storage.paths import TablePaths, of_table
 from merganser.testing.builders import catalog_over, memory_with

@@ -14,12 +14,12 @@ from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, InvalidInputError, StorageError
-from merganser.lsm.session import WriteTarget, publish_messages, starting_sequences
 from merganser.lsm.writer import TableWriter
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from merganser.write.session import WriteTarget, publish_messages, starting_sequences
 
 _names = itertools.count()
 WEST = timezone(timedelta(hours=-5))

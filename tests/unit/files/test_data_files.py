@@ -13,13 +13,13 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, StorageError, UnsupportedError
+from merganser.expr.text import to_predicate
 from merganser.files import read
 from merganser.files.layout import file_layout
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.files.write import RollingWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_state import MetaReader
-from merganser.schema.predicate_text import to_predicate
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 

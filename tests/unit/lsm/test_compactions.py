@@ -18,7 +18,6 @@ from merganser.errors import FormatError, InvalidInputError
 from merganser.files import read, write
 from merganser.files.write import RollingWriter
 from merganser.lsm import compact, section
-from merganser.lsm.overwrite import upgraded
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.schemas import SchemaStore
@@ -28,6 +27,7 @@ from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.plan_compaction import Wish, plan_jobs
+from merganser.write.overwrite import upgraded
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}

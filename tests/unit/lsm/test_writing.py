@@ -19,12 +19,12 @@ import merganser as mg
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, StorageError
 from merganser.lsm.buckets import bucket_numbers, groups
-from merganser.lsm.session import WriteSession
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from merganser.write.session import WriteSession
 
 _names = itertools.count()
 

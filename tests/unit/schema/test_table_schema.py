@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from merganser.errors import FormatError, InvalidInputError, UnsupportedError
 from merganser.options import write
 from merganser.options.option import Options
+from merganser.rules.create import create_schema
 from merganser.schema import types as t
-from merganser.schema.table_schema import TableSchema, create_schema, from_json
+from merganser.schema.table_schema import TableSchema, from_json
 from merganser.schema.types_text import parse_type
 
 TESTS = Path(__file__).parents[2]

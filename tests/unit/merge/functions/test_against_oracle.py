@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from merganser.merge.groups import Groups
-from merganser.options.merge_rules import FUNCTIONS
+from merganser.rules.merging import FUNCTIONS
 from merganser.schema import types as t
 
 from .cases import NUMBERS, ROW, build, check, maybe, random_groups

@@ -18,9 +18,7 @@ from merganser.commit.conflict import check_total_buckets
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
-from merganser.lsm import overwrite as ow
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.incoming import Arrival, Prepared, accepted
 from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId, LiveFiles
@@ -28,12 +26,14 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
-from merganser.options.validate import check_can_write
+from merganser.rules.checks import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs, catch_up
+from merganser.write import overwrite as ow
+from merganser.write.incoming import Arrival, Prepared, accepted
 
 
 class WriteTarget:

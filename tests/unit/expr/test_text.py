@@ -14,11 +14,11 @@ from predicate_oracle import ANY, CELLS, FIELDS, KINDS, NUMERIC, ROWS, SCHEMA, T
 from sqlglot.dialects.spark import Spark
 
 from merganser.errors import InvalidInputError
+from merganser.expr.from_arrow import predicate_from_arrow
+from merganser.expr.predicate import Predicate
+from merganser.expr.text import parse_predicate, parse_projection, to_predicate
+from merganser.expr.tree import identifier
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate
-from merganser.schema.predicate_arrow import predicate_from_arrow
-from merganser.schema.predicate_text import parse_predicate, parse_projection, to_predicate
-from merganser.schema.predicate_tree import identifier
 from merganser.schema.types_text import parse_type
 
 FAST = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -212,7 +212,7 @@ def test_text_that_is_nested_too_deeply_is_refused():
 
 def test_filters_leave_the_slow_modules_alone():
     code = (
-        "import sys, merganser.schema.predicate, merganser.schema.prune, merganser.schema.predicate_arrow;"
+        "import sys, merganser.expr.predicate, merganser.expr.prune, merganser.expr.from_arrow;"
         "print([m for m in ('sqlglot', 'polars', 'pyarrow.dataset', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import pytest
 
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options.option import Options
-from merganser.options.validate import (
+from merganser.rules.checks import (
     MERGE_READ_GAPS,
     READ_GAPS,
     WRITE_GAPS,

@@ -23,12 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type
-from merganser.schema.predicate import Predicate
-from merganser.schema.predicate_arithmetic import call
-from merganser.schema.predicate_cast import cast_values
-from merganser.schema.predicate_compare import (
+from merganser.expr.arithmetic import call
+from merganser.expr.cast import cast_values
+from merganser.expr.compare import (
     MIRRORED,
     Values,
     compare,
@@ -36,8 +33,9 @@ from merganser.schema.predicate_compare import (
     family,
     stored_values,
 )
-from merganser.schema.predicate_compute import like_parts, literal_array
-from merganser.schema.predicate_tree import (
+from merganser.expr.compute import like_parts, literal_array
+from merganser.expr.predicate import Predicate
+from merganser.expr.tree import (
     And,
     Call,
     Cast,
@@ -55,6 +53,8 @@ from merganser.schema.predicate_tree import (
     Value,
     walk,
 )
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
 
 NULL_COUNT_UNKNOWN: Final = -1
 

@@ -11,10 +11,11 @@ from typing import Final
 
 from merganser.errors import InvalidInputError
 from merganser.options import write as w
-from merganser.options.facts import TableLike, cross_partition, listed, refuse, type_of
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean, sequence_groups, split_column_key
+from merganser.rules.facts import listed, refuse, type_of
 from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
 
 LAST_NON_NULL: Final = "last_non_null_value"
 """Function of a column that has none."""
@@ -78,7 +79,7 @@ FUNCTIONS: Final[dict[str, FunctionRule]] = {
 """Aggregate functions of the format, with the columns that each takes."""
 
 
-def check_merge_rules(table: TableLike, *, what: str) -> None:
+def check_merge_rules(table: TableSchema, *, what: str) -> None:
     """Check options of merge engines against the columns and against each other.
 
     Raises:
@@ -97,14 +98,14 @@ def check_merge_rules(table: TableLike, *, what: str) -> None:
         _check_aggregation(table, what)
 
 
-def column_functions(table: TableLike) -> Iterator[tuple[str, str | None]]:
+def column_functions(table: TableSchema) -> Iterator[tuple[str, str | None]]:
     """Yield (column, its own aggregate function or None) of each column that is no primary key column."""
     for field in table.fields:
         if field.name not in table.primary_keys:
             yield field.name, table.options.get(w.AGGREGATE_FUNCTION.of(field.name))
 
 
-def _check_sequence_fields(table: TableLike, engine: str, what: str) -> None:
+def _check_sequence_fields(table: TableSchema, engine: str, what: str) -> None:
     columns = table.options.get(w.SEQUENCE_FIELD)
     if not columns:
         return
@@ -128,7 +129,7 @@ def _check_sequence_fields(table: TableLike, engine: str, what: str) -> None:
                 f"'{w.AGGREGATE_FUNCTION.of(column).key}'.",
                 column=column,
             )
-    if cross_partition(table):
+    if table.cross_partition:
         refuse(
             what,
             f"'sequence.field' cannot be used when a key may move between partitions: the primary key "
@@ -137,7 +138,7 @@ def _check_sequence_fields(table: TableLike, engine: str, what: str) -> None:
         )
 
 
-def _check_snapshot_ordering(table: TableLike, what: str) -> None:
+def _check_snapshot_ordering(table: TableSchema, what: str) -> None:
     options = table.options
     if not options.get(w.SEQUENCE_SNAPSHOT_ORDERING):
         return
@@ -149,7 +150,7 @@ def _check_snapshot_ordering(table: TableLike, what: str) -> None:
         refuse(what, "'sequence.snapshot-ordering' needs 'write-only' = 'true'.")
 
 
-def _check_rowkind_field(table: TableLike, what: str) -> None:
+def _check_rowkind_field(table: TableSchema, what: str) -> None:
     column = table.options.get(w.ROWKIND_FIELD)
     if column is None:
         return
@@ -175,7 +176,7 @@ def _check_first_row(options: Options, what: str) -> None:
         refuse(what, "merge engine first-row does not go with 'deletion-vectors.enabled'; it needs none.")
 
 
-def _check_partial_update(table: TableLike, what: str) -> None:
+def _check_partial_update(table: TableSchema, what: str) -> None:
     options = table.options
     groups = sequence_groups(options)
     grouped = _check_groups(table, groups, what)
@@ -218,7 +219,9 @@ def _check_partial_update(table: TableLike, what: str) -> None:
         _check_function(table, column, function, what)
 
 
-def _check_groups(table: TableLike, groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...], what: str) -> set[str]:
+def _check_groups(
+    table: TableSchema, groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...], what: str
+) -> set[str]:
     names = [field.name for field in table.fields]
     home: dict[str, str] = {}
     for ordering, protected in groups:
@@ -240,7 +243,7 @@ def _check_groups(table: TableLike, groups: tuple[tuple[tuple[str, ...], tuple[s
     return set(home)
 
 
-def _check_aggregation(table: TableLike, what: str) -> None:
+def _check_aggregation(table: TableSchema, what: str) -> None:
     options = table.options
     sequence = options.get(w.SEQUENCE_FIELD)
     default = options.get(w.DEFAULT_AGGREGATE_FUNCTION)
@@ -260,7 +263,7 @@ def _check_aggregation(table: TableLike, what: str) -> None:
                 )
 
 
-def _check_function(table: TableLike, column: str, function: str, what: str) -> None:
+def _check_function(table: TableSchema, column: str, function: str, what: str) -> None:
     rule = FUNCTIONS.get(function)
     if rule is None:
         refuse(

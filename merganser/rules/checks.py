@@ -17,11 +17,12 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.options import read as r
 from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.options.facts import TableLike, cross_partition, listed, refuse, type_of
-from merganser.options.merge_rules import check_merge_rules
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean
+from merganser.rules.facts import listed, refuse, type_of
+from merganser.rules.merging import check_merge_rules
 from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
 
 POSTPONE: Final = -2
 DYNAMIC: Final = -1
@@ -36,7 +37,7 @@ _NAMES: Final[tuple[Option[str] | Option[str | None], ...]] = (
 _INDEX_COLUMNS: Final = re.compile(r"file-index\.[a-z-]+\.columns")
 
 
-def check_table_options(table: TableLike, *, what: str = "cannot use the options of the table") -> None:
+def check_table_options(table: TableSchema, *, what: str = "cannot use the options of the table") -> None:
     """Check the options of a table by themselves, against each other and against its columns.
 
     Args:
@@ -86,7 +87,7 @@ def check_type(options: Options, *, what: str, table: str) -> None:
 # what the format allows
 
 
-def _check_keys(table: TableLike, what: str) -> None:
+def _check_keys(table: TableSchema, what: str) -> None:
     if table.options.get(w.PRIMARY_KEY_NULLABLE) and not table.primary_keys:
         refuse(what, "'primary-key.nullable' is only for tables with a primary key.")
     if table.options.get(w.WRITE_MODE) == "append-only" and table.primary_keys:
@@ -96,7 +97,7 @@ def _check_keys(table: TableLike, what: str) -> None:
         )
 
 
-def _check_bucket(table: TableLike, what: str) -> None:
+def _check_bucket(table: TableSchema, what: str) -> None:
     bucket = table.options.get(w.BUCKET)
     if bucket == 0 or bucket < POSTPONE or (bucket == POSTPONE and not table.primary_keys):
         refuse(what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1.", option="bucket")
@@ -110,7 +111,7 @@ def _check_bucket(table: TableLike, what: str) -> None:
         )
 
 
-def _check_bucket_key(table: TableLike, what: str) -> None:
+def _check_bucket_key(table: TableSchema, what: str) -> None:
     columns = table.options.get(w.BUCKET_KEY)
     names = [field.name for field in table.fields]
     if columns and table.options.get(w.BUCKET) == DYNAMIC:
@@ -137,7 +138,7 @@ def _check_bucket_key(table: TableLike, what: str) -> None:
             )
 
 
-def _check_changelog(table: TableLike, what: str) -> None:
+def _check_changelog(table: TableSchema, what: str) -> None:
     options = table.options
     producer = options.get(w.CHANGELOG_PRODUCER)
     counting = options.get(w.WRITE_MODE) == "change-log"
@@ -199,7 +200,7 @@ def _check_tags(options: Options, what: str) -> None:
         refuse(what, f"'tag.creation-delay' is {delay} and must be below the period of the tags, {period}.")
 
 
-def _check_record_expiry(table: TableLike, what: str) -> None:
+def _check_record_expiry(table: TableSchema, what: str) -> None:
     column = table.options.get(u.RECORD_LEVEL_TIME_FIELD)
     if column is None:
         if table.options.get(u.RECORD_LEVEL_EXPIRE_TIME) is not None:
@@ -222,7 +223,7 @@ def _check_record_expiry(table: TableLike, what: str) -> None:
         )
 
 
-def _check_row_tracking(table: TableLike, what: str) -> None:
+def _check_row_tracking(table: TableSchema, what: str) -> None:
     options = table.options
     if options.get(w.ROW_TRACKING):
         if table.primary_keys:
@@ -233,7 +234,7 @@ def _check_row_tracking(table: TableLike, what: str) -> None:
         refuse(what, "'data-evolution.enabled' needs 'row-tracking.enabled' = 'true'.")
 
 
-def _check_log(table: TableLike, what: str) -> None:
+def _check_log(table: TableSchema, what: str) -> None:
     options = table.options
     upsert = options.get(w.LOG_CHANGELOG_MODE) == "upsert"
     eventual = options.get(w.LOG_CONSISTENCY) == "eventual"
@@ -249,7 +250,7 @@ def _check_log(table: TableLike, what: str) -> None:
         refuse(what, "'log.system' = 'kafka' needs 'kafka.bootstrap.servers'.")
 
 
-def _check_column_lists(table: TableLike, what: str) -> None:
+def _check_column_lists(table: TableSchema, what: str) -> None:
     """Check options that list columns and have no other rule."""
     lists = [(option.key, table.options.get(option)) for option in _COLUMN_LISTS]
     lists += [(key, COLUMNS.parse(text)) for key, text in table.options.items() if _INDEX_COLUMNS.fullmatch(key)]
@@ -397,27 +398,27 @@ class Gap:
     """
 
     feature: str
-    applies: Callable[[TableLike], bool]
+    applies: Callable[[TableSchema], bool]
     advice: str
 
 
-def _set(option: Option[object]) -> Callable[[TableLike], bool]:
+def _set(option: Option[object]) -> Callable[[TableSchema], bool]:
     return lambda table: table.options.get(option) != option.default
 
 
-def _keyed(test: Callable[[TableLike], bool]) -> Callable[[TableLike], bool]:
+def _keyed(test: Callable[[TableSchema], bool]) -> Callable[[TableSchema], bool]:
     return lambda table: bool(table.primary_keys) and test(table)
 
 
-def _bucket(number: int) -> Callable[[TableLike], bool]:
+def _bucket(number: int) -> Callable[[TableSchema], bool]:
     return lambda table: table.options.get(w.BUCKET) == number
 
 
-def _format_other_than(option: Option[str], *known: str) -> Callable[[TableLike], bool]:
+def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchema], bool]:
     return lambda table: table.options.get(option) not in known
 
 
-def _old_counting(table: TableLike) -> bool:
+def _old_counting(table: TableSchema) -> bool:
     """Whether it counts equal rows in the way of releases before the format had a version: files without columns."""
     return table.options.get(w.WRITE_MODE) == "change-log" and not table.primary_keys
 
@@ -429,7 +430,7 @@ WRITE_GAPS: Final = (
     Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
     Gap(
         "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
-        lambda table: cross_partition(table) and _bucket(DYNAMIC)(table),
+        lambda table: table.cross_partition and _bucket(DYNAMIC)(table),
         "Add the partition columns to the primary key, and set 'bucket' to a number such as 4.",
     ),
     Gap("a primary key and 'bucket' = '-1'", _keyed(_bucket(DYNAMIC)), _NUMBER),
@@ -470,12 +471,12 @@ MERGE_READ_GAPS: Final = (
 """What reading does not do yet when rows of several files have to be merged."""
 
 
-def unsupported_for_writing(table: TableLike) -> tuple[Gap, ...]:
+def unsupported_for_writing(table: TableSchema) -> tuple[Gap, ...]:
     """Return what the table asks of a writer that this version does not do; empty when it can be written."""
     return tuple(gap for gap in WRITE_GAPS if gap.applies(table))
 
 
-def unsupported_for_reading(table: TableLike, *, merge: bool) -> tuple[Gap, ...]:
+def unsupported_for_reading(table: TableSchema, *, merge: bool) -> tuple[Gap, ...]:
     """Return what the table asks of a reader that this version does not do; empty when it can be read.
 
     Args:
@@ -485,7 +486,7 @@ def unsupported_for_reading(table: TableLike, *, merge: bool) -> tuple[Gap, ...]
     return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
 
 
-def check_can_write(table: TableLike, *, name: str) -> None:
+def check_can_write(table: TableSchema, *, name: str) -> None:
     """Refuse a table that this version cannot write rightly.
 
     Raises:
@@ -502,7 +503,7 @@ def check_can_write(table: TableLike, *, name: str) -> None:
     check_file_options(table.options, what=f"cannot write to '{name}'")
 
 
-def check_can_read(table: TableLike, *, name: str, merge: bool) -> None:
+def check_can_read(table: TableSchema, *, name: str, merge: bool) -> None:
     """Refuse a table that this version cannot read rightly.
 
     Raises:

@@ -15,11 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type
-from merganser.schema.predicate_arithmetic import arithmetic, call, negate
-from merganser.schema.predicate_cast import cast_values
-from merganser.schema.predicate_compare import (
+from merganser.expr.arithmetic import arithmetic, call, negate
+from merganser.expr.cast import cast_values
+from merganser.expr.compare import (
     MIRRORED,
     Values,
     compare,
@@ -28,7 +26,7 @@ from merganser.schema.predicate_compare import (
     family,
     stored_values,
 )
-from merganser.schema.predicate_tree import (
+from merganser.expr.tree import (
     And,
     Arithmetic,
     ArrowCall,
@@ -54,6 +52,8 @@ from merganser.schema.predicate_tree import (
     sql,
     walk,
 )
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
 
 
 @dataclass(frozen=True, slots=True)

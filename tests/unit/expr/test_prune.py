@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from predicate_oracle import KINDS, PLAIN, ROWS, SCHEMA, SqlError, computed, conditions, evaluate
 
+from merganser.expr.predicate import Predicate
+from merganser.expr.prune import may_match, may_match_many, must_match, must_match_many
+from merganser.expr.text import parse_predicate
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate
-from merganser.schema.predicate_text import parse_predicate
-from merganser.schema.prune import may_match, may_match_many, must_match, must_match_many
 from merganser.schema.types_text import parse_type
 
 FAST = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

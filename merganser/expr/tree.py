@@ -1,7 +1,7 @@
 """The nodes of a filter or projection: frozen, typed, picklable values.
 
 Nodes are bound: a column reference carries its type, so every node knows the type of its result. They are made
-by `predicate_build`, which checks types and inserts the casts that SQL inserts; nothing else should call the
+by `expr.build`, which checks types and inserts the casts that SQL inserts; nothing else should call the
 constructors. `sql(node)` writes the SQL text that parses back to an equal tree.
 
 Values of a `Literal`, by type: bool, int, float, Decimal, str, bytes; DATE days since 1970-01-01; TIMESTAMP and
@@ -214,7 +214,7 @@ class Cast(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(_Node):
-    """A function of `predicate_functions.FUNCTIONS`, by its name there."""
+    """A function of `expr.functions.FUNCTIONS`, by its name there."""
 
     name: str
     items: tuple[Expression, ...]

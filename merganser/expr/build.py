@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.schema import types as t
-from merganser.schema.predicate_compare import family
-from merganser.schema.predicate_literal import INTEGER_BITS, from_text, moved, number, plain_decimal
-from merganser.schema.predicate_tree import (
+from merganser.expr.compare import family
+from merganser.expr.literal import INTEGER_BITS, from_text, moved, number, plain_decimal
+from merganser.expr.tree import (
     And,
     Arithmetic,
     Case,
@@ -39,6 +38,7 @@ from merganser.schema.predicate_tree import (
     Or,
     sql,
 )
+from merganser.schema import types as t
 
 NULL: Final = Literal(None, Null())
 TRUE: Final = Literal(True, t.Boolean())

@@ -18,14 +18,14 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from merganser.errors import InvalidInputError
-from merganser.schema import predicate_build as build
+from merganser.expr import build
+from merganser.expr.from_arrow import predicate_from_arrow
+from merganser.expr.functions import call
+from merganser.expr.literal import from_text, number, zoned
+from merganser.expr.names import resolve
+from merganser.expr.predicate import Predicate, Projection
+from merganser.expr.tree import ArrowCall, Column, Expression, Literal, walk
 from merganser.schema import types as t
-from merganser.schema.predicate import Predicate, Projection
-from merganser.schema.predicate_arrow import predicate_from_arrow
-from merganser.schema.predicate_functions import call
-from merganser.schema.predicate_literal import from_text, number, zoned
-from merganser.schema.predicate_names import resolve
-from merganser.schema.predicate_tree import ArrowCall, Column, Expression, Literal, walk
 
 __all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_predicate"]
 

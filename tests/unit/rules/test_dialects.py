@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from merganser.errors import InvalidInputError
-from merganser.options.dialects import check_has_key, translated
-from merganser.schema.table_schema import create_schema
+from merganser.rules.create import create_schema
+from merganser.rules.dialects import check_has_key, translated
 
 
 def stored(options: dict[str, Any], schema: dict[str, str] | None = None) -> dict[str, str]:

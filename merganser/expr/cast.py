@@ -1,6 +1,6 @@
 """CAST over Arrow columns, with ANSI rules: a value that does not fit is an error, never a null or a wrap.
 
-Text is read as `predicate_literal` reads it, by the same patterns. Numbers become text as Spark writes them:
+Text is read as `expr.literal` reads it, by the same patterns. Numbers become text as Spark writes them:
 `1.0E10` for large doubles, decimals without exponent, timestamps without trailing zeros.
 """
 
@@ -14,10 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type, timestamp_unit
-from merganser.schema.predicate_compare import Values, as_double, decimal_of, family, integers
-from merganser.schema.predicate_literal import (
+from merganser.expr.compare import Values, as_double, decimal_of, family, integers
+from merganser.expr.literal import (
     DATE_PATTERN,
     FALSE_WORDS,
     FLOAT_PATTERN,
@@ -28,11 +26,13 @@ from merganser.schema.predicate_literal import (
     TIMESTAMP_PATTERN,
     TRUE_WORDS,
 )
-from merganser.schema.predicate_tree import NANOS_PER_DAY, UNITS_PER_SECOND
+from merganser.expr.tree import NANOS_PER_DAY, UNITS_PER_SECOND
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type, timestamp_unit
 
 
 def cast_values(values: Values, source: t.DataType, target: t.DataType) -> Values:
-    """Return values cast from one type to another (`predicate_build.castable`).
+    """Return values cast from one type to another (`expr.build.castable`).
 
     Args:
         values: n values of the Arrow type of `source`.

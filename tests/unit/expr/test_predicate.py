@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from predicate_oracle import ANY, CELLS, ROWS, SIMPLE, SqlError, build, evaluate, numbers, table_of, texts
 
 from merganser.errors import InvalidInputError
+from merganser.expr.compute import arrow_type_of
+from merganser.expr.predicate import POINTS_MAX, Predicate, Projection, conjunction, conjuncts, points, renamed
+from merganser.expr.text import parse_predicate, parse_projection
 from merganser.schema import types as t
-from merganser.schema.predicate import POINTS_MAX, Predicate, Projection, conjunction, conjuncts, points, renamed
-from merganser.schema.predicate_compute import arrow_type_of
-from merganser.schema.predicate_text import parse_predicate, parse_projection
 from merganser.schema.types_text import parse_type
 
 FAST = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Sequence
 
 from merganser.errors import InvalidInputError
+from merganser.expr.tree import Column
 from merganser.schema import types as t
-from merganser.schema.predicate_tree import Column
 
 
 def resolve(path: Sequence[str], fields: Sequence[t.Field]) -> Column:

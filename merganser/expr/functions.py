@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from merganser.errors import InvalidInputError
+from merganser.expr.build import as_text, cast, is_text_literal, type_text, untyped
+from merganser.expr.compare import family
+from merganser.expr.literal import INTEGER_BITS
+from merganser.expr.tree import Call, Expression, Literal, sql
 from merganser.schema import types as t
-from merganser.schema.predicate_build import as_text, cast, is_text_literal, type_text, untyped
-from merganser.schema.predicate_compare import family
-from merganser.schema.predicate_literal import INTEGER_BITS
-from merganser.schema.predicate_tree import Call, Expression, Literal, sql
 
 
 def _call_text(name: str, items: Sequence[Expression]) -> Call:

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvariantError
+from merganser.expr.literal import INTEGER_BITS
+from merganser.expr.tree import NANOS_PER_DAY, UNITS_PER_SECOND, Literal, Value, nanoseconds
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
-from merganser.schema.predicate_literal import INTEGER_BITS
-from merganser.schema.predicate_tree import NANOS_PER_DAY, UNITS_PER_SECOND, Literal, Value, nanoseconds
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 

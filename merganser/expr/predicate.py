@@ -2,7 +2,7 @@
 
 A `Predicate` is a condition bound to the columns of a table, a `Projection` a value computed from them. Both are
 frozen, compare by what they say, pickle, and print as SQL text that parses back to an equal value. They are made
-from text or Arrow expressions by `predicate_text.to_predicate` and its neighbours.
+from text or Arrow expressions by `expr.text.to_predicate` and its neighbours.
 
 Invariants: a condition has three values, and only true keeps a row (SQL). Evaluation is exact for every type, and
 an error of SQL (overflow, division by zero, a cast that does not fit) is an error here, only for rows that SQL
@@ -20,12 +20,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.schema import predicate_build as build
-from merganser.schema import predicate_tree as tree
+from merganser.expr import build, tree
+from merganser.expr.compare import stored_values
+from merganser.expr.compute import evaluate
+from merganser.expr.tree import Value
 from merganser.schema import types as t
-from merganser.schema.predicate_compare import stored_values
-from merganser.schema.predicate_compute import evaluate
-from merganser.schema.predicate_tree import Value
 
 POINTS_MAX: Final = 1_000
 """Most tuples that `points` names."""
@@ -33,13 +32,13 @@ POINTS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A value computed from the columns of a row. Make one with `predicate_text.parse_projection`."""
+    """A value computed from the columns of a row. Make one with `expr.text.parse_projection`."""
 
     expression: tree.Expression
 
     @property
     def type(self) -> t.DataType:
-        """The type of the value, always nullable; `predicate_tree.Null` for a bare NULL."""
+        """The type of the value, always nullable; `expr.tree.Null` for a bare NULL."""
         return self.expression.type
 
     @property
@@ -80,7 +79,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition on the columns of a row. Make one with `predicate_text.to_predicate`."""
+    """A condition on the columns of a row. Make one with `expr.text.to_predicate`."""
 
     expression: tree.Expression
 

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from merganser.options import write as w
-from merganser.options.facts import TableLike, refuse, type_of
 from merganser.options.registry import did_you_mean
+from merganser.rules.facts import refuse, type_of
 from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
 
 _FLUSS_ENGINE: Final = "table.merge-engine"
 _FLUSS_DELETES: Final = "table.delete.behavior"
@@ -119,7 +120,7 @@ def _translate_deletes(found: dict[str, Any], engine: str | None, deletes: Any, 
         found.setdefault(w.IGNORE_DELETE.key, "true")
 
 
-def check_versioned(table: TableLike, *, what: str) -> None:
+def check_versioned(table: TableSchema, *, what: str) -> None:
     """Check the version column of a table of engine versioned.
 
     Raises:

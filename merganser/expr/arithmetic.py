@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
+from merganser.expr.cast import fit_decimal, round_double, truncated
+from merganser.expr.compare import Values, as_double, decimal_of, family, integers
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.schema.predicate_cast import fit_decimal, round_double, truncated
-from merganser.schema.predicate_compare import Values, as_double, decimal_of, family, integers
 
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 
@@ -29,7 +29,7 @@ def arithmetic(
         left_kind: their type.
         right: n numbers.
         right_kind: their type.
-        kind: the result type, as `predicate_build.arithmetic` found it.
+        kind: the result type, as `expr.build.arithmetic` found it.
 
     Raises:
         InvalidInputError: division by zero, or a DECIMAL overflow.
@@ -148,7 +148,7 @@ def negate(values: Values, kind: t.DataType) -> Values:
 
 
 def call(name: str, values: Values, source: t.DataType, kind: t.DataType, options: Sequence[int]) -> Values:
-    """Return a function of `predicate_functions.FUNCTIONS` over values.
+    """Return a function of `expr.functions.FUNCTIONS` over values.
 
     Args:
         name: the function.

@@ -35,14 +35,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.schema import predicate_build as build
+from merganser.expr import build
+from merganser.expr.compare import MIRRORED, family
+from merganser.expr.literal import moved, number
+from merganser.expr.names import resolve
+from merganser.expr.predicate import Predicate
+from merganser.expr.tree import NANOS_PER_DAY, ArrowCall, Column, Expression, In, Literal, natural_decimal
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field
-from merganser.schema.predicate import Predicate
-from merganser.schema.predicate_compare import MIRRORED, family
-from merganser.schema.predicate_literal import moved, number
-from merganser.schema.predicate_names import resolve
-from merganser.schema.predicate_tree import NANOS_PER_DAY, ArrowCall, Column, Expression, In, Literal, natural_decimal
 
 _COMPARISONS: Final = {
     "equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",

@@ -1,4 +1,4 @@
-"""Expressions evaluated one row at a time in plain Python: what `merganser.schema.predicate` must equal.
+"""Expressions evaluated one row at a time in plain Python: what `merganser.expr.predicate` must equal.
 
 A row is a dict of stored values. Dates, times and timestamps are nanoseconds inside of here. Also the Hypothesis
 strategies for rows and expressions that the tests of predicates share.
@@ -14,12 +14,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from merganser.errors import InvalidInputError
-from merganser.schema import predicate_build as build
-from merganser.schema import predicate_tree as tree
+from merganser.expr import build, tree
+from merganser.expr.compute import can_fail
+from merganser.expr.functions import call as call_of
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, timestamp_unit
-from merganser.schema.predicate_compute import can_fail
-from merganser.schema.predicate_functions import call as call_of
 from merganser.schema.types_text import parse_type
 
 DAY = 86_400_000_000_000

@@ -15,15 +15,15 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Final
 
 from merganser.errors import InvalidInputError
-from merganser.schema import types as t
-from merganser.schema.arrow import timestamp_unit
-from merganser.schema.predicate_tree import (
+from merganser.expr.tree import (
     NANOS_PER_DAY,
     UNITS_PER_SECOND,
     Literal,
     nanoseconds,
     natural_decimal,
 )
+from merganser.schema import types as t
+from merganser.schema.arrow import timestamp_unit
 
 INTEGER_BITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
 

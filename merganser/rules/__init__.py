@@ -1,0 +1,1 @@
+"""What goes together: definitions of tables, their options, and what this version can honour."""

@@ -1,0 +1,26 @@
+"""What the checks of options need to know of a table, and how they refuse one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from merganser.errors import InvalidInputError
+from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
+
+
+def type_of(table: TableSchema, column: str) -> t.DataType:
+    """Return the type of a column that exists."""
+    return next(field.type for field in table.fields if field.name == column)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message: the first three in quotes, and how many more there are."""
+    first = ", ".join(f"'{name}'" for name in names[:3])
+    return first if len(names) <= 3 else f"{first} and {len(names) - 3} more"
+
+
+def refuse(what: str, why: str, **context: Any) -> NoReturn:
+    """Raise InvalidInputError with a message that says what cannot be done and why."""
+    raise InvalidInputError(f"{what}: {why}", **context)

@@ -1,0 +1,1 @@
+"""One write of a table: rows in, one commit."""
