@@ -158,11 +158,11 @@ def _escaped(text: str) -> str:
 
 
 def _used_names() -> set[str]:
-    """Return the constants of options that code outside options/ mentions."""
+    """Return the constants of options that code outside options/ and rules/ mentions."""
     names = {name for module in _MODULES.values() for name, _ in _constants(module)}
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
-        if path.is_relative_to(PACKAGE / "options"):
+        if path.is_relative_to(PACKAGE / "options") or path.is_relative_to(PACKAGE / "rules"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr in names:
