@@ -56,7 +56,8 @@ from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import Wish
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
-from merganser.write.session import WriteSession, WriteTarget, checked_identifier
+from merganser.write.session import WriteSession, checked_identifier
+from merganser.write.target import WriteTarget
 
 Overwrite = Mapping[str, Any] | str | None
 

@@ -47,7 +47,9 @@ from merganser.spark.session import cores, opened, run_jobs
 from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
-from merganser.write.session import WriteSession, WriteTarget, checked_identifier, starting_sequences
+from merganser.write.sequences import starting_sequences
+from merganser.write.session import WriteSession, checked_identifier
+from merganser.write.target import WriteTarget
 
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""

@@ -26,7 +26,8 @@ from merganser.lsm.writer import TableWriter
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.write.incoming import Prepared
-from merganser.write.session import StartingSequences, WriteTarget
+from merganser.write.sequences import StartingSequences
+from merganser.write.target import WriteTarget
 
 OUTCOME_SCHEMA: Final = "message binary"
 """What `mapInArrow` is told that jobs yield."""

@@ -37,13 +37,13 @@ from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs
+from merganser.write.sequences import starting_sequences
 from merganser.write.session import (
     WriteSession,
-    WriteTarget,
     checked_identifier,
     publish_messages,
-    starting_sequences,
 )
+from merganser.write.target import WriteTarget
 
 ARRIVAL = "__merganser_arrival"
 

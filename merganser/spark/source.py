@@ -56,7 +56,8 @@ from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
-from merganser.write.session import WriteSession, checked_identifier, starting_sequences
+from merganser.write.sequences import starting_sequences
+from merganser.write.session import WriteSession, checked_identifier
 
 NAME: Final = "merganser"
 _OWN_OPTIONS: Final = frozenset(

@@ -22,7 +22,8 @@ from merganser.spark.jobs import Outcome, WriteJob
 from merganser.spark.session import unwrapped
 from merganser.spark.sink import publish_outcomes
 from merganser.spark.splits import packed
-from merganser.write.session import WriteSession, starting_sequences
+from merganser.write.sequences import starting_sequences
+from merganser.write.session import WriteSession
 
 pytestmark = pytest.mark.spark
 

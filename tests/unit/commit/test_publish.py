@@ -19,7 +19,9 @@ from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
-from merganser.write.session import WriteTarget, publish_messages, starting_sequences
+from merganser.write.sequences import starting_sequences
+from merganser.write.session import publish_messages
+from merganser.write.target import WriteTarget
 
 _names = itertools.count()
 WEST = timezone(timedelta(hours=-5))

@@ -1,0 +1,197 @@
+"""WriteTarget: what one write puts where. Checks a call against its table, before any row is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.codec.binary_row import arrow_to_stored, serialize
+from merganser.commit.message import CommitMessage
+from merganser.errors import InvalidInputError
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.options.registry import did_you_mean
+from merganser.rules.checks import check_can_write
+from merganser.schema.arrow import arrow_type
+from merganser.schema.conform import conform, fill_missing
+from merganser.write import overwrite as ow
+from merganser.write.incoming import Arrival, Prepared, accepted
+
+
+class WriteTarget:
+    """What is written where: checks a call against its table, before any row is taken.
+
+    Args:
+        columns: the columns supplied; None: all.
+        overwrite: a static spec, "dynamic", or None to append.
+        action: beginning of messages; None: that the table cannot be written to.
+
+    Raises:
+        InvalidInputError: a spec or column that the table does not have.
+        UnsupportedError: the table asks for something this version does not write.
+    """
+
+    def __init__(
+        self,
+        table: TableDef,
+        *,
+        columns: Sequence[str] | None = None,
+        overwrite: Mapping[str, Any] | str | None = None,
+        action: str | None = None,
+    ) -> None:
+        check_can_write(replace(table.schema, options=table.options), name=table.name)
+        self.table = table
+        self.action = action or f"cannot write to '{table.name}'"
+        self.columns = self._checked_columns(columns)
+        self.dynamic = False
+        self.spec: dict[str, Any] | None = None
+        if isinstance(overwrite, str):
+            if overwrite != "dynamic":
+                raise InvalidInputError(
+                    f"{self.action}: overwrite is '{overwrite}'. Give \"dynamic\", a partition such as "
+                    f"{{'dt': '2026-01-01'}}, or {{}} for the table."
+                )
+            self.dynamic = True
+        elif isinstance(overwrite, Mapping):
+            self.spec = self.stored_spec(overwrite, whole=" overwrite={} replaces it.")
+        elif overwrite is not None:
+            raise InvalidInputError(
+                f'{self.action}: overwrite is a {type(overwrite).__name__}. Give "dynamic", a partition such as '
+                f"{{'dt': '2026-01-01'}}, or {{}} for the table."
+            )
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a commit replaces what is there."""
+        return self.dynamic or self.spec is not None
+
+    def accepted(self, rows: pa.Table, kinds: pa.Array | None, arrival: Arrival | None = None) -> Prepared:
+        """Return the rows to write, checked: exactly the table's columns and types, and kinds that it takes.
+
+        Args:
+            rows: the columns supplied, in types that convert without loss.
+            kinds: int8, one per row; None: all inserts.
+            arrival: int64, orders the rows; None: by position.
+
+        Raises:
+            InvalidInputError: names the column, the row and the value.
+        """
+        return accepted(self.table, self._conformed(rows), kinds, arrival, action=self.action)
+
+    def _conformed(self, rows: pa.Table) -> pa.Table:
+        table = self.table
+        fields = table.schema.fields_with_defaults
+        if self.columns is not None:
+            extra = [name for name in rows.column_names if name not in self.columns]
+            lacking = [name for name in self.columns if name not in rows.column_names]
+            if extra or lacking:
+                what = (
+                    f"column '{extra[0]}' is in the data but not"
+                    if extra
+                    else f"column '{lacking[0]}' is missing from the data but"
+                )
+                raise InvalidInputError(
+                    f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).",
+                    column=(extra or lacking)[0],
+                )
+            rows = fill_missing(rows, fields)
+        rows = conform(
+            rows,
+            fields,
+            action=self.action,
+            not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
+        )
+        if self.spec:
+            self._check_inside(rows)
+        return rows
+
+    def selection(self, messages: Sequence[CommitMessage]) -> ow.Selection | None:
+        """Return which files a commit of these messages removes; None: it adds only."""
+        if self.dynamic:
+            return ow.of_partitions([message.partition for message in messages]) if messages else None
+        return None if self.spec is None else ow.of_spec(self.table, self.spec)
+
+    def stored_spec(self, spec: Mapping[str, Any], whole: str = "") -> dict[str, Any]:
+        """Return a partition spec with stored values.
+
+        Args:
+            whole: how all of a table without partitions is named instead, as the end of a message.
+
+        Raises:
+            InvalidInputError: a name that is no partition column, or a value that is not of its type.
+        """
+        names = self.table.schema.partition_keys
+        out = {}
+        if not isinstance(spec, Mapping):
+            raise InvalidInputError(
+                f"{self.action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}."
+            )
+        for name, value in spec.items():
+            if name not in names:
+                hint = did_you_mean(str(name), list(names)) if names else f"The table has no partitions.{whole}"
+                raise InvalidInputError(
+                    f"{self.action}: '{name}' is not a partition column. {hint}",
+                    column=name,
+                )
+            kind = self.table.schema.field(name).type
+            try:
+                scalar = pa.scalar(value) if value is not None else pa.scalar(None)
+                scalar = scalar.cast(arrow_type(kind))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise InvalidInputError(
+                    f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name
+                ) from error
+            out[name] = arrow_to_stored(scalar, kind)
+        return out
+
+    def _checked_columns(self, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+        if columns is None:
+            return None
+        names = self.table.schema.shown.names
+        if isinstance(columns, str):
+            raise InvalidInputError(
+                f"{self.action}: columns must be a list of names, not the text '{columns}'. Write "
+                f"columns=['{columns}']."
+            )
+        if not isinstance(columns, Iterable):
+            raise InvalidInputError(
+                f"{self.action}: columns must be a list of names, not {columns!r:.100}. Write columns=['id']."
+            )
+        for i, name in enumerate(columns):
+            if name not in names:
+                raise InvalidInputError(
+                    f"{self.action}: it has no column '{name}'. {did_you_mean(str(name), names)}", column=name
+                )
+            if name in columns[:i]:
+                raise InvalidInputError(f"{self.action}: column '{name}' is named twice. Name it once.", column=name)
+        for name in self.table.schema.shown.primary_keys:
+            if name not in columns:
+                raise InvalidInputError(
+                    f"{self.action}: key column '{name}' is not among the columns given ({', '.join(columns)}). "
+                    "Supply the whole key.",
+                    column=name,
+                )
+        return tuple(columns)
+
+    def _check_inside(self, rows: pa.Table) -> None:
+        for name, value in (self.spec or {}).items():
+            kind = self.table.schema.field(name).type
+            column = rows.column(name)
+            for chunk in column.unique().chunks if isinstance(column.unique(), pa.ChunkedArray) else [column.unique()]:
+                for scalar in chunk:
+                    if serialize((arrow_to_stored(scalar, kind),), (kind,)) != serialize((value,), (kind,)):
+                        row = (
+                            pc.index(column, scalar).as_py()
+                            if scalar.is_valid
+                            else pc.index(pc.is_null(column), True).as_py()
+                        )
+                        raise InvalidInputError(
+                            f"{self.action}: row {row + 1} (counting from 1) has {name} = '{scalar.as_py()}', outside "
+                            "the partition that is overwritten. Nothing was written.",
+                            column=name,
+                            row=row,
+                        )
