@@ -26,7 +26,7 @@ from merganser.upkeep.compact_table import compact as compact_table
 
 def compact(
     spark: SparkSession,
-    orders: Table | str,
+    table: Table | str,
     full: bool = False,
     partitions: Iterable[Mapping[str, Any]] | None = None,
     where: str | Any | None = None,
@@ -36,7 +36,7 @@ def compact(
     """Compact a table with one Spark task per bucket; see `Table.compact`.
 
     Args:
-        orders: a table, or its path.
+        table: a table, or its path.
         full: everything into the highest level.
         partitions: only these.
         where: only partitions that this filter on partition columns lets through.
@@ -50,9 +50,9 @@ def compact(
         ConflictError: others changed the same files again and again; nothing is lost.
         FormatError: a file is damaged or missing; the table is as it was.
     """
-    table = opened(orders)
-    wish = table.compaction_wish(full, partitions, where, order_by, curve)
-    return compact_table(table.definition, table.env, wish, run=on_tasks(spark, table.env))
+    found = opened(table)
+    wish = found.compaction_wish(full, partitions, where, order_by, curve)
+    return compact_table(found.definition, found.env, wish, run=on_tasks(spark, found.env))
 
 
 def on_tasks(spark: SparkSession, env: Env) -> RunJobs:

@@ -79,7 +79,7 @@ class Portion:
 def load(
     spark: SparkSession,
     files: str,
-    orders: Table | str,
+    table: Table | str,
     kinds: str | None = None,
     columns: Sequence[str] | None = None,
     overwrite: Overwrite = None,
@@ -92,7 +92,7 @@ def load(
         spark: the session whose tasks do the work.
         files: a pattern such as "in/*.parquet", which the driver and the tasks can all read; the extension says the
             format (parquet, csv, json, arrow).
-        orders: a table, or its path.
+        table: a table, or its path.
         kinds: column of the files that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all inserts.
         columns: only these columns are supplied; see `Table.write`.
         overwrite: what is replaced; see `Table.write`.
@@ -109,27 +109,27 @@ def load(
         FormatError: a file is damaged; nothing was written.
         ConflictError, CommitUnknownError: see `Table.write`.
     """
-    table = opened(orders)
-    session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
+    found = opened(table)
+    session = WriteSession(found.definition, found.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
     if identifier is not None:
         done, snapshot = session.applied(checked_identifier(identifier, commit_user))
         if done:
             return snapshot
     target = session.target
-    portions = _portions([os.path.abspath(path) for path in matching_files(files)], target, kinds, table.env)
-    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
-    starts = starting_sequences(table.definition, live, overwrites=target.overwrites)
-    job = WriteJob(target, table.env.storage, starts, kinds)
-    begun = table.env.seconds()
+    portions = _portions([os.path.abspath(path) for path in matching_files(files)], target, kinds, found.env)
+    live = MetaReader(found.definition.paths, found.env, found.name).latest().live
+    starts = starting_sequences(found.definition, live, overwrites=target.overwrites)
+    job = WriteJob(target, found.env.storage, starts, kinds)
+    begun = found.env.seconds()
     outcomes = _run(spark, job, portions) if portions else []
-    spent = table.env.seconds() - begun
+    spent = found.env.seconds() - begun
     return publish_outcomes(
         target,
-        table.env,
+        found.env,
         outcomes,
         commit_user=session.user,
         identifier=identifier,
-        run=on_tasks(spark, table.env),
+        run=on_tasks(spark, found.env),
         task_seconds=spent,
     )
 

@@ -23,7 +23,7 @@ from merganser.spark.types import arrow_schema_of, spark_schema
 
 def read(
     spark: SparkSession,
-    orders: Table | ReadOptimizedTable | SystemTable | str,
+    table: Table | ReadOptimizedTable | SystemTable | str,
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     snapshot: int | None = None,
@@ -35,7 +35,7 @@ def read(
 
     Args:
         spark: the session whose tasks read.
-        orders: a table, or its path; also `table$ro`, or a system table such as `table$files`, which the driver reads.
+        table: a table, or its path; also `orders$ro`, or a system table such as `orders$files`, which the driver reads.
         columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
         where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
         snapshot: the snapshot to read; None: the newest now.
@@ -49,15 +49,15 @@ def read(
         UnsupportedError: the table needs something this version cannot read rightly.
         FormatError: metadata is damaged or missing.
     """
-    if isinstance(orders, SystemTable):
+    if isinstance(table, SystemTable):
         if snapshot is not None or tag is not None or timestamp is not None:
             raise InvalidInputError(
-                f"cannot read '{orders.name}' as of then: a system table is read as it is now. Leave out snapshot, tag "
+                f"cannot read '{table.name}' as of then: a system table is read as it is now. Leave out snapshot, tag "
                 "and timestamp."
             )
-        return spark.createDataFrame(orders.read(columns, where, limit).to_arrow())
-    table = orders if isinstance(orders, ReadOptimizedTable) else opened(orders)
-    scan = table.read(columns, where, snapshot, tag, timestamp, limit)
+        return spark.createDataFrame(table.read(columns, where, limit).to_arrow())
+    found = table if isinstance(table, ReadOptimizedTable) else opened(table)
+    scan = found.read(columns, where, snapshot, tag, timestamp, limit)
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:

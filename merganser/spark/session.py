@@ -38,18 +38,18 @@ _raised_limits: Final[dict[int, tuple[int, str | None]]] = {}
 """By session: how many of our jobs run, and what the limit was before the first of them."""
 
 
-def opened(orders: Table | str) -> Table:
+def opened(table: Table | str) -> Table:
     """Return the table that a call names: itself, or its path.
 
     Raises:
         NotFoundError: there is no table at the path.
         InvalidInputError: it is neither.
     """
-    if isinstance(orders, Table):
-        return orders
-    if isinstance(orders, str):
-        return table_at(orders)
-    raise InvalidInputError(f"a table is named by a Table or its path, not by a {type(orders).__name__}.")
+    if isinstance(table, Table):
+        return table
+    if isinstance(table, str):
+        return table_at(table)
+    raise InvalidInputError(f"a table is named by a Table or its path, not by a {type(table).__name__}.")
 
 
 def cores(spark: SparkSession) -> int:

@@ -50,7 +50,7 @@ ARRIVAL = "__merganser_arrival"
 
 def write(
     df: DataFrame,
-    orders: Table | str,
+    table: Table | str,
     kinds: str | None = None,
     columns: Sequence[str] | None = None,
     overwrite: Overwrite = None,
@@ -62,7 +62,7 @@ def write(
 
     Args:
         df: the columns of the table, by name, in any order; types that convert without loss.
-        orders: a table, or its path.
+        table: a table, or its path.
         kinds: column of `df` that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all are inserts.
         columns: only these columns are supplied, the others take their default, else null; None: all are.
         overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions that
@@ -81,41 +81,41 @@ def write(
         ConflictError: lost a race for good; nothing of it is visible.
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
-    table = opened(orders)
+    found = opened(table)
     if not hasattr(df, "mapInArrow"):
         raise InvalidInputError(
-            f"cannot write to '{table.name}': the rows are a {type(df).__module__}.{type(df).__qualname__}, and a "
+            f"cannot write to '{found.name}': the rows are a {type(df).__module__}.{type(df).__qualname__}, and a "
             "Spark DataFrame is wanted. Table.write takes rows that lie in this process.",
-            table=table.name,
+            table=found.name,
         )
-    session = WriteSession(table.definition, table.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
+    session = WriteSession(found.definition, found.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
     check_names_and_types(session.target, arrow_schema_of(df.schema), kinds)
     if identifier is not None:
         done, snapshot = session.applied(
-            checked_identifier(identifier, commit_user), run=on_tasks(df.sparkSession, table.env)
+            checked_identifier(identifier, commit_user), run=on_tasks(df.sparkSession, found.env)
         )
         if done:
             return snapshot
     if collect:
         with our_errors():
             rows = df.toArrow()
-        return table.write(rows, kinds, columns, overwrite, commit_user, identifier)
-    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
-    starts = starting_sequences(table.definition, live, overwrites=session.target.overwrites)
-    frame, arrival = _arranged(df, table.definition)
-    job = WriteJob(session.target, table.env.storage, starts, kinds, arrival)
-    begun = table.env.seconds()
+        return found.write(rows, kinds, columns, overwrite, commit_user, identifier)
+    live = MetaReader(found.definition.paths, found.env, found.name).latest().live
+    starts = starting_sequences(found.definition, live, overwrites=session.target.overwrites)
+    frame, arrival = _arranged(df, found.definition)
+    job = WriteJob(session.target, found.env.storage, starts, kinds, arrival)
+    begun = found.env.seconds()
     outcomes = run_jobs(frame, job)
-    spent = table.env.seconds() - begun
-    if table.definition.keyed and bucket_column(table.definition, df.schema) is not None:
-        _check_writers(session.target, table.env, outcomes)
+    spent = found.env.seconds() - begun
+    if found.definition.keyed and bucket_column(found.definition, df.schema) is not None:
+        _check_writers(session.target, found.env, outcomes)
     return publish_outcomes(
         session.target,
-        table.env,
+        found.env,
         outcomes,
         commit_user=session.user,
         identifier=identifier,
-        run=on_tasks(df.sparkSession, table.env),
+        run=on_tasks(df.sparkSession, found.env),
         task_seconds=spent,
     )
 
