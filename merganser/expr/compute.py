@@ -22,10 +22,9 @@ from merganser.expr.compare import (
     Values,
     compare,
     compare_literal,
-    constant,
     family,
-    stored_values,
 )
+from merganser.expr.listed import listed
 from merganser.expr.tree import (
     And,
     Arithmetic,
@@ -302,21 +301,12 @@ def _whole(values: Values) -> pa.Array:
 
 def _member(node: In, rows: _Rows) -> Values:
     values = _values(node.item, rows)
-    kind = node.item.type
-    listed = [o for o in node.options if o.value is not None]
-    found = constant(values, False)
-    if family(kind) != "float":
-        stored = [(o, stored_values(o, kind)) for o in listed]
-        listed = [o for o, v in stored if v is None]
-        plain = [v for _, some in stored for v in some or ()]
-        found = pc.is_in(values, value_set=pa.array(plain, values.type))
-    for option in listed:
-        # FLOAT and DOUBLE by comparison: it knows about NaN, zeros and the common type.
-        found = pc.or_kleene(found, compare_literal("=", values, kind, option))
+    options = listed(node)
+    found = options.among(values)
     unknown = pa.scalar(None, pa.bool_())
-    if any(o.value is None for o in node.options):
-        found = pc.if_else(pc.fill_null(found, False), True, unknown)
-    return pc.if_else(values.is_valid(), found, unknown)
+    if options.has_null:
+        found = pc.if_else(found, True, unknown)
+    return pc.if_else(values.is_valid(), found, unknown) if values.null_count else found
 
 
 def like_parts(pattern: str, escape: str) -> tuple[tuple[str, bool], ...]:

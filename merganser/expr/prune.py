@@ -28,12 +28,13 @@ from merganser.expr.cast import cast_values
 from merganser.expr.compare import (
     MIRRORED,
     Values,
+    as_double,
     compare,
     compare_literal,
     family,
-    stored_values,
 )
 from merganser.expr.compute import like_parts, literal_array
+from merganser.expr.listed import Listed, listed
 from merganser.expr.predicate import Predicate
 from merganser.expr.tree import (
     And,
@@ -436,42 +437,33 @@ def _null_compare_outcome(node: Compare, world: _World) -> _Outcome:
 
 def _member_outcome(node: In, world: _World) -> _Outcome:
     of = _range(node.item, world)
-    listed = [o for o in node.options if o.value is not None]
-    with_null = len(listed) < len(node.options)
-    true, false = _within(of, listed)
-    if with_null:
+    options = listed(node)
+    true, false = _within(of, options)
+    if options.has_null:
         # What is not found is unknown, never false.
         return _Outcome(true, world.all(False), of.can_be_null | false)
     return _Outcome(true, false, of.can_be_null)
 
 
-def _within(of: _Range, options: list[Literal]) -> tuple[Flags, Flags]:
+def _within(of: _Range, options: Listed) -> tuple[Flags, Flags]:
     """Return where a value may be among the options, and where one may be outside of them."""
-    stored = [stored_values(option, of.kind) for option in options]
-    known = [v for some in stored if some is not None for v in some]
-    # Options without a stored value that is known exactly are compared one by one; there are few.
-    loose = [option for option, some in zip(options, stored, strict=True) if some is None]
-    true = np.zeros_like(of.can_be_null)
-    fixed = np.zeros_like(of.can_be_null)
-    for option in loose:
-        single = _Range(option.type, None, None, true, true, option)
-        at_most, at_least = (
-            _possible("<=", of, of.low, single, None),
-            _possible(">=", of, of.high, single, None),
-        )
-        true = true | (at_most & at_least)
-    if known and (of.low is None or of.high is None):
-        true = np.ones_like(true)
-    elif known:
-        assert of.low is not None, of
-        assert of.high is not None, of
-        values = pa.array(known, arrow_type(of.kind)).unique()
-        values = values.take(pc.sort_indices(values))
-        inside = _rank(values, of.high, inclusive=True) > _rank(values, of.low, inclusive=False)
-        true = true | inside | np.asarray(of.low.is_null()) | np.asarray(of.high.is_null())
-        same = np.asarray(pc.fill_null(compare("=", of.low, of.kind, of.high, of.kind), False))
-        fixed = same & np.asarray(pc.is_in(of.low, value_set=values))
-    return of.can_be_value & true, of.can_be_value & ~fixed
+    true = np.full_like(of.can_be_null, False)
+    fixed = np.full_like(of.can_be_null, False)
+    if not len(options.stored) and not len(options.doubles):
+        return true, of.can_be_value
+    if of.low is None or of.high is None:
+        return of.can_be_value, of.can_be_value
+    unknown = np.asarray(of.low.is_null()) | np.asarray(of.high.is_null())
+    if len(options.stored):
+        true = _rank(options.stored, of.high, inclusive=True) > _rank(options.stored, of.low, inclusive=False)
+    if len(options.doubles):
+        # To make numbers DOUBLE keeps their order, and numpy takes NaN for the largest, as SQL does.
+        low, high = (np.asarray(as_double(bound, of.kind)) for bound in (of.low, of.high))
+        true = true | (options.doubles.searchsorted(high, "right") > options.doubles.searchsorted(low, "left"))
+    same = np.asarray(pc.fill_null(compare("=", of.low, of.kind, of.high, of.kind), False))
+    if same.any():
+        fixed = same & np.asarray(options.among(of.low))
+    return of.can_be_value & (true | unknown), of.can_be_value & ~fixed
 
 
 def _rank(values: pa.Array, bounds: Values, *, inclusive: bool) -> npt.NDArray[np.int64]:

@@ -246,23 +246,24 @@ Expression: TypeAlias = (
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
-    """Return the expressions a node is made of, in the order of its text."""
+    """Return the expressions a node is made of, in the order of its text, but for the literals of an IN.
+
+    Those may be thousands, and nothing that walks over a tree asks for them.
+    """
     match node:
         case Compare() | Arithmetic():
             return (node.left, node.right)
         case And() | Or() | Concat() | Coalesce() | Call():
             return node.items
-        case Not() | IsNull() | Like() | Match() | Negate() | Cast():
+        case Not() | IsNull() | In() | Like() | Match() | Negate() | Cast():
             return (node.item,)
-        case In():
-            return (node.item, *node.options)
         case Case():
             return (*(part for branch in node.branches for part in branch), node.otherwise)
     return ()
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """Yield a node and everything below it, parents first."""
+    """Yield a node and everything below it, parents first; not the literals of an IN."""
     yield node
     for child in children(node):
         yield from walk(child)
