@@ -12,7 +12,7 @@ from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import sort_key
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.data_file import ADD, ManifestEntry
-from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, combined
+from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, combined, stands_alone
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.schema import types as t
@@ -94,9 +94,10 @@ def check_index(
     table: str,
     snapshot: int,
 ) -> None:
-    """Refuse a change that is based on other deletion vectors than there are: rows would come back, or go.
+    """Refuse a change that is based on other index files than there are: rows would come back, or go.
 
-    Index files that it replaces must be live, and be all that it puts others over; a data file that goes takes its
+    Index files that it replaces must be live, and be all that it puts others over: a HASH index that took another's
+    place unseen would forget where keys lie. Of deletion vectors, a data file that goes takes its
     vector with it; a vector that is added is the only one of its data file, which stays.
 
     Args:
@@ -112,12 +113,12 @@ def check_index(
     known = {entry.identity for entry in index}
     for entry in removed:
         if entry.identity not in known:
-            raise _other_vectors(table, entry.name, entry.bucket, snapshot)
+            raise _other_index(table, entry, snapshot)
     gone = {entry.identity for entry in removed}
-    places = {entry.place for entry in added if entry.index_type == DELETION_VECTORS and one_per_bucket}
+    places = {entry.place for entry in added if stands_alone(entry, one_per_bucket=one_per_bucket)}
     for entry in index:
         if entry.place in places and entry.identity not in gone:
-            raise _other_vectors(table, entry.name, entry.bucket, snapshot)
+            raise _other_index(table, entry, snapshot)
     files_gone = {(e.partition, e.bucket, e.file.name) for e in changes if e.kind != ADD}
     files_added = {(e.partition, e.bucket, e.file.name) for e in changes if e.kind == ADD}
     buckets = {file[:2] for file in files_gone} | {(entry.partition, entry.bucket) for entry in (*removed, *added)}
@@ -141,6 +142,19 @@ def check_index(
             if lost or twice or (ours and file not in there):
                 raise _other_vectors(table, vector.data_file, entry.bucket, snapshot)
             seen[file] = ours
+
+
+def _other_index(table: str, entry: IndexEntry, snapshot: int) -> ConflictError:
+    if entry.index_type == DELETION_VECTORS:
+        return _other_vectors(table, entry.name, entry.bucket, snapshot)
+    return ConflictError(
+        f"cannot commit to '{table}': up to snapshot {snapshot} somebody else changed the {entry.index_type} index of "
+        f"bucket {entry.bucket} (first: '{entry.name}'). Nothing was changed. Plan the change again from snapshot "
+        f"{snapshot}.",
+        table=table,
+        snapshot=snapshot,
+        file=entry.name,
+    )
 
 
 def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> ConflictError:

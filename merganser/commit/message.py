@@ -5,9 +5,20 @@ Committed: the messages that became a commit, for what comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import merganser
+from merganser.commit.packed import (
+    VERSION,
+    Packed,
+    check_version,
+    pack_files,
+    pack_indexes,
+    unpack_files,
+    unpack_indexes,
+)
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.snapshot import Snapshot
@@ -15,15 +26,18 @@ from merganser.meta.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """Files added to and removed from one bucket of one partition, and its index files likewise.
+    """Files added to and removed from one bucket of one partition, and its changelog and index files likewise.
+
+    Its pickle carries a version (`packed`): another release of merganser reads it, or says why it does not.
 
     Attributes:
         partition: serialized row of the partition values.
         total_buckets: number of buckets the rows were hashed over; -1 for unaware buckets.
         added: new files, already durable.
         removed: live files that these changes replace.
-        index_added: new index files, already durable.
+        index_added: new index files of any kind, already durable; one of kind HASH replaces that of the bucket.
         index_removed: live index files that these changes replace.
+        changelog: new changelog files, already durable; they are part of the snapshot, not of the table's state.
     """
 
     partition: bytes
@@ -33,11 +47,45 @@ class CommitMessage:
     removed: tuple[DataFile, ...] = ()
     index_added: tuple[IndexEntry, ...] = ()
     index_removed: tuple[IndexEntry, ...] = ()
+    changelog: tuple[DataFile, ...] = ()
 
     def entries(self) -> list[ManifestEntry]:
         """Return the manifest entries: removals first, so that an upgrade reads as delete and add."""
         of = [(DELETE, file) for file in self.removed] + [(ADD, file) for file in self.added]
         return [ManifestEntry(kind, self.partition, self.bucket, self.total_buckets, file) for kind, file in of]
+
+    def changelog_entries(self) -> list[ManifestEntry]:
+        """Return the manifest entries of the changelog files."""
+        return [ManifestEntry(ADD, self.partition, self.bucket, self.total_buckets, file) for file in self.changelog]
+
+    def __reduce__(self) -> tuple[Callable[..., CommitMessage], Packed]:
+        return _unpacked, (
+            VERSION,
+            merganser.__version__,
+            self.partition,
+            self.bucket,
+            self.total_buckets,
+            pack_files(self.added),
+            pack_files(self.removed),
+            pack_indexes(self.index_added),
+            pack_indexes(self.index_removed),
+            pack_files(self.changelog),
+        )
+
+
+def _unpacked(version: int, release: str, *values: Any) -> CommitMessage:
+    check_version(version, release)
+    partition, bucket, total_buckets, added, removed, index_added, index_removed, changelog = values
+    return CommitMessage(
+        partition,
+        bucket,
+        total_buckets,
+        unpack_files(added),
+        unpack_files(removed),
+        unpack_indexes(index_added),
+        unpack_indexes(index_removed),
+        unpack_files(changelog),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """MetadataFiles: the manifests and lists that one commit writes, over all of its attempts.
 
-A snapshot names a base list (everything before this commit), a delta list (this commit) and perhaps an index manifest.
+A snapshot names a base list (everything before this commit), a delta list (this commit) and perhaps a changelog list
+and an index manifest.
 All are durable once `write` returns, and nobody names them before the snapshot is there: a crash leaves orphans. Their
 names are new and random, so no two attempts and no two writers ever write one file.
 
-The delta manifest and its list are the same for every attempt and written once, unless what is removed is chosen anew;
-base list and index manifest follow from the newest snapshot, so each attempt has its own. `discard` removes what an
-attempt wrote that is certainly not visible.
+The manifests of delta and changelog and their lists are the same for every attempt and written once, unless what is
+removed is chosen anew; base list and index manifest follow from the newest snapshot, so each attempt has its own.
+`discard` removes what an attempt wrote that is certainly not visible.
 
 Format: sections "manifests" and "manifest merging".
 """
@@ -34,12 +35,14 @@ from merganser.options import write as w
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The files that a snapshot names, and the sizes of its lists in bytes; `index` is None without index files."""
+    """The files that a snapshot names, and the sizes of its lists in bytes; None: it has no such files."""
 
     base: str
     base_size: int
     delta: str
     delta_size: int
+    changelog: str | None
+    changelog_size: int | None
     index: str | None
 
 
@@ -50,8 +53,9 @@ class MetadataFiles:
         self._table, self._reader, self._env = table, reader, reader.env
         self._compression = table.options.get(w.MANIFEST_COMPRESSION)
         self._run = ""
-        self._base_count = 0
+        self._list_count = 0
         self._delta: tuple[str, int] | None = None
+        self._changelog: tuple[str | None, int | None] = (None, None)
         self._of_delta: list[str] = []
         self._of_attempt: list[str] = []
 
@@ -61,6 +65,7 @@ class MetadataFiles:
         entries: Sequence[ManifestEntry],
         index: Sequence[IndexEntry] | None,
         *,
+        changelog: Sequence[ManifestEntry] = (),
         beside: Callable[[], None],
     ) -> Lists:
         """Write what a snapshot names that follows `previous`.
@@ -68,21 +73,23 @@ class MetadataFiles:
         Args:
             entries: what it adds and removes; not looked at while the delta list of an earlier attempt is kept.
             index: all index files once it is there; None: those of `previous`.
+            changelog: its changelog files; not looked at while those of an earlier attempt are kept.
             beside: what else is asked of the store at the same time; what it raises is raised.
         """
         if self._delta is None:
-            self._run = self._env.new_id()
+            self._run, self._list_count = self._env.new_id(), 0
         manifests = self._base_manifests(previous)
         files: list[tuple[str, bytes]] = []
         if self._delta is None:
-            self._delta = self._plan_delta(entries, files)
+            self._delta = self._plan_own(entries, files)
+            self._changelog = self._plan_own(changelog, files) if changelog else (None, None)
         base = self._plan_base(manifests, files)
         index_manifest = previous.index_manifest if previous else None
         if index is not None:
             index_manifest = self._plan_index(index, files)
         requests: list[Callable[[], None]] = [beside, *(partial(self._create, name, data) for name, data in files)]
         self._env.map(lambda request: request(), requests)
-        return Lists(*base, *self._delta, index_manifest)
+        return Lists(*base, *self._delta, *self._changelog, index_manifest)
 
     def discard(self, *, keep_delta: bool = False) -> None:
         """Remove the files of an attempt that is certainly not visible. Best effort: else they are orphans.
@@ -125,24 +132,28 @@ class MetadataFiles:
             merged.append(manifest)
         return manifests[: span[0]] + merged + manifests[span[1] :]
 
-    def _plan_delta(self, entries: Sequence[ManifestEntry], files: list[tuple[str, bytes]]) -> tuple[str, int]:
-        """Return the name and size of the delta list; adds it and its manifest to the files to write."""
+    def _plan_own(self, entries: Sequence[ManifestEntry], files: list[tuple[str, bytes]]) -> tuple[str, int]:
+        """Return the name and size of a list of the commit's own; adds it and its manifest to the files to write."""
         manifests = []
         if entries:
             data, manifest = self._encoded(entries)
             self._of_delta.append(manifest.name)
             files.append((manifest.name, data))
             manifests.append(manifest)
-        name = f"manifest-list-{self._run}-0"
+        name = self._new_list()
         self._of_delta.append(name)
         return name, self._plan_list(name, manifests, files)
 
     def _plan_base(self, manifests: Sequence[ManifestFile], files: list[tuple[str, bytes]]) -> tuple[str, int]:
         """Return the name and size of a base list; adds it to the files to write."""
-        self._base_count += 1
-        name = f"manifest-list-{self._run}-{self._base_count}"
+        name = self._new_list()
         self._of_attempt.append(name)
         return name, self._plan_list(name, manifests, files)
+
+    def _new_list(self) -> str:
+        name = f"manifest-list-{self._run}-{self._list_count}"
+        self._list_count += 1
+        return name
 
     def _plan_list(self, name: str, manifests: Sequence[ManifestFile], files: list[tuple[str, bytes]]) -> int:
         data = write_manifest_list(manifests, compression=self._compression)

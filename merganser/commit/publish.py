@@ -8,15 +8,16 @@ Steps of an attempt, from the newest state S(n):
 2. May it follow S(n)? Removals must be live and additions new, bucket numbers must agree, and deletion vectors be
    those that it was based on. An overwrite names what it removes anew from S(n), so it always fits. In strict mode
    nobody else may have disturbed the table (`conflict`).
-3. Write the delta manifest and its list (once; attempts reuse them), merge old manifests when there are many,
-   write the base list, and an index manifest when index files change (`metadata_files`). All durable, none
+3. Take the first steps of what stands or falls with the commit beside the table (once; `steps`). Write the
+   manifests of delta and changelog and their lists (once; attempts reuse them), merge old manifests when there are
+   many, write the base list, and an index manifest when index files change (`metadata_files`). All durable, none
    visible: a crash leaves orphans. The schema must still be there: a table that was dropped meanwhile, and perhaps
    made anew, gets no snapshot of ours.
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. Whoever loses goes to 1.
 5. Look whether the snapshot below is still there: if a rollback removed it, or ours took an id that had been used
    and had expired, take ours back and go to 1 (`standing`).
 6. Move the hint. A crash before it costs readers one directory listing. From here on nothing is removed and
-   nothing is raised: the commit stands.
+   nothing is raised: the commit stands. The steps beside the table are told so.
 
 Nobody waits for anybody: appends never conflict, they only retry the id.
 
@@ -44,6 +45,7 @@ from merganser.commit.history import History
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_stands
+from merganser.commit.steps import CommitStep, Steps
 from merganser.errors import (
     ConflictError,
     FormatError,
@@ -54,7 +56,7 @@ from merganser.errors import (
 )
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
-from merganser.meta.index_manifest import IndexEntry, combined
+from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
@@ -84,6 +86,10 @@ class Change:
         since: an earlier call with the same uuid, of unknown outcome, tried to create this snapshot.
         safe: the last snapshot that others may have made without a check (strict mode); negative or None: any.
         seconds: what was spent on its files, by phase; see `CommitMetrics`.
+        watermark: epoch milliseconds up to which its writers have seen event times; the table's never falls.
+        properties: texts to carry from snapshot to snapshot from now on, over those of the same name.
+        log_offsets: by partition of the log beside the table, the offset after its last row; others are carried on.
+        steps: what stands or falls with it beside the table.
     """
 
     messages: Sequence[CommitMessage]
@@ -96,6 +102,10 @@ class Change:
     since: int | None = None
     safe: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    watermark: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    log_offsets: Mapping[int, int] = field(default_factory=dict)
+    steps: Sequence[CommitStep] = ()
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,7 @@ class Publisher:
             CommitUnknownError: the outcome is unknown; every file was kept.
         """
         files = MetadataFiles(self.table, self.reader)
+        steps = Steps(self.table.name, change.steps)
         options = self.table.options
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
         attempts = options.get(w.COMMIT_MAX_RETRIES) + 1
@@ -170,26 +181,33 @@ class Publisher:
             try:
                 state = self.latest()
                 done, snapshot = self._applied(change, state.snapshot)
-                prepared = None if done else self._prepare(change, state, files)
+                prepared = None if done else self._prepare(change, state, files, steps)
             except MerganserError as error:
                 files.discard()
+                steps.undo()
                 if isinstance(error, ConflictError):
                     TOTALS.add_conflict(self.table.name, change.kind)
                 raise
             if prepared is None:
                 files.discard()
+                if done:
+                    steps.after(snapshot)
+                else:
+                    steps.undo()
                 return snapshot
             ready = self.env.seconds()
             seconds["manifests"] += ready - begun
             try:
                 stored = self._publish(*prepared, state.snapshot, files)
                 seconds["publish"] += self.env.seconds() - ready
+                steps.after(stored)
                 return _measured(stored, prepared[0].metrics, attempt + 1, {**change.seconds, **seconds})
             except SnapshotExistsError:
                 seconds["publish"] += self.env.seconds() - ready
                 files.discard(keep_delta=change.overwrites is None)
             except (StorageError, UnsupportedError):  # the store failed or cannot promise one winner: it made nothing
                 files.discard()
+                steps.undo()
                 raise
             if timeout is not None and self.env.now_ms() - started >= timeout.total_seconds() * 1000:
                 attempts = attempt + 1
@@ -197,6 +215,7 @@ class Publisher:
             if attempt + 1 < attempts:
                 self._wait(attempt)
         files.discard()
+        steps.undo()
         TOTALS.add_conflict(self.table.name, change.kind)
         raise ConflictError(
             f"cannot commit to '{self.table.name}': other writers took the next snapshot id {attempts} times in a row. "
@@ -204,10 +223,15 @@ class Publisher:
             table=self.table.name,
         )
 
-    def _prepare(self, change: Change, state: TableState, files: MetadataFiles) -> tuple[Snapshot, LiveFiles] | None:
+    def _prepare(
+        self, change: Change, state: TableState, files: MetadataFiles, steps: Steps
+    ) -> tuple[Snapshot, LiveFiles] | None:
         """Write the metadata of the snapshot that follows `state`; return it and its live files, None of no change."""
         entries = [entry for message in change.messages for entry in message.entries()]
-        reindexes = any(message.index_added or message.index_removed for message in change.messages)
+        changelog = [entry for message in change.messages for entry in message.changelog_entries()]
+        reindexed = {
+            e.index_type for message in change.messages for e in (*message.index_added, *message.index_removed)
+        }
         previous = state.snapshot
         if previous is not None and change.safe is not None and change.safe >= 0:
             since = chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
@@ -221,11 +245,12 @@ class Publisher:
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
             check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
-        if not entries and not reindexes and not change.allow_empty:
+        if not entries and not changelog and not reindexed and not change.allow_empty:
             return None
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
-        lists = files.write(previous, entries, index, beside=self._check_schema)
+        offsets = {**((previous.log_offsets if previous else None) or {}), **change.log_offsets, **steps.before()}
+        lists = files.write(previous, entries, index, changelog=changelog, beside=self._check_schema)
         added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
         removes = any(entry.kind == DELETE for entry in entries)
         schemas = SchemaStore(self.table.paths, self.env)
@@ -237,20 +262,24 @@ class Publisher:
             base_manifest_list_size=lists.base_size,
             delta_manifest_list=lists.delta,
             delta_manifest_list_size=lists.delta_size,
+            changelog_manifest_list=lists.changelog,
+            changelog_manifest_list_size=lists.changelog_size,
             commit_user=change.commit_user,
             writer_version=f"{committers.WRITER}{merganser.__version__}",
             commit_identifier=self._identifier(change, previous),
             commit_kind=OVERWRITE
-            if change.overwrites is not None or ((removes or reindexes) and change.kind == APPEND)
+            if change.overwrites is not None or ((removes or reindexed - {HASH}) and change.kind == APPEND)
             else change.kind,
             time_millis=self.env.now_ms(),
             total_record_count=_rows_before(state) + added,
             delta_record_count=added,
+            changelog_record_count=sum(entry.file.row_count for entry in changelog) if changelog else None,
             next_row_id=(previous.next_row_id or 0) if previous else 0,
             index_manifest=lists.index,
-            watermark=previous.watermark if previous else None,
+            watermark=_later(previous.watermark if previous else None, change.watermark),
             statistics=previous.statistics if previous else None,
-            properties=previous.properties if previous else None,
+            properties={**((previous.properties if previous else None) or {}), **change.properties},
+            log_offsets=offsets or None,
         )
         known = self._history.committers_after(snapshot, previous)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))
@@ -351,7 +380,7 @@ class Publisher:
         An overwrite takes the index files of a bucket with its data files.
 
         Raises:
-            ConflictError: the change is based on other deletion vectors than there are.
+            ConflictError: the change is based on other index files than there are.
         """
         removed = [entry for message in change.messages for entry in message.index_removed]
         added = [entry for message in change.messages for entry in message.index_added]
@@ -394,6 +423,10 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
     TOTALS.add(metrics)
     _log.info("%s", metrics, extra={"merganser": metrics})
     return replace(stored, metrics=metrics)
+
+
+def _later(before: int | None, now: int | None) -> int | None:
+    return now if before is None else before if now is None else max(before, now)
 
 
 def _rows_before(state: TableState) -> int:

@@ -23,6 +23,7 @@ def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -
         kept = {file.name for file in message.removed}
         directory = table.bucket_directory(message.partition, message.bucket)
         paths += [join(directory, file.name) for file in message.added if file.name not in kept]
+        paths += [join(directory, file.name) for file in message.changelog]
         paths += [index_path(table, entry) for entry in message.index_added]
     with contextlib.suppress(MerganserError):
         env.storage.delete(paths)

@@ -144,6 +144,15 @@ def read_index_manifest(data: bytes, path: str) -> tuple[IndexEntry, ...]:
         ) from error
 
 
+def stands_alone(entry: IndexEntry, *, one_per_bucket: bool) -> bool:
+    """Return whether an index file is the only one of its bucket and type, so that a new one replaces it.
+
+    Args:
+        one_per_bucket: a bucket has one file of deletion vectors, as it always has one of type HASH.
+    """
+    return entry.index_type == HASH or (entry.index_type == DELETION_VECTORS and one_per_bucket)
+
+
 def combined(
     entries: Sequence[IndexEntry],
     *,
@@ -159,11 +168,7 @@ def combined(
             there may be several.
     """
     gone = {entry.identity for entry in removed}
-    replaced = {
-        entry.place
-        for entry in added
-        if entry.index_type == HASH or (entry.index_type == DELETION_VECTORS and one_per_bucket)
-    }
+    replaced = {entry.place for entry in added if stands_alone(entry, one_per_bucket=one_per_bucket)}
     kept = [entry for entry in entries if entry.identity not in gone and entry.place not in replaced]
     return (*kept, *added)
 

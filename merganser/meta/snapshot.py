@@ -8,6 +8,7 @@ Format: section "snapshots, commits and lifecycle", snapshot version 3.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,7 @@ class Snapshot:
         time_millis: epoch milliseconds of the commit.
         total_record_count: physical rows of all live files (not yet merged).
         delta_record_count: rows of files added minus rows of files removed.
+        log_offsets: by partition of the log beside the table, the offset after the last row that the state holds.
         metrics: what the commit cost, of a snapshot that this process has just made; it is not stored.
         others: optional facts as in the file, see the format.
     """
@@ -72,6 +74,7 @@ class Snapshot:
     properties: Mapping[str, str] | None = None
     next_row_id: int | None = None
     operation: str | None = None
+    log_offsets: Mapping[int, int] | None = None
     version: int = VERSION
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     metrics: CommitMetrics | None = field(default=None, compare=False, repr=False)
@@ -97,6 +100,12 @@ class Snapshot:
     def apart(self) -> Snapshot:
         """Return it as one that only holds a place."""
         return replace(self, unknown={**self.unknown, _APART: True})
+
+    def without_changelog(self) -> Snapshot:
+        """Return it as one that made no changelog files."""
+        return replace(
+            self, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
+        )
 
     def to_json(self) -> bytes:
         """Return the bytes of the snapshot file."""
@@ -126,6 +135,7 @@ _KEYS: Final[dict[str, str]] = {
     "commit_identifier": "commitIdentifier",
     "commit_kind": "commitKind",
     "time_millis": "timeMillis",
+    "log_offsets": "logOffsets",
     "total_record_count": "totalRecordCount",
     "delta_record_count": "deltaRecordCount",
     "changelog_record_count": "changelogRecordCount",
@@ -165,9 +175,11 @@ _COUNTS: Final = frozenset(
         "next_row_id",
     ]
 )
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _LONG_MAX: Final = (1 << 63) - 1
 _TIME_MAX: Final = 253_402_300_799_999
-_PASSED_OVER: Final = frozenset({"logOffsets", JSON_SEAL})
+_PASSED_OVER: Final = frozenset({JSON_SEAL})
+_OBJECTS: Final = frozenset(["properties", "log_offsets"])
 
 
 def snapshot_from_json(data: bytes, path: str) -> Snapshot:
@@ -192,7 +204,7 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
             if name in _REQUIRED and name != "version":
                 raise _damaged(path, f"'{key}' is missing")
             continue
-        expected: type = str if name in _TEXT else dict if name == "properties" else int
+        expected: type = str if name in _TEXT else dict if name in _OBJECTS else int
         if not isinstance(item, expected) or isinstance(item, bool):
             raise _damaged(
                 path,
@@ -202,6 +214,9 @@ def snapshot_from_json(data: bytes, path: str) -> Snapshot:
         if why := _impossible(name, item):
             raise _damaged(path, f"'{key}' is {item!r:.80}, {why}")
         known[name] = item
+    offsets = {int(partition): offset for partition, offset in known.pop("log_offsets", {}).items()}
+    if offsets:  # older releases of other writers keep an empty object, without a log
+        known["log_offsets"] = offsets
     unknown = {key: item for key, item in value.items() if key not in _KEYS.values() and key not in _PASSED_OVER}
     return Snapshot(**known, unknown=unknown)
 
@@ -212,11 +227,17 @@ def _impossible(name: str, item: Any) -> str | None:
         return "which is not a file name"
     if name in _COUNTS and not 0 <= item <= _LONG_MAX:
         return "which is no number of its kind"
+    if name == "log_offsets" and not all(_DIGITS.fullmatch(part) and _is_long(at) for part, at in item.items()):
+        return "which does not map partitions of a log to offsets"
     if isinstance(item, int) and not -_LONG_MAX - 1 <= item <= _LONG_MAX:
         return "which does not fit 64 bits"
     if name == "time_millis" and not 0 <= item <= _TIME_MAX:
         return "which is no time between 1970 and 9999"
     return None
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is int and -_LONG_MAX - 1 <= value <= _LONG_MAX
 
 
 def _damaged(path: str, why: str) -> FormatError:

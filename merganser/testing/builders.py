@@ -1,13 +1,17 @@
-"""Builders of tables and stores for tests: a catalog over any storage, copies of what a storage holds."""
+"""Builders of tables and stores for tests: a catalog over any storage, copies of what a storage holds, changelogs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
+from merganser.commit.message import CommitMessage
+from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.storage.memory import MemoryStorage
+from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
 WAREHOUSE = "memory://tests/warehouse"
@@ -37,6 +41,18 @@ def contents(storage: Storage, root: str = WAREHOUSE) -> dict[str, bytes]:
             out |= contents(storage, path)
         else:
             out[path] = storage.read(path)
+    return out
+
+
+def with_changelog(table: TableDef, env: Env, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
+    """Return messages with a changelog file for each file that they add: a copy of it under another name."""
+    out = []
+    for message in messages:
+        directory = table.bucket_directory(message.partition, message.bucket)
+        copies = tuple(replace(file, name=file.name.replace("data-", "changelog-", 1)) for file in message.added)
+        for file, copy in zip(message.added, copies, strict=True):
+            env.storage.create(join(directory, copy.name), env.storage.read(join(directory, file.name)))
+        out.append(replace(message, changelog=copies))
     return out
 
 

@@ -33,7 +33,7 @@ from merganser.meta.index_manifest import IndexEntry, read_index_manifest
 from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
-from merganser.meta.refs import BranchStore, TagStore
+from merganser.meta.refs import MAIN, BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
@@ -173,7 +173,8 @@ class _Line:
         state: _State | None = None
         applied: Counter[tuple[str, int]] = Counter()
         for start in range(0, len(ids), _AHEAD):
-            for read in self.env.map(self._numbered, ids[start : start + _AHEAD]):
+            first = ids[0] if self.table.branch != MAIN else None
+            for read in self.env.map(partial(self._numbered, copied=first), ids[start : start + _AHEAD]):
                 if read is None:
                     state = None
                     continue
@@ -184,8 +185,8 @@ class _Line:
             self._hold_all(state)
 
     def _look_at_one(self, path: str, snapshot: Snapshot) -> None:
-        """Look at a snapshot that is kept by a name."""
-        state = self._state(self._lists(snapshot, path), None)
+        """Look at a snapshot that is kept by a name: its state, which is all that a tag keeps."""
+        state = self._state(self._lists(snapshot.without_changelog(), path), None)
         if state is not None:
             self._hold_all(state)
 
@@ -210,11 +211,20 @@ class _Line:
             problem = f"it applies commit {user[1]} of '{user[0]}', which an earlier snapshot applied."
             self.findings.note("twice", read.holder.path, problem, read.holder)
 
-    def _numbered(self, number: int) -> _Read | None:
+    def _numbered(self, number: int, *, copied: int | None) -> _Read | None:
+        """Return a snapshot with its lists; None if it is damaged, or has expired while we look.
+
+        Args:
+            copied: the snapshot that a branch begins with; the changelog files go when the original expires.
+        """
         path = self.table.paths.snapshot(number)
         store = SnapshotStore(self.table.paths, self.env, self.table.name)
         found = self.findings.tried(path, partial(store.get, number))
-        return None if found is None else self._lists(found, path)  # damaged, or expired while we look
+        if found is not None and number == copied and found.changelog_manifest_list is not None:
+            listed = self.table.paths.manifest(found.changelog_manifest_list)
+            if self.findings.tried(listed, partial(self.env.storage.exists, listed)) is False:
+                found = found.without_changelog()
+        return None if found is None else self._lists(found, path)
 
     def _lists(self, snapshot: Snapshot, path: str) -> _Read:
         """Return a snapshot with its lists, its own manifests read ahead."""

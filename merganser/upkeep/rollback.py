@@ -145,6 +145,8 @@ def _remove_changelogs(paths: TablePaths, env: Env, newest: int) -> None:
 def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:
     """Put a snapshot that only a tag keeps among the table's snapshots again, and say that it is the oldest.
 
+    Its changelog files went when it expired: a tag does not keep them.
+
     Raises:
         ConflictError: the table has another snapshot of its id; nothing was changed.
     """
@@ -159,6 +161,6 @@ def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:
             snapshot=target.id,
         )
     earliest = store.earliest_id()
-    store.create(target)
+    store.create(target.without_changelog())
     if earliest is None or target.id < earliest:
         store.set_earliest_hint(target.id)

@@ -1,0 +1,118 @@
+"""Every storage call of a commit with changelog files, an index and a log beside it goes wrong once, in every way.
+
+Whatever happens, the log and the table agree: rows that stand were told so, rows that do not were undone, and of an
+unknown outcome the repeat tells. What is left is sound, and a repeat is applied once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from merganser.commit.message import CommitMessage
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import CommitUnknownError
+from merganser.files.masks import index_path
+from merganser.lsm.writer import TableWriter
+from merganser.meta.index_manifest import IndexEntry
+from merganser.meta.snapshot import Snapshot
+from merganser.storage.protocol import Storage
+from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
+from merganser.testing.faulty import Outcome, Stopped, run_every
+from merganser.write.sequences import starting_sequences
+from merganser.write.target import WriteTarget
+
+_names = itertools.count()
+FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class _Log:
+    """Rows that wait, and rows that are visible."""
+
+    waiting: bool = False
+    visible: bool = False
+    undone: int = 0
+    told: list[Snapshot | None] = field(default_factory=list)
+
+    def before(self) -> Mapping[int, int]:
+        self.waiting = True
+        return {0: 42}
+
+    def after(self, snapshot: Snapshot | None) -> None:
+        self.visible, self.waiting = True, False
+        self.told.append(snapshot)
+
+    def undo(self) -> None:
+        self.waiting = False
+        self.undone += 1
+
+
+def _base(options: Mapping[str, str]) -> tuple[dict[str, bytes], list[CommitMessage]]:
+    """Return a table with a commit, and messages of another whose files are there."""
+    catalog = catalog_over(memory_with({}, f"wide-faults-{next(_names)}"))
+    catalog.create_database("db")
+    table = catalog.create_table(
+        "db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options={"bucket": "2", "write-only": "true", **options}
+    )
+    table.write([{"k": k, "v": 0} for k in range(6)])
+    publisher = Publisher(table.definition, table.env)
+    starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
+    writer = TableWriter(table.definition, table.env, starts)
+    rows = pa.table({"k": pa.array(range(4, 9), pa.int32()), "v": pa.array([1] * 5, pa.int32())})
+    writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
+    messages = with_changelog(table.definition, table.env, writer.finish())
+    index = IndexEntry(messages[0].partition, messages[0].bucket, "BTREE", "index-tree", 8, 2)
+    table.env.storage.create(index_path(table.definition, index), bytes(8))
+    messages[0] = replace(messages[0], index_added=(index,))
+    return contents(catalog.env.storage), messages
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"manifest.merge-min-count": "2", "manifest.full-compaction-threshold-size": "1 b"}]
+)
+def test_a_wide_commit_is_all_or_nothing_whichever_call_goes_wrong(options: Mapping[str, str]) -> None:
+    files, messages = _base(options)
+    log = _Log()
+
+    def build() -> Storage:
+        nonlocal log
+        log = _Log()
+        return memory_with(files, name)
+
+    def work(storage: Storage) -> Snapshot | None:
+        table = catalog_over(storage).table("db.t")
+        change = Change(messages, "job", 1, watermark=5, properties={"a": "b"}, steps=[log])
+        return Publisher(table.definition, table.env).commit(change)
+
+    def check(storage: Storage, outcome: Outcome[Snapshot | None]) -> None:
+        table = catalog_over(storage).table("db.t")
+        stands = len(table.snapshots()) == 2
+        if outcome.error is None:
+            assert stands
+            assert (log.visible, log.waiting, log.undone) == (True, False, 0)
+        elif isinstance(outcome.error, CommitUnknownError | Stopped):
+            assert log.undone == 0
+        else:
+            assert not stands, f"{outcome.error!r} was raised, and the commit is there"
+            assert (log.visible, log.waiting) == (False, False)
+        assert all(storage.read(path) == data for path, data in files.items() if not path.endswith("/LATEST"))
+        repeated = work(storage)
+        assert repeated is not None
+        assert log.visible
+        assert not log.waiting
+        assert repeated.log_offsets == {0: 42}
+        assert (repeated.changelog_record_count, repeated.watermark) == (5, 5)
+        table = catalog_over(storage).table("db.t")
+        assert len(table.snapshots()) == 2
+        table.remove_orphans(older_than=FUTURE, dry_run=False)
+        assert table.check() == ()
+        assert sorted((row["k"], row["v"]) for row in table.read().to_pylist()) == [(k, int(k >= 4)) for k in range(9)]
+
+    name = f"wide-faults-{next(_names)}"
+    assert run_every(build, lambda faulty: work(faulty), check) > 40

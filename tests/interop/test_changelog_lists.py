@@ -1,0 +1,48 @@
+"""The clients read tables whose snapshots name changelog files, offsets of a log, a watermark and properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.commit.publish import Change, Publisher
+from merganser.lsm.writer import TableWriter
+from merganser.testing.builders import with_changelog
+from merganser.write.sequences import starting_sequences
+from merganser.write.target import WriteTarget
+
+from .peers import Peer
+from .values import arrow_schema, assert_same_rows
+
+pytestmark = pytest.mark.peers
+
+FIELDS = [("k", "INT NOT NULL"), ("v", "STRING")]
+
+
+def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_carry(peer: Peer, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", dict(FIELDS), primary_key=["k"], options={"bucket": "2"})
+    rows = [{"k": k, "v": f"row {k}"} for k in range(20)]
+    target = WriteTarget(table.definition)
+    publisher = Publisher(table.definition, table.env)
+    starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
+    writer = TableWriter(table.definition, table.env, starts)
+    writer.write(target.accepted(pa.Table.from_pylist(rows, arrow_schema(FIELDS)), None)[0])
+    messages = with_changelog(table.definition, table.env, writer.finish())
+    snapshot = publisher.commit(
+        Change(messages, "user", 1, watermark=1_700_000_000_000, properties={"a": "b"}, log_offsets={0: 12, 1: 34})
+    )
+    assert snapshot is not None
+    assert snapshot.changelog_record_count == 20
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), rows)
+    peer.write(tmp_path, "db.t", pa.Table.from_pylist([{"k": 3, "v": "theirs"}], arrow_schema(FIELDS)))
+    rows[3]["v"] = "theirs"
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), rows)
+    assert table.check() == ()
+    table.write([{"k": 4, "v": "ours"}])
+    rows[4]["v"] = "ours"
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), rows)
