@@ -27,8 +27,9 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options.registry import did_you_mean
 from merganser.options.write import PATH
-from merganser.rules.checks import DYNAMIC, check_type
+from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
+from merganser.rules.facts import DYNAMIC
 from merganser.scan.rows import counted
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for

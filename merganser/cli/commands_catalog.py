@@ -77,7 +77,7 @@ def create_table(
     """
     from merganser.cli.render import stderr
     from merganser.cli.target import catalog_of, names, pairs
-    from merganser.rules.checks import unsupported_for_writing
+    from merganser.rules.gaps import unsupported_for_writing
 
     made = catalog_of(warehouse, store).create_table(
         name,

@@ -7,7 +7,7 @@ from rich.console import Console
 from merganser.cli import render
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
-from merganser.rules.checks import unsupported_for_reading, unsupported_for_writing
+from merganser.rules.gaps import unsupported_for_reading, unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import waiting
 from merganser.storage.sizes import size_text

@@ -96,7 +96,7 @@ def _stats_modes(table: TableDef, level: int) -> tuple[StatsMode, ...]:
     first = options.get(w.STATS_KEEP_FIRST_N_COLUMNS)
     modes = []
     for i, field in enumerate(table.schema.fields):
-        own = options.get(f"fields.{field.name}.stats-mode")
+        own = options.get(w.COLUMN_STATS_MODE.of(field.name))
         text = own if own is not None else "none" if 0 <= first <= i else general
         modes.append(parse_stats_mode(text))
     return tuple(modes)

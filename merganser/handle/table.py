@@ -30,15 +30,10 @@ from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import shown
-from merganser.rules.checks import (
-    FILE_OPTIONS,
-    check_can_write,
-    check_file_options,
-    check_scan_options,
-    check_type,
-    unsupported_for_writing,
-)
+from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
+from merganser.rules.gaps import check_can_start, check_can_write, unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
+from merganser.rules.starts import check_scan_options
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
@@ -178,6 +173,7 @@ class Table:
         """
         definition = self.definition
         if snapshot is None and tag is None and timestamp is None:
+            check_can_start(replace(definition.schema, options=definition.options), name=self.name)
             view = view_of(definition.options, self._snapshots)
         else:
             view = View(resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp))

@@ -2,7 +2,8 @@
 
 The format keeps options as text: every value on disk is a string. `Option` says once what the text means;
 `Options` is the frozen mapping of a table's texts, and `options.get(BUCKET)` gives the typed value.
-The constants are in `write`, `read` and `upkeep`; what is known as a whole is in `registry`.
+The constants are in `write`, `read` and `upkeep`, the options that no code names in `kept`; what is known as a whole
+is in `registry`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Any, Final, Generic, NoReturn, TypeVar, overload
 
 from merganser.errors import InvalidInputError
@@ -41,12 +43,27 @@ class TextForm(Generic[T_co]):
     choices: tuple[str, ...] = ()
 
 
+class State(Enum):
+    """What this version of merganser does with an option. A test compares it with the code.
+
+    Attributes:
+        HONOURED: code reads it and does what it says, less the values in `Option.refused`.
+        KEPT: it is checked and stored for other engines and later versions, without effect.
+        REFUSED: this version does only what the default says; `rules.gaps` refuses other values.
+    """
+
+    HONOURED = "honoured"
+    KEPT = "kept"
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True)
 class Option(Generic[T_co]):
     """A table option: its key, the form of its text, and what holds when it is not set.
 
     `aliases` are older keys that are read when `key` is not set. `immutable` options cannot change once the
-    table has a snapshot. `reserved` options are read by other engines only: merganser keeps and checks them.
+    table has a snapshot. `refused` lists the values of an honoured option that this version does not do, each
+    perhaps with the condition: `-1 with a primary key`.
     """
 
     key: str
@@ -55,7 +72,8 @@ class Option(Generic[T_co]):
     doc: str
     aliases: tuple[str, ...] = ()
     immutable: bool = False
-    reserved: bool = False
+    state: State = State.HONOURED
+    refused: tuple[str, ...] = ()
 
     def parse(self, text: str, *, key: str | None = None) -> T_co:
         """Return the value that `text` means.

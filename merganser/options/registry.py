@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError
-from merganser.options import read, upkeep, write
+from merganser.options import kept, read, upkeep, write
 from merganser.options.option import ColumnOption, Option, Options, TextForm, choice
 from merganser.options.secrets import HIDDEN, is_secret
 
@@ -34,7 +34,12 @@ __all__ = [
     "text_of",
 ]
 
-ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (*write.OPTIONS, *read.OPTIONS, *upkeep.OPTIONS)
+ALL_OPTIONS: Final[tuple[Option[Any], ...]] = (
+    *write.OPTIONS,
+    *read.OPTIONS,
+    *upkeep.OPTIONS,
+    *kept.OPTIONS,
+)
 COLUMN_OPTIONS: Final[tuple[ColumnOption[Any], ...]] = write.COLUMN_OPTIONS
 IMMUTABLE_KEYS: Final = frozenset(option.key for option in ALL_OPTIONS if option.immutable)
 

@@ -28,14 +28,6 @@ NUM_LEVELS: Final = Option[int | None](
 COMPACTION_TRIGGER: Final = Option(
     "num-sorted-run.compaction-trigger", integer(1), 5, "Sorted runs of a bucket at which compaction starts."
 )
-STOP_TRIGGER: Final = Option[int | None](
-    "num-sorted-run.stop-trigger", integer(1), None,
-    "Sorted runs of a bucket above which writers wait for compaction. "
-    "Default: 'num-sorted-run.compaction-trigger' + 3.",
-)  # fmt: skip
-SORT_SPILL_THRESHOLD: Final = Option[int | None](
-    "sort-spill-threshold", integer(2), None, "Sorted runs above which a merge goes through local disk."
-)
 MAX_SIZE_AMPLIFICATION_PERCENT: Final = Option(
     "compaction.max-size-amplification-percent", integer(0), 200,
     "Compact everything when the young runs hold more than this percentage of the oldest run's bytes.",
@@ -185,6 +177,7 @@ PARTITION_EXPIRATION_CHECK_INTERVAL: Final = Option(
 PARTITION_EXPIRATION_STRATEGY: Final = Option(
     "partition.expiration-strategy", choice("values-time", "update-time", "custom"), "values-time",
     "Age of a partition: by its values, or by its last change.",
+    refused=("custom",),
 )  # fmt: skip
 PARTITION_EXPIRATION_MAX_NUM: Final = Option(
     "partition.expiration-max-num", integer(1), 100, "Most partitions that one run drops."
@@ -200,23 +193,6 @@ PARTITION_TIMESTAMP_FORMATTER: Final = Option[str | None](
     "partition.timestamp-formatter", TEXT, None,
     "Form of that text, such as 'yyyyMMdd'. Default: 'yyyy-MM-dd', with or without ' HH:mm:ss'.",
 )  # fmt: skip
-PARTITION_TIME_INTERVAL: Final = Option[timedelta | None](
-    "partition.time-interval", DURATION, None, "Span of time that a partition holds."
-)
-PARTITION_IDLE_TIME_TO_DONE: Final = Option[timedelta | None](
-    "partition.idle-time-to-done", DURATION, None, "Time without new rows after which a partition is marked as done."
-)
-PARTITION_MARK_DONE_ACTION: Final = Option(
-    "partition.mark-done-action", TEXT, "success-file",
-    "What marks a partition as done: success-file, done-partition, mark-event, http-report, custom.",
-)  # fmt: skip
-PARTITION_MARK_DONE_ACTION_MODE: Final = Option(
-    "partition.mark-done-action.mode", choice("process-time", "watermark"), "process-time",
-    "Whether the clock or the watermark decides that a partition is done.",
-)  # fmt: skip
-PARTITION_END_INPUT_TO_DONE: Final = Option(
-    "partition.end-input-to-done", BOOLEAN, False, "Mark partitions as done when a batch job ends."
-)
 
 OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Option))
 
@@ -225,13 +201,6 @@ def level_count(options: Options) -> int:
     """Return the number of levels of a bucket, level 0 included."""
     levels = options.get(NUM_LEVELS)
     return levels if levels is not None else max(2, options.get(COMPACTION_TRIGGER) + 1)
-
-
-def stop_trigger(options: Options) -> int:
-    """Return the number of sorted runs above which writers wait; never below the compaction trigger."""
-    trigger = options.get(COMPACTION_TRIGGER)
-    stop = options.get(STOP_TRIGGER)
-    return trigger + 3 if stop is None else max(stop, trigger)
 
 
 def tag_period(options: Options) -> timedelta:

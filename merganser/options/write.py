@@ -21,6 +21,7 @@ from merganser.options.option import (
     ColumnOption,
     Option,
     Options,
+    State,
     choice,
     integer,
     levels,
@@ -43,7 +44,7 @@ _COMPRESSION: Final = choice(*dict.fromkeys(name for names in COMPRESSIONS.value
 TYPE: Final = Option(
     "type", TEXT, "table",
     "Kind of the table. merganser reads and writes 'table'; format tables, object tables and views are other things.",
-    immutable=True,
+    immutable=True, state=State.REFUSED,
 )  # fmt: skip
 PATH: Final = Option[str | None]("path", TEXT, None, "Where the table lies. Set by engines, never stored by merganser.")
 PRIMARY_KEY: Final = Option(
@@ -63,6 +64,7 @@ BUCKET: Final = Option(
     "bucket", integer(), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
+    refused=("-1 with a primary key", "-2"),
 )  # fmt: skip
 BUCKET_KEY: Final = Option(
     "bucket-key", COLUMNS, _NO_COLUMNS,
@@ -75,10 +77,6 @@ BUCKET_FUNCTION: Final = Option(
     "hive: as Apache Hive does.",
     immutable=True,
 )  # fmt: skip
-BUCKET_APPEND_ORDERED: Final = Option(
-    "bucket-append-ordered", BOOLEAN, True,
-    "Tables without a key and with buckets: keep rows of a bucket in the order they were written.",
-)  # fmt: skip
 PARTITION_DEFAULT_NAME: Final = Option(
     "partition.default-name", TEXT, "__DEFAULT_PARTITION__", "Directory value of a null or blank partition value."
 )
@@ -86,75 +84,32 @@ PARTITION_LEGACY_NAME: Final = Option(
     "partition.legacy-name", BOOLEAN, True,
     "Name partition directories as older engines do (dates as day numbers). false: as SQL text.",
 )  # fmt: skip
-DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
-    "dynamic-bucket.target-row-num",
-    integer(1, LONG_MAX),
-    2_000_000,
-    "Dynamic buckets: rows of a bucket before another is added.",
-)
-DYNAMIC_BUCKET_INITIAL_BUCKETS: Final = Option[int | None](
-    "dynamic-bucket.initial-buckets", integer(1), None,
-    "Dynamic buckets: how many writers of a partition assign buckets at first.",
-    immutable=True,
-)  # fmt: skip
-DYNAMIC_BUCKET_MAX_BUCKETS: Final = Option(
-    "dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."
-)
-DYNAMIC_BUCKET_ASSIGNER_PARALLELISM: Final = Option[int | None](
-    "dynamic-bucket.assigner-parallelism", integer(1), None, "Dynamic buckets: how many tasks assign buckets."
-)
-CROSS_PARTITION_INDEX_TTL: Final = Option[timedelta | None](
-    "cross-partition-upsert.index-ttl", DURATION, None,
-    "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated.",
-)  # fmt: skip
-CROSS_PARTITION_BOOTSTRAP_PARALLELISM: Final = Option(
-    "cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
-    "Keys that may move between partitions: how many tasks read the keys when a writer starts.",
-)  # fmt: skip
-POSTPONE_DEFAULT_BUCKET_NUM: Final = Option[int | None](
-    "postpone.default-bucket-num", integer(1), None, "Postponed buckets: number for a partition without data."
-)
-POSTPONE_TARGET_ROW_NUM: Final = Option[int | None](
-    "postpone.target-row-num-per-bucket",
-    integer(1, LONG_MAX),
-    None,
-    "Postponed buckets: rows that one bucket should hold.",
-)
-POSTPONE_TARGET_SIZE: Final = Option(
-    "postpone.target-size-per-bucket", size(1), 1 << 30, "Postponed buckets: bytes that one bucket should hold."
-)
-POSTPONE_BATCH_WRITE_FIXED_BUCKET: Final = Option(
-    "postpone.batch-write-fixed-bucket", BOOLEAN, True,
-    "Postponed buckets: batch writes put rows into buckets at once instead of leaving them for compaction.",
-)  # fmt: skip
 PK_CLUSTERING_OVERRIDE: Final = Option(
     "pk-clustering-override", BOOLEAN, False,
     "Sort files of a keyed table by clustering columns instead of the key.",
-    immutable=True,
+    immutable=True, state=State.REFUSED,
 )  # fmt: skip
 CLUSTERING_COLUMNS: Final = Option(
     "clustering.columns", COLUMNS, _NO_COLUMNS, "Columns by which files are clustered.",
     aliases=("sink.clustering.by-columns",),
+    state=State.KEPT,
 )  # fmt: skip
 ROW_TRACKING: Final = Option(
-    "row-tracking.enabled", BOOLEAN, False, "Give every row of a table without a key an id that stays.", immutable=True
+    "row-tracking.enabled",
+    BOOLEAN,
+    False,
+    "Give every row of a table without a key an id that stays.",
+    immutable=True,
+    state=State.REFUSED,
 )
 DATA_EVOLUTION: Final = Option(
     "data-evolution.enabled", BOOLEAN, False,
     "Write changed columns as files of their own beside the rows. Needs 'row-tracking.enabled'.",
-    immutable=True,
+    immutable=True, state=State.REFUSED,
 )  # fmt: skip
 BLOB_FIELD: Final = Option(
-    "blob-field", COLUMNS, _NO_COLUMNS, "Columns stored as large binary objects.", immutable=True, reserved=True
+    "blob-field", COLUMNS, _NO_COLUMNS, "Columns stored as large binary objects.", immutable=True, state=State.REFUSED
 )
-BLOB_DESCRIPTOR_FIELD: Final = Option(
-    "blob-descriptor-field", COLUMNS, _NO_COLUMNS, "Large object columns stored as references.",
-    immutable=True, reserved=True,
-)  # fmt: skip
-BLOB_VIEW_FIELD: Final = Option(
-    "blob-view-field", COLUMNS, _NO_COLUMNS, "Large object columns that refer to other tables.",
-    immutable=True, reserved=True,
-)  # fmt: skip
 
 # merging
 
@@ -175,16 +130,12 @@ SEQUENCE_FIELD_SORT_ORDER: Final = Option(
 SEQUENCE_AUTO_PADDING: Final = Option(
     "sequence.auto-padding", COLUMNS, _NO_COLUMNS,
     "Of older releases: how equal values of 'sequence.field' were told apart "
-    "(row-kind-flag, second-to-micro, millis-to-micro).",
+    "(row-kind-flag, second-to-micro, millis-to-micro). Only row-kind-flag has an effect.",
 )  # fmt: skip
 SEQUENCE_SNAPSHOT_ORDERING: Final = Option(
     "sequence.snapshot-ordering", BOOLEAN, False,
     "Order rows of one key by the snapshot that wrote them. Needs 'write-only'; excludes 'sequence.field'.",
-    immutable=True,
-)  # fmt: skip
-SEQUENCE_NUMBER_INIT_MODE: Final = Option(
-    "write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
-    "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot.",
+    immutable=True, state=State.REFUSED,
 )  # fmt: skip
 ROWKIND_FIELD: Final = Option[str | None](
     "rowkind.field", TEXT, None,
@@ -221,6 +172,7 @@ WRITE_MODE: Final = Option[str | None](
     "write-mode", choice("auto", "append-only", "change-log"), None,
     "Of older releases. append-only: no primary key, inserts only. change-log: a table without a key counts equal "
     "rows, so rows can be deleted.",
+    refused=("change-log as older releases stored it",),
 )  # fmt: skip
 
 ASKED_ENGINE: Final = Option[str | None](
@@ -275,40 +227,29 @@ CHANGELOG_PRODUCER: Final = Option(
     "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
     "Who writes the changelog. none: nobody. input: rows as they arrive. lookup: by looking up the row that was "
     "there before. full-compaction: by comparing the table before and after a full compaction.",
-)  # fmt: skip
-CHANGELOG_ROW_DEDUPLICATE: Final = Option(
-    "changelog-producer.row-deduplicate", BOOLEAN, False,
-    "Leave updates that change nothing out of the changelog (producers lookup and full-compaction).",
+    state=State.REFUSED,
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS: Final = Option(
     "changelog-producer.row-deduplicate-ignore-fields", COLUMNS, _NO_COLUMNS,
     "Columns that 'changelog-producer.row-deduplicate' does not compare.",
-)  # fmt: skip
-CHANGELOG_COMPACTION_INTERVAL: Final = Option[timedelta](
-    "changelog-producer.compaction-interval", DURATION, timedelta(0),
-    "Of older releases: time between full compactions of the producer full-compaction; 0 is off.",
+    state=State.KEPT,
 )  # fmt: skip
 CHANGELOG_FILE_FORMAT: Final = Option[str | None](
     "changelog-file.format",
     choice("parquet", "orc", "avro"),
     None,
     "Format of changelog files. Default: 'file.format'.",
+    state=State.KEPT,
 )
 CHANGELOG_FILE_COMPRESSION: Final = Option[str | None](
-    "changelog-file.compression", _COMPRESSION, None, "Compression of changelog files. Default: 'file.compression'."
+    "changelog-file.compression",
+    _COMPRESSION,
+    None,
+    "Compression of changelog files. Default: 'file.compression'.",
+    state=State.KEPT,
 )
 CHANGELOG_FILE_PREFIX: Final = Option(
     "changelog-file.prefix", FILE_NAME_PART, "changelog-", "How names of changelog files begin."
-)
-CHANGELOG_FILE_STATS_MODE: Final = Option[str | None](
-    "changelog-file.stats-mode", STATS_MODE, None, "Statistics kept of changelog files. Default: 'metadata.stats-mode'."
-)
-DELETE_FORCE_PRODUCE_CHANGELOG: Final = Option(
-    "delete.force-produce-changelog", BOOLEAN, False,
-    "Publish every row that a DELETE removes, instead of dropping whole partitions silently.",
-)  # fmt: skip
-CHANGE_TRACKING: Final = Option(
-    "change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."
 )
 
 # files
@@ -316,6 +257,7 @@ CHANGE_TRACKING: Final = Option(
 FILE_FORMAT: Final = Option(
     "file.format", choice("parquet", "orc", "avro", "json", "csv", "row", "lance", "blob"), "parquet",
     "Format of data files: parquet, orc or avro.",
+    refused=("json", "csv", "row", "lance", "blob"),
 )  # fmt: skip
 FILE_FORMAT_PER_LEVEL: Final = Option[Mapping[int, str]](
     "file.format.per.level",
@@ -350,10 +292,11 @@ DATA_FILE_PATH_DIRECTORY: Final = Option[str | None](
     "data-file.path-directory", DIRECTORY, None, "Directory below the table for partitions and buckets.", immutable=True
 )
 DATA_FILE_EXTERNAL_PATHS: Final = Option[str | None](
-    "data-file.external-paths", TEXT, None, "Places outside the table where data files are written."
-)
-DATA_FILE_EXTERNAL_PATHS_STRATEGY: Final = Option(
-    "data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."
+    "data-file.external-paths",
+    TEXT,
+    None,
+    "Places outside the table where data files are written.",
+    state=State.REFUSED,
 )
 INDEX_FILE_IN_DATA_FILE_DIR: Final = Option(
     "index-file-in-data-file-dir", BOOLEAN, False, "Keep index files beside the data files.", immutable=True
@@ -365,11 +308,9 @@ TARGET_FILE_SIZE: Final = Option[int | None](
 TARGET_FILE_ROW_NUM: Final = Option(
     "target-file-row-num", integer(1, LONG_MAX), LONG_MAX, "Rows after which a new data file is begun."
 )
-FILE_INDEX_IN_MANIFEST_THRESHOLD: Final = Option(
-    "file-index.in-manifest-threshold", BYTES, 500, "Bytes up to which a file index lies in the manifest."
+MANIFEST_FORMAT: Final = Option(
+    "manifest.format", choice("avro", "parquet", "orc"), "avro", "Format of manifests.", state=State.REFUSED
 )
-FILE_INDEX_READ: Final = Option("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files.")
-MANIFEST_FORMAT: Final = Option("manifest.format", choice("avro", "parquet", "orc"), "avro", "Format of manifests.")
 MANIFEST_COMPRESSION: Final = Option(
     "manifest.compression", choice(*COMPRESSIONS["avro"]), "zstd", "Compression of manifests."
 )
@@ -382,9 +323,6 @@ MANIFEST_FULL_COMPACTION_SIZE: Final = Option(
 )  # fmt: skip
 MANIFEST_MERGE_MIN_COUNT: Final = Option(
     "manifest.merge-min-count", integer(1), 30, "Number of small manifests that are merged into one."
-)
-MANIFEST_DELETE_FILE_DROP_STATS: Final = Option(
-    "manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."
 )
 STATS_MODE_OPTION: Final = Option(
     "metadata.stats-mode", STATS_MODE, "truncate(16)",
@@ -403,9 +341,6 @@ STATS_KEEP_FIRST_N_COLUMNS: Final = Option(
 DELETION_VECTORS: Final = Option(
     "deletion-vectors.enabled", BOOLEAN, False, "Mark deleted rows in a file of their own instead of rewriting files."
 )
-DELETION_VECTORS_MODIFIABLE: Final = Option(
-    "deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."
-)
 DELETION_VECTORS_BITMAP64: Final = Option(
     "deletion-vectors.bitmap64", BOOLEAN, False, "Deletion vectors for files of more than two billion rows."
 )
@@ -423,19 +358,6 @@ WRITE_ONLY: Final = Option(
 WRITE_BUFFER_SIZE: Final = Option(
     "write-buffer-size", size(1), 256 * _MB, "Bytes that a writer collects before it sorts and writes them."
 )
-WRITE_BUFFER_SPILLABLE: Final = Option[bool | None](
-    "write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."
-)
-WRITE_BUFFER_SPILL_MAX_DISK_SIZE: Final = Option(
-    "write-buffer-spill.max-disk-size", BYTES, LONG_MAX, "Most bytes that a write buffer spills to disk."
-)
-SPILL_COMPRESSION: Final = Option(
-    "spill-compression", choice("zstd", "lz4", "lzo", "none"), "zstd", "Compression of spilled data."
-)
-DYNAMIC_PARTITION_OVERWRITE: Final = Option(
-    "dynamic-partition-overwrite", BOOLEAN, True,
-    "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names.",
-)  # fmt: skip
 OVERWRITE_UPGRADE: Final = Option(
     "overwrite-upgrade", BOOLEAN, True, "Files of an overwrite go to the highest level when their keys do not overlap."
 )
@@ -451,9 +373,6 @@ COMMIT_MAX_RETRY_WAIT: Final = Option(
 COMMIT_TIMEOUT: Final = Option[timedelta | None](
     "commit.timeout", DURATION, None, "How long a commit tries before it gives up. Default: as often as it may."
 )
-COMMIT_FORCE_COMPACT: Final = Option(
-    "commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."
-)
 COMMIT_FORCE_CREATE_SNAPSHOT: Final = Option(
     "commit.force-create-snapshot", BOOLEAN, False, "A commit without changes makes a snapshot too."
 )
@@ -468,51 +387,37 @@ COMMIT_USER_PREFIX: Final = Option[str | None](
 SNAPSHOT_IGNORE_EMPTY_COMMIT: Final = Option[bool | None](
     "snapshot.ignore-empty-commit", BOOLEAN, None, "false: a batch commit without changes makes a snapshot too."
 )
-SINK_PARALLELISM: Final = Option[int | None](
-    "sink.parallelism", integer(1), None, "How many tasks write.", reserved=True
-)
-AUTO_CREATE: Final = Option("auto-create", BOOLEAN, False, "Create the table when it is written first.", reserved=True)
+SINK_PARALLELISM: Final = Option[int | None]("sink.parallelism", integer(1), None, "How many tasks write.")
 
 # changing the schema
 
-ALTER_NULL_TO_NOT_NULL_DISABLED: Final = Option(
-    "alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."
-)
-DISABLE_EXPLICIT_TYPE_CASTING: Final = Option(
-    "disable-explicit-type-casting", BOOLEAN, False, "Allow only changes of a column's type that lose nothing."
-)
-ADD_COLUMN_BEFORE_PARTITION: Final = Option(
-    "add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."
-)
-MERGE_SCHEMA: Final = Option("write.merge-schema", BOOLEAN, False, "Add columns of the data that the table lacks.")
-MERGE_SCHEMA_EXPLICIT_CAST: Final = Option(
-    "write.merge-schema.explicit-cast", BOOLEAN, False, "With 'write.merge-schema': also narrow types of columns."
-)
-MERGE_SCHEMA_TYPE_WIDENING: Final = Option(
-    "write.merge-schema.type-widening", BOOLEAN, False, "With 'write.merge-schema': also widen types of columns."
-)
 
 # log beside the files
 
 LOG_SYSTEM: Final = Option(
-    "log.system", choice("none", "kafka"), "none", "Log that readers follow with less delay than the files."
+    "log.system",
+    choice("none", "kafka"),
+    "none",
+    "Log that readers follow with less delay than the files.",
+    state=State.REFUSED,
 )
 LOG_CONSISTENCY: Final = Option(
     "log.consistency", choice("transactional", "eventual"), "transactional",
     "transactional: rows in the log are seen after their commit. eventual: at once, perhaps twice.",
+    state=State.REFUSED,
 )  # fmt: skip
 LOG_CHANGELOG_MODE: Final = Option(
     "log.changelog-mode", choice("auto", "all", "upsert"), "auto",
     "Rows in the log. all: every kind. upsert: no -U, and deletes by key. auto: upsert with a primary key.",
+    state=State.KEPT,
 )  # fmt: skip
-LOG_FORMAT: Final = Option("log.format", TEXT, "debezium-json", "Form of rows in the log.")
-LOG_KEY_FORMAT: Final = Option("log.key.format", TEXT, "json", "Form of keys in the log.")
-LOG_RETENTION: Final = Option[timedelta | None]("log.retention", DURATION, None, "How long the log keeps rows.")
 KAFKA_BOOTSTRAP_SERVERS: Final = Option[str | None](
-    "kafka.bootstrap.servers", TEXT, None, "Kafka brokers of the log.", aliases=("log.kafka.bootstrap.servers",)
-)
-KAFKA_TOPIC: Final = Option[str | None](
-    "kafka.topic", TEXT, None, "Kafka topic of the log; chosen when the table is created.", aliases=("log.kafka.topic",)
+    "kafka.bootstrap.servers",
+    TEXT,
+    None,
+    "Kafka brokers of the log.",
+    aliases=("log.kafka.bootstrap.servers",),
+    state=State.KEPT,
 )
 
 OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Option))

@@ -1,15 +1,11 @@
-"""Which options go together, and which of them this version of merganser can honour.
+"""Which options go together: `check_table_options` refuses what is no table of the format.
 
-`check_table_options` refuses what is no table of the format. `WRITE_GAPS` and `READ_GAPS` list what is one, but
-asks for something that this version does not do; work that adds it removes its line here, and nothing else.
-A gap is refused before anything is written, because rows written wrongly cannot be told from right ones later.
+What is one, but asks for something that this version of merganser does not do, is in `gaps`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,13 +15,12 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean
-from merganser.rules.facts import listed, refuse, type_of
+from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules
+from merganser.rules.starts import check_scan_options
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 
-POSTPONE: Final = -2
-DYNAMIC: Final = -1
 _COLUMN_LISTS: Final = (w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS, w.CLUSTERING_COLUMNS)
 _NAMES: Final[tuple[Option[str] | Option[str | None], ...]] = (
     w.PARTITION_DEFAULT_NAME,
@@ -334,186 +329,3 @@ def check_file_options(options: Options, *, what: str) -> None:
                 option=w.FILE_COMPRESSION.key,
                 value=compression,
             )
-
-
-# where a read starts
-
-_TIME: Final = (r.SCAN_TIMESTAMP_MILLIS, r.SCAN_TIMESTAMP)
-_SNAPSHOT: Final = (r.SCAN_SNAPSHOT_ID, r.SCAN_TAG_NAME, r.SCAN_WATERMARK, r.SCAN_VERSION)
-_FILE_TIME: Final = (r.SCAN_FILE_CREATION_TIME_MILLIS,)
-_CREATION_TIME: Final = (r.SCAN_CREATION_TIME_MILLIS,)
-_INCREMENTAL: Final = (r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG)
-_START_OPTIONS: Final[dict[str, tuple[Option[int | None] | Option[str | None], ...]]] = {
-    "from-timestamp": _TIME,
-    "from-snapshot": _SNAPSHOT,
-    "from-snapshot-full": (r.SCAN_SNAPSHOT_ID,),
-    "from-file-creation-time": _FILE_TIME,
-    "from-creation-timestamp": _CREATION_TIME,
-    "incremental": _INCREMENTAL,
-}
-_ORDER: Final = ("from-timestamp", "from-snapshot", "from-file-creation-time", "from-creation-timestamp", "incremental")
-_ALL_STARTS: Final = (*_TIME, *_SNAPSHOT, *_FILE_TIME, *_CREATION_TIME, *_INCREMENTAL)
-
-
-def scan_mode(options: Options) -> str:
-    """Return the start mode, with `default` resolved from the other scan options."""
-    mode = options.get(r.SCAN_MODE)
-    if mode != "default":
-        return mode
-    given = (name for name in _ORDER if any(options.is_set(option) for option in _START_OPTIONS[name]))
-    return next(given, "latest-full")
-
-
-def check_scan_options(options: Options, *, what: str = "cannot read the table") -> None:
-    """Check that the options that say where a read starts agree: the mode has its option, one, and no other's.
-
-    Raises:
-        InvalidInputError: names the mode and the options.
-    """
-    mode = scan_mode(options)
-    own = _START_OPTIONS.get(mode, ())
-    given = [option.key for option in own if options.is_set(option)]
-    if own and not given:
-        wanted = ", ".join(f"'{option.key}'" for option in own)
-        none = f"one of {wanted}, and none is set." if len(own) > 1 else f"{wanted}, which is not set."
-        refuse(what, f"'scan.mode' = '{mode}' needs {none}", option="scan.mode")
-    if len(given) > 1:
-        refuse(what, f"{listed(given)} are set, and each says where the read starts. Keep one.")
-    foreign = [option.key for option in _ALL_STARTS if option not in own and options.is_set(option)]
-    if foreign:
-        refuse(what, f"{listed(foreign)} must be absent with 'scan.mode' = '{mode}'. Remove it, or change the mode.")
-    if options.is_set(r.SCAN_FALLBACK_BRANCH) and options.is_set(r.SCAN_PRIMARY_BRANCH):
-        refuse(what, "'scan.fallback-branch' and 'scan.primary-branch' exclude each other. Remove one.")
-
-
-# what this version does not do
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Something that a table may ask for and this version of merganser does not do.
-
-    `applies` says whether a table asks for it; an option at its default never does. `feature` completes "this
-    version does not write tables with ..."; `advice` says what to do instead.
-    """
-
-    feature: str
-    applies: Callable[[TableSchema], bool]
-    advice: str
-
-
-def _set(option: Option[object]) -> Callable[[TableSchema], bool]:
-    return lambda table: table.options.get(option) != option.default
-
-
-def _keyed(test: Callable[[TableSchema], bool]) -> Callable[[TableSchema], bool]:
-    return lambda table: bool(table.primary_keys) and test(table)
-
-
-def _bucket(number: int) -> Callable[[TableSchema], bool]:
-    return lambda table: table.options.get(w.BUCKET) == number
-
-
-def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchema], bool]:
-    return lambda table: table.options.get(option) not in known
-
-
-def _old_counting(table: TableSchema) -> bool:
-    """Whether it counts equal rows in the way of releases before the format had a version: files without columns."""
-    return table.options.get(w.WRITE_MODE) == "change-log" and not table.primary_keys
-
-
-_ELSEWHERE: Final = "Use another engine for this table."
-_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4."
-
-WRITE_GAPS: Final = (
-    Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
-    Gap(
-        "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
-        lambda table: table.cross_partition and _bucket(DYNAMIC)(table),
-        "Add the partition columns to the primary key, and set 'bucket' to a number such as 4.",
-    ),
-    Gap("a primary key and 'bucket' = '-1'", _keyed(_bucket(DYNAMIC)), _NUMBER),
-    Gap("a primary key and 'bucket' = '-2'", _keyed(_bucket(POSTPONE)), _NUMBER),
-    Gap("'changelog-producer' other than none", _set(w.CHANGELOG_PRODUCER), _ELSEWHERE),
-    Gap("'sequence.snapshot-ordering'", _set(w.SEQUENCE_SNAPSHOT_ORDERING), _ELSEWHERE),
-    Gap("'row-tracking.enabled'", _set(w.ROW_TRACKING), _ELSEWHERE),
-    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
-    Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
-    Gap("'data-file.external-paths'", _set(w.DATA_FILE_EXTERNAL_PATHS), _ELSEWHERE),
-    Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
-    Gap("'log.system'", _set(w.LOG_SYSTEM), _ELSEWHERE),
-    Gap("large object columns ('blob-field')", _set(w.BLOB_FIELD), _ELSEWHERE),
-    Gap(
-        "'file.format' other than parquet, orc and avro",
-        _format_other_than(w.FILE_FORMAT, "parquet", "orc", "avro"),
-        _ELSEWHERE,
-    ),
-    Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
-)
-"""What writing does not do yet. Checked in this order; the first that applies is named."""
-
-READ_GAPS: Final = (
-    Gap("'type' other than 'table'", _set(w.TYPE), _ELSEWHERE),
-    Gap("'pk-clustering-override'", _set(w.PK_CLUSTERING_OVERRIDE), _ELSEWHERE),
-    Gap("'write-mode' = 'change-log' as older releases stored it", _old_counting, _ELSEWHERE),
-    Gap("'manifest.format' other than avro", _set(w.MANIFEST_FORMAT), _ELSEWHERE),
-    Gap("'scan.fallback-branch'", _set(r.SCAN_FALLBACK_BRANCH), _ELSEWHERE),
-    Gap("'scan.primary-branch'", _set(r.SCAN_PRIMARY_BRANCH), _ELSEWHERE),
-)
-"""What reading does not do yet, whatever files a read meets."""
-
-_COMPACT: Final = "Compact the table fully with another engine, then it can be read."
-MERGE_READ_GAPS: Final = (
-    Gap("'data-evolution.enabled'", _set(w.DATA_EVOLUTION), _ELSEWHERE),
-    Gap("'sequence.snapshot-ordering'", _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)), _COMPACT),
-)
-"""What reading does not do yet when rows of several files have to be merged."""
-
-
-def unsupported_for_writing(table: TableSchema) -> tuple[Gap, ...]:
-    """Return what the table asks of a writer that this version does not do; empty when it can be written."""
-    return tuple(gap for gap in WRITE_GAPS if gap.applies(table))
-
-
-def unsupported_for_reading(table: TableSchema, *, merge: bool) -> tuple[Gap, ...]:
-    """Return what the table asks of a reader that this version does not do; empty when it can be read.
-
-    Args:
-        table: columns, keys and options.
-        merge: whether rows of several files have to be merged to read it.
-    """
-    return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
-
-
-def check_can_write(table: TableSchema, *, name: str) -> None:
-    """Refuse a table that this version cannot write rightly.
-
-    Raises:
-        UnsupportedError: names the option; nothing was written.
-        InvalidInputError: an option that says how files are named and written has no meaning; nothing was written.
-    """
-    if gaps := unsupported_for_writing(table):
-        raise UnsupportedError(
-            f"cannot write to '{name}': this version of merganser does not write tables with {gaps[0].feature}. "
-            f"Nothing was written. {gaps[0].advice}",
-            table=name,
-            features=[gap.feature for gap in gaps],
-        )
-    check_file_options(table.options, what=f"cannot write to '{name}'")
-
-
-def check_can_read(table: TableSchema, *, name: str, merge: bool) -> None:
-    """Refuse a table that this version cannot read rightly.
-
-    Raises:
-        UnsupportedError: names the option.
-    """
-    if gaps := unsupported_for_reading(table, merge=merge):
-        reason = " whose files have to be merged" if gaps[0] in MERGE_READ_GAPS else ""
-        raise UnsupportedError(
-            f"cannot read '{name}': this version of merganser does not read tables with {gaps[0].feature}{reason}. "
-            f"{gaps[0].advice}",
-            table=name,
-            features=[gap.feature for gap in gaps],
-        )

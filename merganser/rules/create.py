@@ -1,7 +1,7 @@
 """The first schema of a table, made from what a user gives: every check of a definition stands here or below.
 
 A definition is refused as a whole, before a file is written. What comes out is a table of the format; whether this
-version of merganser can write it is another question (`rules.checks.check_can_write`).
+version of merganser can write it is another question (`rules.gaps.check_can_write`).
 """
 
 from __future__ import annotations

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
+
+POSTPONE: Final = -2
+"""Number of buckets of a table whose rows have none until a compaction."""
+DYNAMIC: Final = -1
+"""Number of buckets of a table that adds them as keys arrive, or that has none."""
 
 
 def type_of(table: TableSchema, column: str) -> t.DataType:

@@ -20,7 +20,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
-from merganser.rules.checks import check_can_read
+from merganser.rules.gaps import check_can_read
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.read import read_split, without_columns
 from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 from merganser.meta.refs import TagStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -22,7 +22,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
-from merganser.rules.checks import scan_mode
+from merganser.rules.starts import scan_mode
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK: Final = re.compile(r"watermark-(-?[0-9]+)")
@@ -45,12 +45,11 @@ class View:
 
 
 def view_of(options: Options, store: SnapshotStore) -> View:
-    """Return what a table's scan options ask for, in a batch read.
+    """Return what a table's scan options ask for, in a batch read that `rules.gaps.check_can_start` has let pass.
 
     Raises:
         InvalidInputError: an option's value has no meaning here.
         NotFoundError, ExpiredError: there is no such snapshot, tag, time or watermark, or no longer.
-        UnsupportedError: they ask for changes between snapshots.
     """
     mode = scan_mode(options)
     match mode:
@@ -68,18 +67,7 @@ def view_of(options: Options, store: SnapshotStore) -> View:
             return View(made_since_ms=options.get(r.SCAN_FILE_CREATION_TIME_MILLIS))
         case "from-creation-timestamp":
             return _since(store, options.get(r.SCAN_CREATION_TIME_MILLIS) or 0)
-        case "incremental":
-            asked = next(option.key for option in _INCREMENTAL if options.is_set(option))
-            raise UnsupportedError(
-                f"cannot read '{store.table_name}' with '{asked}': this version of merganser reads states, and no "
-                "changes between snapshots. Remove the option.",
-                table=store.table_name,
-                option=asked,
-            )
     return View()
-
-
-_INCREMENTAL: Final = (r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG)
 
 
 def _chosen(options: Options, store: SnapshotStore) -> Snapshot:

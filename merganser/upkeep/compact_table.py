@@ -30,7 +30,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.rules.checks import check_can_write
+from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
 from merganser.upkeep.plan_compaction import Wish, plan_jobs
 

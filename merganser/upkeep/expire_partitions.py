@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from merganser.codec.binary_row import deserialize, sort_key, stored_to_arrow
 from merganser.commit.publish import Change, Publisher
-from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.errors import InvalidInputError
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
+from merganser.rules.gaps import check_can_expire_partitions
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import partition_text as directory_text
@@ -73,14 +75,9 @@ def expired_now(table: TableDef, env: Env) -> Expired:
             "changed.",
             table=table.name,
         )
+    check_can_expire_partitions(replace(table.schema, options=options), name=table.name)
     now_ms = env.now_ms()
     strategy = options.get(u.PARTITION_EXPIRATION_STRATEGY)
-    if strategy == "custom":
-        raise UnsupportedError(
-            f"{what}: '{u.PARTITION_EXPIRATION_STRATEGY.key}' is 'custom', a Java class that merganser cannot run. "
-            "Nothing was changed. Use 'values-time' or 'update-time', or drop_partitions.",
-            table=table.name,
-        )
     if strategy == "update-time":
         return _by_update(now_ms - age // timedelta(milliseconds=1))
     try:

@@ -15,7 +15,7 @@ from merganser.errors import InvalidInputError
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
-from merganser.rules.checks import check_can_write
+from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
 from merganser.write import overwrite as ow

@@ -195,7 +195,6 @@ def test_target_file_size_depends_on_the_key_unless_it_is_set():
     assert write.target_file_size_bytes(Options({"target-file-size": "1 kb"}), keyed=True) == 1024
 
 
-def test_levels_and_stop_trigger_follow_the_compaction_trigger():
-    assert (upkeep.level_count(Options()), upkeep.stop_trigger(Options())) == (6, 8)
-    options = Options({"num-sorted-run.compaction-trigger": "3", "num-sorted-run.stop-trigger": "1"})
-    assert (upkeep.level_count(options), upkeep.stop_trigger(options)) == (4, 3)
+def test_levels_follow_the_compaction_trigger():
+    assert upkeep.level_count(Options()) == 6
+    assert upkeep.level_count(Options({"num-sorted-run.compaction-trigger": "3"})) == 4

@@ -1,0 +1,156 @@
+"""Options that merganser keeps for other engines and for later versions: checked when they are set, read by nobody.
+
+They are data, not constants, because no code names them. Work that honours one moves its row to `write`, `read` or
+`upkeep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from merganser.options.option import (
+    BOOLEAN,
+    BYTES,
+    COLUMNS,
+    DURATION,
+    FILE_NAME_PART,
+    INTEGER,
+    LONG,
+    LONG_MAX,
+    STATS_MODE,
+    TEXT,
+    Option,
+    State,
+    TextForm,
+    choice,
+    integer,
+    size,
+)
+
+_TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
+    # rows, buckets, large objects
+    ("bucket-append-ordered", BOOLEAN, True,
+     "Tables without a key and with buckets: keep rows of a bucket in the order they were written."),
+    ("dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000,
+     "Dynamic buckets: rows of a bucket before another is added."),
+    ("dynamic-bucket.initial-buckets", integer(1), None,
+     "Dynamic buckets: how many writers of a partition assign buckets at first."),
+    ("dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."),
+    ("dynamic-bucket.assigner-parallelism", integer(1), None, "Dynamic buckets: how many tasks assign buckets."),
+    ("cross-partition-upsert.index-ttl", DURATION, None,
+     "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated."),
+    ("cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
+     "Keys that may move between partitions: how many tasks read the keys when a writer starts."),
+    ("postpone.default-bucket-num", integer(1), None, "Postponed buckets: number for a partition without data."),
+    ("postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None,
+     "Postponed buckets: rows that one bucket should hold."),
+    ("postpone.target-size-per-bucket", size(1), 1 << 30, "Postponed buckets: bytes that one bucket should hold."),
+    ("postpone.batch-write-fixed-bucket", BOOLEAN, True,
+     "Postponed buckets: batch writes put rows into buckets at once instead of leaving them for compaction."),
+    ("blob-descriptor-field", COLUMNS, (), "Large object columns stored as references."),
+    ("blob-view-field", COLUMNS, (), "Large object columns that refer to other tables."),
+    ("write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
+     "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot."),
+    # changelogs
+    ("changelog-producer.row-deduplicate", BOOLEAN, False,
+     "Leave updates that change nothing out of the changelog (producers lookup and full-compaction)."),
+    ("changelog-producer.compaction-interval", DURATION, timedelta(0),
+     "Of older releases: time between full compactions of the producer full-compaction; 0 is off."),
+    ("changelog-file.stats-mode", STATS_MODE, None,
+     "Statistics kept of changelog files. Default: 'metadata.stats-mode'."),
+    ("delete.force-produce-changelog", BOOLEAN, False,
+     "Publish every row that a DELETE removes, instead of dropping whole partitions silently."),
+    ("change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."),
+    # files and manifests
+    ("data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."),
+    ("file-index.in-manifest-threshold", BYTES, 500, "Bytes up to which a file index lies in the manifest."),
+    ("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files."),
+    ("manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."),
+    ("deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."),
+    # writing and committing
+    ("write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."),
+    ("write-buffer-spill.max-disk-size", BYTES, LONG_MAX, "Most bytes that a write buffer spills to disk."),
+    ("spill-compression", choice("zstd", "lz4", "lzo", "none"), "zstd", "Compression of spilled data."),
+    ("dynamic-partition-overwrite", BOOLEAN, True,
+     "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names."),
+    ("commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."),
+    ("auto-create", BOOLEAN, False, "Create the table when it is written first."),
+    # changing the schema
+    ("alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."),
+    ("disable-explicit-type-casting", BOOLEAN, False, "Allow only changes of a column's type that lose nothing."),
+    ("add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."),
+    ("write.merge-schema", BOOLEAN, False, "Add columns of the data that the table lacks."),
+    ("write.merge-schema.explicit-cast", BOOLEAN, False, "With 'write.merge-schema': also narrow types of columns."),
+    ("write.merge-schema.type-widening", BOOLEAN, False, "With 'write.merge-schema': also widen types of columns."),
+    # log beside the files
+    ("log.format", TEXT, "debezium-json", "Form of rows in the log."),
+    ("log.key.format", TEXT, "json", "Form of keys in the log."),
+    ("log.retention", DURATION, None, "How long the log keeps rows."),
+    ("kafka.topic", TEXT, None, "Kafka topic of the log; chosen when the table is created."),
+    # reading
+    ("scan.bounded", BOOLEAN, None, "Force a read that ends, or one that follows the table."),
+    ("scan.bounded.watermark", LONG, None, "Stream: end before the first snapshot whose watermark is above this."),
+    ("scan.max-snapshot.count", INTEGER, -1,
+     "Most snapshots that a stream reads between checkpoints; -1 has no limit."),
+    ("scan.remove-normalize", BOOLEAN, False, "Do not fill in old rows of a stream without a changelog."),
+    ("scan.parallelism", integer(1), None, "How many tasks read."),
+    ("source.split.open-file-cost", BYTES, 4 << 20, "Least bytes that a file counts for when splits are packed."),
+    ("read.batch-size", integer(1), 1024, "Rows that are read from a file at a time."),
+    ("incremental-between-scan-mode", choice("auto", "delta", "changelog", "diff"), "auto",
+     "What the changes are. delta: files that were added. changelog: changelog files. diff: the two states "
+     "compared. auto: the changelog if the table has one, else delta."),
+    ("incremental-between-tag-to-snapshot", BOOLEAN, False,
+     "Treat the tags of 'incremental-between' as their snapshots."),
+    # streams
+    ("consumer-id", FILE_NAME_PART, None, "Name under which a stream records how far it has read."),
+    ("consumer.mode", choice("exactly-once", "at-least-once"), "exactly-once",
+     "When the progress of a consumer is recorded."),
+    ("consumer.ignore-progress", BOOLEAN, False, "Start as the scan options say although the consumer has progress."),
+    ("streaming-read-append-overwrite", BOOLEAN, False,
+     "Streams of tables without a key deliver the rows of an overwrite as new rows."),
+    ("streaming-read-mode", choice("log", "file"), None, "Read a stream from the log or from the files."),
+    ("streaming.read.snapshot.delay", DURATION, None, "Streams leave snapshots alone that are younger than this."),
+    ("continuous.discovery-interval", DURATION, timedelta(seconds=10), "How often a stream looks for new snapshots."),
+    ("read.changelog", BOOLEAN, False, "Spark: streams carry the row kind in '_row_kind'."),
+    ("read.stream.maxFilesPerTrigger", integer(1), None, "Spark: most files of a micro-batch."),
+    ("read.stream.maxBytesPerTrigger", size(1), None, "Spark: most bytes of a micro-batch."),
+    ("read.stream.maxRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: most rows of a micro-batch."),
+    ("read.stream.minRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: least rows of a micro-batch."),
+    ("read.stream.maxTriggerDelayMs", integer(0, LONG_MAX), None,
+     "Spark: milliseconds after which a smaller micro-batch is read."),
+    ("table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log and $binlog."),
+    ("postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that have no bucket yet."),
+    # lookups
+    ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),
+    ("lookup.cache", choice("auto", "full", "memory"), "auto", "What a lookup join keeps at hand."),
+    ("lookup.cache-file-retention", DURATION, timedelta(hours=1), "How long unused lookup files are kept."),
+    ("lookup.cache-max-memory-size", BYTES, 256 << 20, "Most memory for lookup blocks."),
+    ("lookup.cache-max-disk-size", BYTES, None, "Most local disk for lookup files. Default: no limit."),
+    # upkeep
+    ("num-sorted-run.stop-trigger", integer(1), None,
+     "Sorted runs of a bucket above which writers wait for compaction. Default: "
+     "'num-sorted-run.compaction-trigger' + 3."),
+    ("sort-spill-threshold", integer(2), None, "Sorted runs above which a merge goes through local disk."),
+    ("partition.time-interval", DURATION, None, "Span of time that a partition holds."),
+    ("partition.idle-time-to-done", DURATION, None, "Time without new rows after which a partition is marked as done."),
+    ("partition.mark-done-action", TEXT, "success-file",
+     "What marks a partition as done: success-file, done-partition, mark-event, http-report, custom."),
+    ("partition.mark-done-action.mode", choice("process-time", "watermark"), "process-time",
+     "Whether the clock or the watermark decides that a partition is done."),
+    ("partition.end-input-to-done", BOOLEAN, False, "Mark partitions as done when a batch job ends."),
+)  # fmt: skip
+"""Key, form of the text, default, meaning."""
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka.topic": ("log.kafka.topic",),
+    "scan.max-snapshot.count": ("scan.max-snapshot-count",),
+    "scan.remove-normalize": ("log.scan.remove-normalize",),
+}
+_IMMUTABLE: Final = frozenset({"dynamic-bucket.initial-buckets", "blob-descriptor-field", "blob-view-field"})
+
+OPTIONS: Final = tuple(
+    Option[Any](key, form, default, doc, _ALIASES.get(key, ()), key in _IMMUTABLE, State.KEPT)
+    for key, form, default, doc in _TABLE
+)

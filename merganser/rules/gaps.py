@@ -1,0 +1,219 @@
+"""What a table of the format may ask for and this version of merganser does not do.
+
+A gap is refused before anything is written, because rows written wrongly cannot be told from right ones later. Work
+that adds a feature removes its gap here and changes the state of its options in `options`, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from merganser.errors import UnsupportedError
+from merganser.options import read as r
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import Option
+from merganser.rules.checks import check_file_options
+from merganser.rules.facts import DYNAMIC, POSTPONE
+from merganser.rules.starts import scan_mode
+from merganser.schema.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that a table may ask for and this version of merganser does not do.
+
+    Attributes:
+        feature: completes "this version does not write tables with ...".
+        options: the options that ask for it. They say so by their `state` or in `refused`.
+        applies: whether a table asks for it; a table whose options have their defaults never does.
+        advice: what to do instead.
+    """
+
+    feature: str
+    options: tuple[Option[Any], ...]
+    applies: Callable[[TableSchema], bool]
+    advice: str
+
+
+def _gap(feature: str, option: Option[Any], advice: str) -> Gap:
+    """Return the gap of an option that this version honours at its default only."""
+    return Gap(feature, (option,), _set(option), advice)
+
+
+def _set(*options: Option[Any]) -> Callable[[TableSchema], bool]:
+    return lambda table: any(table.options.get(option) != option.default for option in options)
+
+
+def _keyed(test: Callable[[TableSchema], bool]) -> Callable[[TableSchema], bool]:
+    return lambda table: bool(table.primary_keys) and test(table)
+
+
+def _bucket(number: int) -> Callable[[TableSchema], bool]:
+    return lambda table: table.options.get(w.BUCKET) == number
+
+
+def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchema], bool]:
+    return lambda table: table.options.get(option) not in known
+
+
+def _old_counting(table: TableSchema) -> bool:
+    """Whether it counts equal rows in the way of releases before the format had a version: files without columns."""
+    return table.options.get(w.WRITE_MODE) == "change-log" and not table.primary_keys
+
+
+_ELSEWHERE: Final = "Use another engine for this table."
+_LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
+_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4."
+
+WRITE_GAPS: Final = (
+    _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
+    Gap(
+        "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
+        (w.BUCKET,),
+        lambda table: table.cross_partition and _bucket(DYNAMIC)(table),
+        "Add the partition columns to the primary key, and set 'bucket' to a number such as 4.",
+    ),
+    Gap("a primary key and 'bucket' = '-1'", (w.BUCKET,), _keyed(_bucket(DYNAMIC)), _NUMBER),
+    Gap("a primary key and 'bucket' = '-2'", (w.BUCKET,), _keyed(_bucket(POSTPONE)), _NUMBER),
+    _gap("'changelog-producer' other than none", w.CHANGELOG_PRODUCER, _ELSEWHERE),
+    _gap("'sequence.snapshot-ordering'", w.SEQUENCE_SNAPSHOT_ORDERING, _ELSEWHERE),
+    _gap("'row-tracking.enabled'", w.ROW_TRACKING, _ELSEWHERE),
+    _gap("'data-evolution.enabled'", w.DATA_EVOLUTION, _ELSEWHERE),
+    _gap("'pk-clustering-override'", w.PK_CLUSTERING_OVERRIDE, _ELSEWHERE),
+    _gap("'data-file.external-paths'", w.DATA_FILE_EXTERNAL_PATHS, _ELSEWHERE),
+    Gap("'write-mode' = 'change-log' as older releases stored it", (w.WRITE_MODE,), _old_counting, _ELSEWHERE),
+    Gap("'log.system'", _LOG, _set(*_LOG), _ELSEWHERE),
+    _gap("large object columns ('blob-field')", w.BLOB_FIELD, _ELSEWHERE),
+    Gap(
+        "'file.format' other than parquet, orc and avro",
+        (w.FILE_FORMAT,),
+        _format_other_than(w.FILE_FORMAT, "parquet", "orc", "avro"),
+        _ELSEWHERE,
+    ),
+    _gap("'manifest.format' other than avro", w.MANIFEST_FORMAT, _ELSEWHERE),
+)
+"""What writing does not do yet. Checked in this order; the first that applies is named."""
+
+READ_GAPS: Final = (
+    _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
+    _gap("'pk-clustering-override'", w.PK_CLUSTERING_OVERRIDE, _ELSEWHERE),
+    Gap("'write-mode' = 'change-log' as older releases stored it", (w.WRITE_MODE,), _old_counting, _ELSEWHERE),
+    _gap("'manifest.format' other than avro", w.MANIFEST_FORMAT, _ELSEWHERE),
+    _gap("'scan.fallback-branch'", r.SCAN_FALLBACK_BRANCH, _ELSEWHERE),
+    _gap("'scan.primary-branch'", r.SCAN_PRIMARY_BRANCH, _ELSEWHERE),
+)
+"""What reading does not do yet, whatever files a read meets."""
+
+_COMPACT: Final = "Compact the table fully with another engine, then it can be read."
+MERGE_READ_GAPS: Final = (
+    _gap("'data-evolution.enabled'", w.DATA_EVOLUTION, _ELSEWHERE),
+    Gap(
+        "'sequence.snapshot-ordering'",
+        (w.SEQUENCE_SNAPSHOT_ORDERING,),
+        _keyed(_set(w.SEQUENCE_SNAPSHOT_ORDERING)),
+        _COMPACT,
+    ),
+)
+"""What reading does not do yet when rows of several files have to be merged."""
+
+START_GAPS: Final = (
+    Gap(
+        "changes between snapshots ('incremental-between' and its like)",
+        (r.SCAN_MODE, r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG),
+        lambda table: scan_mode(table.options) == "incremental",
+        "Remove the option to read a state.",
+    ),
+)
+"""What a read cannot start with yet. A read of a snapshot that its caller names does not ask."""
+
+EXPIRY_GAPS: Final = (
+    Gap(
+        "'partition.expiration-strategy' = 'custom', a Java class",
+        (u.PARTITION_EXPIRATION_STRATEGY,),
+        lambda table: table.options.get(u.PARTITION_EXPIRATION_STRATEGY) == "custom",
+        "Use 'values-time' or 'update-time', or drop_partitions.",
+    ),
+)
+"""What the expiry of partitions does not do."""
+
+
+def unsupported_for_writing(table: TableSchema) -> tuple[Gap, ...]:
+    """Return what the table asks of a writer that this version does not do; empty when it can be written."""
+    return tuple(gap for gap in WRITE_GAPS if gap.applies(table))
+
+
+def unsupported_for_reading(table: TableSchema, *, merge: bool) -> tuple[Gap, ...]:
+    """Return what the table asks of a reader that this version does not do; empty when it can be read.
+
+    Args:
+        table: columns, keys and options.
+        merge: whether rows of several files have to be merged to read it.
+    """
+    return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
+
+
+def check_can_write(table: TableSchema, *, name: str) -> None:
+    """Refuse a table that this version cannot write rightly.
+
+    Raises:
+        UnsupportedError: names the option; nothing was written.
+        InvalidInputError: an option that says how files are named and written has no meaning; nothing was written.
+    """
+    if gaps := unsupported_for_writing(table):
+        raise UnsupportedError(
+            f"cannot write to '{name}': this version of merganser does not write tables with {gaps[0].feature}. "
+            f"Nothing was written. {gaps[0].advice}",
+            table=name,
+            features=[gap.feature for gap in gaps],
+        )
+    check_file_options(table.options, what=f"cannot write to '{name}'")
+
+
+def check_can_read(table: TableSchema, *, name: str, merge: bool) -> None:
+    """Refuse a table that this version cannot read rightly.
+
+    Raises:
+        UnsupportedError: names the option.
+    """
+    if gaps := unsupported_for_reading(table, merge=merge):
+        reason = " whose files have to be merged" if gaps[0] in MERGE_READ_GAPS else ""
+        raise UnsupportedError(
+            f"cannot read '{name}': this version of merganser does not read tables with {gaps[0].feature}{reason}. "
+            f"{gaps[0].advice}",
+            table=name,
+            features=[gap.feature for gap in gaps],
+        )
+
+
+def check_can_start(table: TableSchema, *, name: str) -> None:
+    """Refuse a read that would start where this version cannot.
+
+    Raises:
+        UnsupportedError: names the option.
+    """
+    for gap in START_GAPS:
+        if gap.applies(table):
+            raise UnsupportedError(
+                f"cannot read '{name}': this version of merganser does not read {gap.feature}. {gap.advice}",
+                table=name,
+                features=[gap.feature],
+            )
+
+
+def check_can_expire_partitions(table: TableSchema, *, name: str) -> None:
+    """Refuse a table whose partitions this version cannot tell the age of.
+
+    Raises:
+        UnsupportedError: names the option; nothing was changed.
+    """
+    for gap in EXPIRY_GAPS:
+        if gap.applies(table):
+            raise UnsupportedError(
+                f"cannot expire partitions of '{name}': this version of merganser does not expire by {gap.feature}. "
+                f"Nothing was changed. {gap.advice}",
+                table=name,
+                features=[gap.feature],
+            )
