@@ -12,7 +12,7 @@ import pyarrow as pa
 from merganser.cli import render
 from merganser.cli.output import format_of_path, sink_of, write_rows
 from merganser.errors import InvalidInputError
-from merganser.handle.system_table import ReadOptimizedTable, SystemTable
+from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.ingest.files import matching_files, read_file
 from merganser.scan.rows import Rows
@@ -22,7 +22,7 @@ _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decima
 
 
 def show(
-    table: Table | SystemTable | ReadOptimizedTable,
+    table: Table | SystemTable | TableView,
     *,
     columns: Sequence[str] | None,
     where: str | None,

@@ -11,7 +11,7 @@ from merganser.catalogs.filesystem import Catalog
 from merganser.catalogs.names import branch_and_system
 from merganser.errors import InvalidInputError
 from merganser.handle import doors
-from merganser.handle.system_table import ReadOptimizedTable, SystemTable, system_handle
+from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table
 
 DEFAULT_WAREHOUSE = "warehouse"
@@ -22,12 +22,10 @@ def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
     return doors.catalog(warehouse or DEFAULT_WAREHOUSE, pairs(store, "--store"))
 
 
-def target_of(
-    name: str, warehouse: str | None, store: Sequence[str] | None
-) -> Table | SystemTable | ReadOptimizedTable:
+def target_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> Table | SystemTable | TableView:
     """Return the table of a name or path; with `$branch_name` or `$name` behind it, a branch or a system table."""
     if not is_path(name):
-        found: Table | SystemTable | ReadOptimizedTable = catalog_of(warehouse, store).table(name)
+        found: Table | SystemTable | TableView = catalog_of(warehouse, store).table(name)
         return found
     path, dollar, behind = name.partition("$")
     table = doors.table(path, pairs(store, "--store"))

@@ -1,18 +1,17 @@
-"""Read-only handles of `table$snapshots`, `table$files` and the like, and of `table$ro`."""
+"""Read-only handles of `table$snapshots`, `table$files` and the like, and of views such as `table$ro`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from merganser.handle.table import Table
 from merganser.scan.rows import Rows
 from merganser.scan.scan import Scan
 from merganser.scan.system_tables import check_system_name
-
-READ_OPTIMIZED: Final = "ro"
+from merganser.scan.views import VIEWS, view
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,16 @@ class SystemTable:
 
 
 @dataclass(frozen=True)
-class ReadOptimizedTable:
-    """A table as its last full compactions left it: with a key, only the highest level of each bucket is read.
-
-    Nothing is merged, and rows that came since do not show. Without a key it is the table itself.
-    """
+class TableView:
+    """A table read in another way, such as `table$ro` or `table$audit_log`; see `scan.views`."""
 
     base: Table
+    view_name: str
 
     @property
     def name(self) -> str:
-        """`database.table$ro`."""
-        return f"{self.base.name}${READ_OPTIMIZED}"
+        """`database.table$name`."""
+        return f"{self.base.name}${self.view_name}"
 
     def read(
         self,
@@ -61,19 +58,20 @@ class ReadOptimizedTable:
         limit: int | None = None,
     ) -> Scan:
         """Return a lazy scan; see `Table.read`."""
-        return replace(self.base.read(columns, where, snapshot, tag, timestamp, limit), compacted_only=True)
+        scan = self.base.read(snapshot=snapshot, tag=tag, timestamp=timestamp, limit=limit)
+        return view(self.view_name, scan, columns, where)
 
     def __repr__(self) -> str:
-        return f"ReadOptimizedTable({self.name!r})"
+        return f"TableView({self.name!r})"
 
 
-def system_handle(table: Table, name: str) -> SystemTable | ReadOptimizedTable:
+def system_handle(table: Table, name: str) -> SystemTable | TableView:
     """Return the handle of `table$name`.
 
     Raises:
         NotFoundError: there is no system table of this name.
     """
-    if name == READ_OPTIMIZED:
-        return ReadOptimizedTable(table)
+    if name in VIEWS:
+        return TableView(table, name)
     check_system_name(table.definition, name)
     return SystemTable(table, name)

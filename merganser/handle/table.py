@@ -37,8 +37,10 @@ from merganser.rules.starts import check_scan_options
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
+from merganser.scan.source import Source, State
 from merganser.scan.system_tables import check_system_name, system_table
-from merganser.scan.time_travel import View, epoch_ms, resolve, view_of
+from merganser.scan.time_travel import epoch_ms, resolve, source_of
+from merganser.scan.views import VIEWS, view
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
@@ -174,21 +176,19 @@ class Table:
         definition = self.definition
         if snapshot is None and tag is None and timestamp is None:
             check_can_start(replace(definition.schema, options=definition.options), name=self.name)
-            view = view_of(definition.options, self._snapshots)
+            source: Source = source_of(definition.options, self._snapshots)
         else:
-            view = View(resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp))
-        if view.snapshot is not None and view.snapshot.schema_id != definition.schema.id:
-            definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(view.snapshot.schema_id))
+            source = State(resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp))
+        if source.snapshot is not None and source.snapshot.schema_id != definition.schema.id:
+            definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(source.snapshot.schema_id))
         _check_limit(limit, self.name)
         return Scan(
             definition,
             self.env,
             chosen_columns(definition, columns),
             to_predicate(where, definition.schema.user_fields),
-            view.snapshot,
+            source,
             limit,
-            own_files=view.own_files,
-            made_since_ms=view.made_since_ms,
         )
 
     def system(
@@ -196,14 +196,14 @@ class Table:
     ) -> Rows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
 
-        `ro` is the table as its last full compactions left it; see `ReadOptimizedTable`.
+        `ro` and `audit_log` are the table read in another way; see `scan.views`.
 
         Raises:
             NotFoundError: there is no system table of this name.
         """
         plain = str(name).removeprefix("$")
-        if plain == "ro":
-            return replace(self.read(columns, where, limit=limit), compacted_only=True)
+        if plain in VIEWS:
+            return view(plain, self.read(limit=limit), columns, where)
         check_system_name(self.definition, plain)
         _check_limit(limit, self.name)
         if isinstance(columns, str):

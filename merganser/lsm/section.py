@@ -28,11 +28,11 @@ from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
-from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Window, windows
+from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Stretch, Window, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
-from merganser.schema.table_schema import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 from merganser.storage.protocol import Storage
 
@@ -147,16 +147,18 @@ class SectionReader:
                         )
                     )
                     for file in run
-                ],
-                run[0].level if by_level and by_sequence else None,
+                ]
             )
             for run in runs
         ]
+        # Of a first-row table the row of the higher level was shown before, whatever number a writer had taken that was
+        # slower to commit.
+        levels = np.array([run[0].level for run in runs]) if by_level and by_sequence else None
         try:
             for window in windows(
                 readers,
                 key=self.table.key,
-                tie=partial(_tie, self.merge, by_sequence) if by_sequence or self.merge.order is not None else None,
+                tie=partial(_tie, self.merge, by_sequence, levels) if by_sequence or self.merge.order else None,
                 window_rows=WINDOW_ROWS,
                 window_bytes=WINDOW_BYTES,
             ):
@@ -231,13 +233,22 @@ def _in_commit_order(runs: Runs, files: Sequence[DataFile]) -> Runs:
     return sorted(runs, key=lambda run: (-run[0].level, max(place[file.name] for file in run)))
 
 
-def _tie(merge: Merge, by_sequence: bool, rows: pa.Table) -> Sequences | None:
-    """Return what orders versions of a key in rows of several runs; None: their position."""
+def _tie(
+    merge: Merge, by_sequence: bool, levels: npt.NDArray[np.int64] | None, stretch: Stretch
+) -> Sequences | None:  # fmt: skip
+    """Return what orders versions of a key in rows of several runs; None: their position.
+
+    Args:
+        by_sequence: whether numbers of runs meet, so that they say what came later.
+        levels: of each run, where a version of a lower level is always the later one.
+        stretch: the rows.
+    """
+    rows = stretch.rows
     kinds = rows.column(VALUE_KIND.name).to_numpy()
     versions = arrivals(rows.column(SEQUENCE_NUMBER.name).to_numpy(), kinds) if by_sequence else None
-    if versions is not None and LEVEL.name in rows.column_names:
+    if versions is not None and levels is not None:
         place = np.empty(len(versions), np.int64)
-        place[np.lexsort((versions, -rows.column(LEVEL.name).to_numpy()))] = np.arange(len(versions))
+        place[np.lexsort((versions, -levels[stretch.run_of()]))] = np.arange(len(versions))
         versions = place
     return merge.tie(rows, kinds, versions)
 
@@ -260,15 +271,10 @@ def _disjoint(runs: Runs) -> bool:
 
 
 class _RunReader:
-    """Files of one sorted run, one after the other.
+    """Files of one sorted run, one after the other."""
 
-    Where the first row of a key counts, rows come with their level: the one of the higher level was shown before,
-    whatever number a writer had taken that was slower to commit.
-    """
-
-    def __init__(self, files: list[Rows], level: int | None) -> None:
+    def __init__(self, files: list[Rows]) -> None:
         self._files = files
-        self._level = level
         self._at = 0
         self.rows = sum(file.rows for file in files)
 
@@ -276,8 +282,6 @@ class _RunReader:
         while self._at < len(self._files):
             table = self._files[self._at].read(rows)
             if table is not None:
-                if self._level is not None:
-                    table = table.append_column(LEVEL.name, pa.array(np.full(table.num_rows, self._level)))
                 return table
             self._at += 1
         return None

@@ -48,16 +48,32 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Stretch:
     """Rows of all runs within a range of keys.
 
     Attributes:
         rows: the rows, run by run; not sorted.
+        spans: which run the rows come from, and how many; in the order of the rows.
+    """
+
+    rows: pa.Table
+    spans: tuple[tuple[int, int], ...]
+
+    def run_of(self) -> npt.NDArray[np.int64]:
+        """Return int64[n], the place of each row's run among the runs."""
+        runs, counts = zip(*self.spans, strict=True)
+        return np.repeat(np.array(runs, np.int64), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Stretch):
+    """The same with the order of its rows.
+
+    Attributes:
         positions: int64[n], rows in (key, order) order.
         is_last: bool[n] over sorted rows: the last version of its key here.
     """
 
-    rows: pa.Table
     positions: npt.NDArray[np.int64]
     is_last: npt.NDArray[np.bool_]
 
@@ -66,7 +82,7 @@ def windows(
     runs: Sequence[Run],
     *,
     key: Sequence[str],
-    tie: Callable[[pa.Table], npt.NDArray[np.int64] | None] | None = None,
+    tie: Callable[[Stretch], npt.NDArray[np.int64] | None] | None = None,
     window_rows: int = WINDOW_ROWS,
     window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Window]:
@@ -106,25 +122,26 @@ def windows(
             images = KeyImages([tables[present[0]].schema.field(name).type for name in key])
         columns = {i: [table.column(name) for name in key] for i, table in tables.items()}
         last = {i: images.at(columns[i], tables[i].num_rows - 1) for i in present if not finished[i]}
-        parts = []
+        parts: dict[int, pa.Table] = {}
         bound: Image | None = None
         if len(present) == 1:
-            parts, buffers[present[0]], bound = [tables[present[0]]], None, last.get(present[0])
+            parts, buffers[present[0]], bound = tables, None, last.get(present[0])
         else:
             bound = min(last.values()) if last else None
             for i in present:
                 at = tables[i].num_rows if bound is None else count_at_most(columns[i], bound, images)
                 if at:
-                    parts.append(tables[i].slice(0, at))
+                    parts[i] = tables[i].slice(0, at)
                 buffers[i] = tables[i].slice(at) if at < tables[i].num_rows else None
         if not parts:  # the run that set the bound has no row up to it
             raise _unsorted(runs, key)
-        rows = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+        rows = pa.concat_tables(parts.values()) if len(parts) > 1 else next(iter(parts.values()))
+        spans = tuple((i, part.num_rows) for i, part in parts.items())
         keys = [rows.column(name) for name in key]
         if len(parts) == 1:
-            window = Window(rows, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
+            window = Window(rows, spans, np.arange(rows.num_rows), np.ones(rows.num_rows, np.bool_))
         else:
-            window = Window(rows, *sorted_positions(keys, None if tie is None else tie(rows)))
+            window = Window(rows, spans, *sorted_positions(keys, None if tie is None else tie(Stretch(rows, spans))))
         # Versions of a key could come in two windows, and both be taken for the newest, if a run were not sorted.
         if reached is not None and images.at(keys, int(window.positions[0])) <= reached:
             raise _unsorted(runs, key)

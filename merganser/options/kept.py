@@ -120,7 +120,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("read.stream.minRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: least rows of a micro-batch."),
     ("read.stream.maxTriggerDelayMs", integer(0, LONG_MAX), None,
      "Spark: milliseconds after which a smaller micro-batch is read."),
-    ("table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log and $binlog."),
     ("postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that have no bucket yet."),
     # lookups
     ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),

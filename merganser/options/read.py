@@ -91,6 +91,9 @@ CONSUMER_CHANGELOG_ONLY: Final = Option(
 STREAMING_READ_OVERWRITE: Final = Option(
     "streaming-read-overwrite", BOOLEAN, False, "Streams deliver what an overwrite removed and added.", state=State.KEPT
 )
+SEQUENCE_NUMBER_READ: Final = Option(
+    "table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log."
+)
 DELETION_VECTORS_MERGE_ON_READ: Final = Option(
     "deletion-vectors.merge-on-read", BOOLEAN, False,
     "Keyed tables with deletion vectors: also read rows that no compaction has taken in yet.",

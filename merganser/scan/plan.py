@@ -40,7 +40,7 @@ from merganser.options import write as w
 from merganser.options.upkeep import level_count
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.read import key_filter, without_columns
-from merganser.scan.split import ReadJob, Split
+from merganser.scan.split import ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -71,17 +71,19 @@ def plan(
     columns: Sequence[t.Field],
     where: Predicate | None,
     compacted_only: bool = False,
+    what: What = What.MERGED,
 ) -> Plan:
     """Return the splits of a snapshot that may hold rows of the filter.
 
     Args:
         compacted_only: of a table with a key only the files of the highest level.
+        what: which rows are made of the versions of a key; planning is the same for all.
 
     Raises:
         FormatError: an entry of a manifest, or a schema that files refer to, is damaged or missing.
     """
     try:
-        return _planned(table, env, state, columns, where, compacted_only)
+        return _planned(table, env, state, columns, where, compacted_only, what)
     except FormatError as error:
         if "path" in error.context:
             raise
@@ -99,6 +101,7 @@ def _planned(
     columns: Sequence[t.Field],
     where: Predicate | None,
     compacted_only: bool,
+    what: What,
 ) -> Plan:
     vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
     counts = {"files in the snapshot": len(state.live)}
@@ -132,7 +135,7 @@ def _planned(
     store = SchemaStore(table.paths, env)
     for schema_id in schema_ids - set(schemas):
         schemas[schema_id] = store.load(schema_id).fields
-    return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas), tuple(splits), counts)
+    return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas, what), tuple(splits), counts)
 
 
 def partition_values(table: TableDef, partitions: Sequence[bytes]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""One split -> rows: the newest version of every key, filtered exactly, in windows of bounded size.
+"""One split -> rows: what the versions of every key make, filtered exactly, in windows of bounded size.
 
 A section of one sorted run without retractions is read straight through, and there any filter may skip row
 groups. Where versions meet, only a filter on key columns may: all versions of a key share it. The value
@@ -8,6 +8,7 @@ columns are gathered for the rows that remain after merge and filter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,14 @@ import pyarrow as pa
 from merganser.expr.predicate import Predicate, conjunction, conjuncts
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
-from merganser.scan.split import ReadJob, Split
+from merganser.scan.split import ReadJob, Split, What
 from merganser.schema import row_kind
-from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
+from merganser.schema.table_schema import ROW_KIND, SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.protocol import Storage
+
+_OF_STORED_ROWS: Final = (ROW_KIND, SEQUENCE_NUMBER)
+"""Columns that stored rows have beside those of the table."""
+_SYMBOLS: Final = pa.array(row_kind.SYMBOLS)
 
 
 def read_split(job: ReadJob, split: Split, storage: Storage) -> Iterator[pa.Table]:
@@ -44,13 +49,17 @@ class _Section:
         self._files = files
         self._table = table = job.table
         self._reader = SectionReader(table, split.directory, job.schemas, storage, split.vectors)
-        wanted = {field.name: field for field in job.columns}
+        wanted = {field.name: field for field in job.columns if field not in _OF_STORED_ROWS}
         where = job.where
-        self._filter_names = [] if where is None else [f.name for f in table.schema.fields if f.name in where.columns]
+        tested = (
+            () if where is None else [f for f in (*_OF_STORED_ROWS, *table.schema.fields) if f.name in where.columns]
+        )
+        self._filter_names = [field.name for field in tested]
+        self._stored = job.what is What.STORED
+        self._numbered = SEQUENCE_NUMBER in (*job.columns, *tested)
         if table.counting:
             wanted[VALUE_COUNT.name] = table.schema.field(VALUE_COUNT.name)
-        for name in self._filter_names:
-            wanted.setdefault(name, table.schema.field(name))
+        wanted |= {field.name: field for field in tested if field not in _OF_STORED_ROWS}
         if not wanted:  # a table without columns has no rows that could be counted
             cheapest = table.key[0] if table.keyed else table.schema.names[0]
             wanted[cheapest] = table.schema.field(cheapest)
@@ -60,13 +69,22 @@ class _Section:
         runs = self._reader.runs(self._files) if self._table.keyed else [list(self._files)]
         if len(runs) > 1:
             narrow = key_filter(self._job.where, self._table.key)
-            for folded, _ in self._reader.merged(self._files, runs, self._wanted, groups_filter=narrow):
-                shown = folded.visible()
-                yield self._chosen(shown.rows, shown.positions)
+            for folded, numbers in self._reader.merged(
+                self._files, runs, self._wanted, sequence=self._numbered, groups_filter=narrow
+            ):
+                if self._stored:
+                    yield self._chosen(_with_kinds(folded.table(), folded.kinds, numbers), None)
+                else:
+                    shown = folded.visible()
+                    yield self._chosen(shown.rows, shown.positions)
             return
         for file in runs[0]:
-            for table in self._reader.plain(file, self._wanted, groups_filter=self._job.where):
-                yield self._chosen(table, _visible(table) if self._table.keyed else None)
+            for table in self._reader.plain(file, self._wanted, sequence=self._numbered, groups_filter=self._job.where):
+                kinds = table.column(VALUE_KIND.name).to_numpy() if self._table.keyed else None
+                if self._stored:
+                    yield self._chosen(_with_kinds(table, kinds), None)
+                else:
+                    yield self._chosen(table, None if kinds is None else _visible(kinds))
 
     def _chosen(self, rows: pa.Table, positions: np.ndarray | None) -> pa.Table:
         """Return the job's columns of some rows that its filter lets through; positions None: of all."""
@@ -92,9 +110,21 @@ def without_columns(rows: int) -> pa.Table:
     return pa.table({"": pa.nulls(rows)}).select([])
 
 
-def _visible(rows: pa.Table) -> np.ndarray | None:
+def _with_kinds(rows: pa.Table, kinds: np.ndarray | None, numbers: np.ndarray | None = None) -> pa.Table:
+    """Return rows with the columns that only stored rows have.
+
+    Args:
+        rows: the rows, perhaps with their sequence numbers.
+        kinds: int8 per row; None: all are inserts.
+        numbers: int64 per row, their sequence numbers where the rows lack them.
+    """
+    at = row_kind.inserts(rows.num_rows) if kinds is None else pa.array(kinds)
+    rows = rows.append_column(ROW_KIND.name, _SYMBOLS.take(at))
+    return rows if numbers is None else rows.append_column(SEQUENCE_NUMBER.name, pa.array(numbers))
+
+
+def _visible(kinds: np.ndarray) -> np.ndarray | None:
     """Return the positions of rows of kind +I and +U; None: all are."""
-    kinds = rows.column(VALUE_KIND.name).to_numpy()
     if kinds.max(initial=row_kind.INSERT) == row_kind.INSERT:  # most often, and much faster than what follows
         return None
     adds = (kinds & 1) == 0

@@ -11,20 +11,19 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
-from merganser.meta.data_file import ADD, ManifestEntry
-from merganser.meta.live_files import EMPTY
 from merganser.meta.refs import TagStore, same_snapshot
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import APPEND, Snapshot
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.read import read_split, without_columns
 from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting
-from merganser.scan.split import Split
+from merganser.scan.source import Compacted, Source, State
+from merganser.scan.split import Split, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -34,28 +33,29 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Scan(Rows):
-    """Rows of a snapshot: some columns, those that a filter lets through, at most `limit`.
+    """Rows of a source: some columns, those that a filter lets through, at most `limit`.
 
     Attributes:
         table: the table, with the schema that is read with.
         columns: columns to return, in order.
         where: rows to return; None: all.
-        snapshot: the snapshot; None: the newest whenever a result is asked for.
+        source: which stored files are looked at.
         limit: most rows to return; which ones is not defined.
-        compacted_only: of a table with a key only what the last full compactions left, which no merge is needed for.
-        own_files: only the files that the snapshot's own commit added; none of a compaction or an overwrite.
-        made_since_ms: only files made at this time or later, in epoch milliseconds; None: all.
+        what: which rows are made of the versions of a key.
     """
 
     table: TableDef
     env: Env
     columns: tuple[t.Field, ...]
     where: Predicate | None = None
-    snapshot: Snapshot | None = None
+    source: Source = State()  # noqa: RUF009  an immutable value
     limit: int | None = None
-    compacted_only: bool = False
-    own_files: bool = False
-    made_since_ms: int | None = None
+    what: What = What.MERGED
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot; None: the newest whenever a result is asked for."""
+        return self.source.snapshot
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,27 +86,15 @@ class Scan(Rows):
         found = plan(
             self.table,
             self.env,
-            self._narrowed(state, reader),
+            self.source.narrowed(state, reader),
             columns=self.columns,
             where=self.where,
-            compacted_only=self.compacted_only,
+            compacted_only=isinstance(self.source, Compacted),
+            what=self.what,
         )
         asked = replace(self.table.schema, options=self.table.options)
         check_can_read(asked, name=self.table.name, merge=any(not split.raw for split in found.splits))
         return found
-
-    def _narrowed(self, state: TableState, reader: MetaReader) -> TableState:
-        """Return the state with the files that are asked for."""
-        entries: Iterable[ManifestEntry] = state.live
-        if (not self.own_files and self.made_since_ms is None) or state.snapshot is None:
-            return state
-        if self.own_files:
-            plain = state.snapshot.commit_kind == APPEND
-            entries = [entry for entry in reader.delta(state.snapshot) if entry.kind == ADD] if plain else []
-        since = self.made_since_ms
-        chosen = [e for e in entries if since is None or (e.file.creation_time_ms or 0) >= since]
-        source = f"snapshot {state.snapshot.id} of '{self.table.name}'"
-        return TableState(state.snapshot, EMPTY.apply(chosen, source=source))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded."""
@@ -164,7 +152,7 @@ class Scan(Rows):
             deleted = [split.deleted for split in splits]
             rows = "an unknown number of rows" if None in deleted else counted(sum(d or 0 for d in deleted), "row")
             lines.append(f"deleted    {rows} by {counted(len(masked), 'deletion vector')}")
-        if found.snapshot is not None and not self.compacted_only:
+        if found.snapshot is not None and not isinstance(self.source, Compacted):
             live = MetaReader(self.table.paths, self.env, self.table.name).state(found.snapshot).live
             if unseen := unseen_files(self.table, self.env, live):
                 lines.append(f"unseen     {waiting(unseen)}")
@@ -275,19 +263,27 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
 
 
-def chosen_columns(table: TableDef, names: Sequence[str] | None) -> tuple[t.Field, ...]:
+def chosen_columns(
+    table: TableDef, names: Sequence[str] | None, among: Sequence[t.Field] | None = None
+) -> tuple[t.Field, ...]:
     """Return the columns of names, in their order; None: all.
+
+    Args:
+        table: the table.
+        names: what is wanted.
+        among: columns there are; None: those of the table.
 
     Raises:
         InvalidInputError: a name that is not a column, or named twice.
     """
+    fields = tuple(table.schema.user_fields if among is None else among)
     if names is None:
-        return table.schema.user_fields
+        return fields
     if isinstance(names, str):
         raise InvalidInputError(f"columns must be a list of names, not the text '{names}'. Write columns=['{names}'].")
     if not isinstance(names, Iterable):
         raise InvalidInputError(f"columns must be a list of names, not {names!r:.100}. Write columns=['id'].")
-    by_name = {field.name: field for field in table.schema.user_fields}
+    by_name = {field.name: field for field in fields}
     for i, name in enumerate(names):
         if name not in by_name:
             hint = did_you_mean(str(name), list(by_name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import Vector
@@ -53,18 +54,31 @@ class Split:
         return sum(file.size for section in self.sections for file in section)
 
 
+class What(Enum):
+    """What of the stored versions of each key is returned.
+
+    MERGED: the row that they make, as a batch shows the table.
+    STORED: the same with its kind, and a key whose newest row is a retraction has that row: whatever is stored still.
+    """
+
+    MERGED = "merged rows"
+    STORED = "stored rows"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadJob:
     """How splits are read: what every worker must know beside its splits.
 
     Attributes:
         table: the table.
-        columns: columns to return, in this order.
+        columns: columns to return, in this order; of stored rows `ROW_KIND` and `SEQUENCE_NUMBER` may be among them.
         where: rows to return; applied exactly. None: all.
         schemas: columns of every older schema that a file was written with, by schema id.
+        what: which rows are made of the versions of a key.
     """
 
     table: TableDef
     columns: tuple[t.Field, ...]
     where: Predicate | None
     schemas: Mapping[int, tuple[t.Field, ...]]
+    what: What = What.MERGED

@@ -9,7 +9,6 @@ Format: start modes and time travel of batch reads.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -23,28 +22,14 @@ from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.rules.starts import scan_mode
+from merganser.scan.source import Delta, MadeSince, Source, State
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK: Final = re.compile(r"watermark-(-?[0-9]+)")
 _NO_WATERMARK: Final = -(1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What of a table is read.
-
-    Attributes:
-        snapshot: the snapshot; None: the newest whenever a result is asked for.
-        own_files: only the files that the snapshot's own commit added; none of a compaction or an overwrite.
-        made_since_ms: only files made at this time or later, in epoch milliseconds; None: all.
-    """
-
-    snapshot: Snapshot | None = None
-    own_files: bool = False
-    made_since_ms: int | None = None
-
-
-def view_of(options: Options, store: SnapshotStore) -> View:
+def source_of(options: Options, store: SnapshotStore) -> Source:
     """Return what a table's scan options ask for, in a batch read that `rules.gaps.check_can_start` has let pass.
 
     Raises:
@@ -54,20 +39,20 @@ def view_of(options: Options, store: SnapshotStore) -> View:
     mode = scan_mode(options)
     match mode:
         case "latest-delta":
-            return View(own_files=True)
+            return Delta()
         case "compacted-full":
-            return View(_compacted(options, store))
+            return State(_compacted(options, store))
         case "from-timestamp":
             millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
             when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
-            return View(_at(store, when) if when is not None else _at_ms(store, millis or 0))
+            return State(_at(store, when) if when is not None else _at_ms(store, millis or 0))
         case "from-snapshot" | "from-snapshot-full":
-            return View(_chosen(options, store))
+            return State(_chosen(options, store))
         case "from-file-creation-time":
-            return View(made_since_ms=options.get(r.SCAN_FILE_CREATION_TIME_MILLIS))
+            return MadeSince(options.get(r.SCAN_FILE_CREATION_TIME_MILLIS) or 0)
         case "from-creation-timestamp":
             return _since(store, options.get(r.SCAN_CREATION_TIME_MILLIS) or 0)
-    return View()
+    return State()
 
 
 def _chosen(options: Options, store: SnapshotStore) -> Snapshot:
@@ -126,14 +111,14 @@ def _compacted(options: Options, store: SnapshotStore) -> Snapshot | None:
     return latest
 
 
-def _since(store: SnapshotStore, millis: int) -> View:
+def _since(store: SnapshotStore, millis: int) -> State | MadeSince:
     """Return the first snapshot at a time or after it; outside the snapshots' times, the files made since then."""
     earliest, latest = store.earliest_id(), store.latest_id()
     if earliest is not None and latest is not None:
         first, last = store.load(earliest), store.load(latest)
         if first.time_millis <= millis <= last.time_millis:
-            return View(store.first(lambda found: found.time_millis >= millis))
-    return View(made_since_ms=millis)
+            return State(store.first(lambda found: found.time_millis >= millis))
+    return MadeSince(millis)
 
 
 def resolve(

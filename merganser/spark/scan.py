@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from merganser.errors import InvalidInputError
-from merganser.handle.system_table import ReadOptimizedTable, SystemTable
+from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
@@ -23,7 +23,7 @@ from merganser.spark.types import arrow_schema_of, spark_schema
 
 def read(
     spark: SparkSession,
-    table: Table | ReadOptimizedTable | SystemTable | str,
+    table: Table | TableView | SystemTable | str,
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     snapshot: int | None = None,
@@ -56,7 +56,7 @@ def read(
                 "and timestamp."
             )
         return spark.createDataFrame(table.read(columns, where, limit).to_arrow())
-    found = table if isinstance(table, ReadOptimizedTable) else opened(table)
+    found = table if isinstance(table, TableView) else opened(table)
     scan = found.read(columns, where, snapshot, tag, timestamp, limit)
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from merganser.errors import FormatError
 from merganser.merge.order import arrivals
-from merganser.merge.sort_merge import windows
+from merganser.merge.sort_merge import Stretch, windows
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string()), ("seq", pa.int64()), ("kind", pa.int8()), ("v", pa.int64())])
 
@@ -57,11 +58,16 @@ def _runs(draw: Any) -> list[Rows]:
     return out
 
 
-def _by_kind(rows: pa.Table) -> np.ndarray:
-    return arrivals(rows.column("seq").to_numpy(), rows.column("kind").to_numpy())
+def _by_kind(stretch: Stretch) -> np.ndarray:
+    return arrivals(stretch.rows.column("seq").to_numpy(), stretch.rows.column("kind").to_numpy())
 
 
-TIES = {"run": None, "sequence": lambda rows: rows.column("seq").to_numpy(), "kind": _by_kind}
+TIES = {"run": None, "sequence": lambda stretch: stretch.rows.column("seq").to_numpy(), "kind": _by_kind}
+
+
+def _with_runs(window: Stretch) -> Iterator[tuple[int, int]]:
+    """Yield the run that a window names for each row, and the number of the row, which rises from run to run."""
+    return zip(window.run_of().tolist(), window.rows.column("v").to_pylist(), strict=True)
 
 
 def _newest(runs: list[Rows], by: str) -> dict[Any, tuple[Any, ...]]:
@@ -95,6 +101,9 @@ def test_windows_of_any_size_give_the_newest_row_of_every_key_once(
     rows_seen = 0
     for window in made:
         rows_seen += window.rows.num_rows
+        assert [runs[run][0][-1] <= v <= runs[run][-1][-1] for run, v in _with_runs(window)] == [
+            True
+        ] * window.rows.num_rows
         taken = window.rows.take(pa.array(window.positions[window.is_last]))
         found += list(zip(*(taken.column(name).to_pylist() for name in SCHEMA.names), strict=True))
     expected = _newest(runs, by)

@@ -1,0 +1,87 @@
+"""Sources: which stored files a read looks at, as one value. A read asks its source when it is planned, not before.
+
+| | files |
+|---|---|
+| `State` | all live files of a snapshot |
+| `Delta` | those that the snapshot's own commit added |
+| `MadeSince` | live files of a snapshot that were made since a time |
+| `Compacted` | of another source what the last full compactions left, which no merge is needed for |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.live_files import EMPTY
+from merganser.meta.snapshot import APPEND, Snapshot
+from merganser.meta.table_state import MetaReader, TableState
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All live files of a snapshot; None: of the newest whenever a result is asked for."""
+
+    snapshot: Snapshot | None = None
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot."""
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Files that the snapshot's own commit added; none of a compaction or an overwrite."""
+
+    snapshot: Snapshot | None = None
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot."""
+        if state.snapshot is None:
+            return state
+        plain = state.snapshot.commit_kind == APPEND
+        added = [entry for entry in reader.delta(state.snapshot) if entry.kind == ADD] if plain else []
+        return _of(state.snapshot, added, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSince:
+    """Live files of a snapshot that were made at a time or later.
+
+    Attributes:
+        millis: the time, in epoch milliseconds. A file that does not say when it was made counts as made in 1970.
+    """
+
+    millis: int
+    snapshot: Snapshot | None = None
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot."""
+        if state.snapshot is None:
+            return state
+        young = [entry for entry in state.live if (entry.file.creation_time_ms or 0) >= self.millis]
+        return _of(state.snapshot, young, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Of a table with a key only the files of the highest level; of one without, what `of` has."""
+
+    of: State | Delta | MadeSince
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is read."""
+        return self.of.snapshot
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot, files of lower levels among them."""
+        return self.of.narrowed(state, reader)
+
+
+Source = State | Delta | MadeSince | Compacted
+
+
+def _of(snapshot: Snapshot, entries: Sequence[ManifestEntry], reader: MetaReader) -> TableState:
+    return TableState(snapshot, EMPTY.apply(entries, source=f"snapshot {snapshot.id} of '{reader.table_name}'"))
