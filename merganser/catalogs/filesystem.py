@@ -20,7 +20,7 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
-from merganser.handle.system_table import ReadOptimizedTable, SystemTable, system_handle
+from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
@@ -187,11 +187,11 @@ class Catalog:
                 raise self._not_free(parsed, paths, ["files of a table that somebody moves there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
 
-    def table(self, name: str) -> Table | ReadOptimizedTable | SystemTable:
+    def table(self, name: str) -> Table | TableView | SystemTable:
         """Return a table, or for `database.table$name` one of its system tables.
 
         Returns:
-            A `Table` for a name without `$`; a `ReadOptimizedTable` for `table$ro`; else a `SystemTable`.
+            A `Table` for a name without `$`; a `TableView` for `table$ro`; else a `SystemTable`.
 
         Raises:
             NotFoundError: there is no such database or table.

@@ -6,7 +6,7 @@ import inspect
 
 import merganser
 from merganser import spark
-from merganser.handle.system_table import ReadOptimizedTable, SystemTable
+from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 
 
@@ -18,7 +18,7 @@ def test_a_parameter_of_the_spark_functions_that_takes_a_table_is_positional_and
 
 
 def test_no_public_method_says_that_it_returns_anything_at_all() -> None:
-    for kind in (merganser.Catalog, Table, SystemTable, ReadOptimizedTable):
+    for kind in (merganser.Catalog, Table, SystemTable, TableView):
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 returns = inspect.signature(method).return_annotation
