@@ -11,15 +11,13 @@ from typing import Any, Final
 from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table, open_table
-from merganser.options.option import BYTES, Option
-from merganser.storage.cache import WEIGHT_MAX, Cache
+from merganser.options.catalog import CACHE_MEMORY, FAMILIES
+from merganser.options.registry import check_catalog_keys, check_keys, find_option
+from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths
 
-CACHE_MEMORY: Final = Option(
-    "cache.manifest.max-memory", BYTES, WEIGHT_MAX, "Most memory for what manifests hold, of each catalog or table."
-)
 _NAME: Final = re.compile(r"\w[^./\\]*\.[^./\\]+")
 """`database.table`, which is no path that anybody means."""
 
@@ -35,7 +33,7 @@ def catalog(
 
     Args:
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, is the most
-            memory for what is known of the files of tables (256 MB).
+            memory for what is known of the files of tables (256 MB). Misspelt ones are refused.
         clock: returns the current time, aware; for tests and replays.
 
     Raises:
@@ -44,6 +42,7 @@ def catalog(
     """
     text = _path(warehouse, "cannot open a catalog: warehouse")
     given = _options(options, f"cannot open the warehouse '{text}'")
+    check_catalog_keys(given, what=f"cannot open the warehouse '{text}'")
     clock = _clock(clock, f"cannot open the warehouse '{text}'")
     storage, root = storage_for(text, given)
     return open_catalog(root, _env(storage, clock, given))
@@ -67,11 +66,9 @@ def table(
     text = _path(path, "cannot open a table: path")
     what = f"cannot open the table at '{text}'"
     given = _options(options, what)
-    store = {
-        key: str(given.pop(key))
-        for key in list(given)
-        if key.partition(".")[0] in ("s3", "gs", "az", "fs", "local", "oss", "cache")
-    }
+    store = {key: str(given.pop(key)) for key in list(given) if key.partition(".")[0] in FAMILIES}
+    check_keys(given)
+    check_catalog_keys((*store, *(key for key in given if find_option(key) is None)), what=what)
     clock = _clock(clock, what)
     storage, root = storage_for(text, store)
     if _NAME.fullmatch(text) and not storage.exists(TablePaths(root).schema(0)):

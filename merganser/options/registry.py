@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError
-from merganser.options import kept, read, upkeep, write
+from merganser.options import catalog, kept, read, upkeep, write
 from merganser.options.option import ColumnOption, Option, Options, TextForm, choice
 from merganser.options.secrets import HIDDEN, is_secret
 
@@ -23,10 +23,12 @@ __all__ = [
     "IMMUTABLE_KEYS",
     "Option",
     "Options",
+    "check_catalog_keys",
     "check_keys",
     "check_texts",
     "closest",
     "did_you_mean",
+    "find_catalog_option",
     "find_option",
     "normalize_options",
     "sequence_groups",
@@ -44,6 +46,7 @@ COLUMN_OPTIONS: Final[tuple[ColumnOption[Any], ...]] = write.COLUMN_OPTIONS
 IMMUTABLE_KEYS: Final = frozenset(option.key for option in ALL_OPTIONS if option.immutable)
 
 _BY_KEY: Final = {key: option for option in ALL_OPTIONS for key in (option.key, *option.aliases)}
+_CATALOG_BY_KEY: Final = {key: option for option in catalog.OPTIONS for key in (option.key, *option.aliases)}
 _BY_SUFFIX: Final = {option.suffix: option for option in COLUMN_OPTIONS}
 # Suffixes that other engines use after `fields.<column>.`.
 _OTHER_SUFFIXES: Final = ("agg", "listagg.delimiter", "kind", "min", "max", "length", "expression")
@@ -74,6 +77,12 @@ _OTHER_KEYS: Final = frozenset({
     "visibility-callback.enabled", "visibility-callback.timeout", "write-buffer-for-append", "write-manifest-cache",
     "write-max-writers-to-spill", "write.batch-memory", "write.batch-size", "zorder.var-length-contribution",
 })  # fmt: skip
+# Keys of the catalogs of other engines that look like ours.
+_OTHER_CATALOG_KEYS: Final = frozenset({
+    "cache-enabled", "cache.deletion-vectors.max-num", "cache.enabled", "cache.expiration-interval",
+    "cache.expire-after-access", "cache.expire-after-write", "cache.manifest.small-file-memory",
+    "cache.manifest.small-file-threshold", "cache.partition.max-num", "cache.snapshot.max-num-per-table",
+})  # fmt: skip
 _OTHER_FAMILIES: Final = re.compile(
     r"(kafka|table|client|scan\.startup|spark|flink|hive|hadoop|fs|dfs|s3|s3a|oss|gs|hdfs|parquet|orc|avro|lance"
     r"|metadata\.iceberg|iceberg|delta|hoodie|hudi|properties|debezium|canal|http|security|rest|vector|global-index"
@@ -87,7 +96,9 @@ _OTHER_FORMS: Final[Mapping[str, TextForm[str]]] = {
 }
 _INDEX_KEY: Final = re.compile(r"file-index\.[a-z-]+\.(columns|.+\.[a-z-]+)")
 _CUTOFF: Final = 0.8
+_NEVER: Final = 2.0
 _CUTOFF_WORDS: Final = 0.7
+"""Least likeness of a name to what it may have been meant to be; of a key that begins like ours, and of plain words."""
 
 
 def find_option(key: str) -> Option[Any] | None:
@@ -191,6 +202,31 @@ def check_keys(keys: Iterable[str], *, columns: Sequence[str] | None = None) -> 
             raise InvalidInputError(f"unknown table option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
 
 
+def find_catalog_option(key: str) -> Option[Any] | None:
+    """Return the option of a catalog that a key (or one of its older names) sets."""
+    return _CATALOG_BY_KEY.get(key)
+
+
+def check_catalog_keys(keys: Iterable[str], *, what: str) -> None:
+    """Refuse keys that are meant for an option of a catalog or a store but are none; keys of others are left alone.
+
+    Args:
+        keys: of options; no value is looked at, because some are secrets.
+        what: beginning of the message, such as "cannot open the warehouse 'w'".
+
+    Raises:
+        InvalidInputError: names the key and what it may have been meant to be.
+    """
+    for key in keys:
+        if key in _CATALOG_BY_KEY or key in _OTHER_CATALOG_KEYS or key in _OTHER_KEYS:
+            continue
+        own = key.partition(".")[0].lower() in catalog.OWN_FAMILIES
+        if not own and _OTHER_FAMILIES.fullmatch(key):
+            continue
+        if meant := _nearest(key, _CATALOG_BY_KEY, cutoff=_CUTOFF_WORDS if own else _CUTOFF):
+            raise InvalidInputError(f"{what}: unknown option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
+
+
 def check_texts(options: Mapping[str, str]) -> None:
     """Parse every option of ours, and those of others whose values are names of compressions.
 
@@ -250,15 +286,19 @@ def _meant(key: str) -> str | None:
         column, _, suffix = key.removeprefix("fields.").rpartition(".")
         meant = closest(suffix, _BY_SUFFIX) if column else closest(key, _BY_KEY)
         return meant if meant is None or not column else f"fields.{column}.{meant}"
+    return _nearest(key, _BY_KEY, cutoff=_NEVER if _OTHER_FAMILIES.fullmatch(key) else _CUTOFF)
+
+
+def _nearest(key: str, known: Iterable[str], *, cutoff: float) -> str | None:
+    """Return the one of `known` that a key equals but for its signs, is like, or begins with and has one word more."""
     folded = _folded(key)
-    by_folded = {_folded(known): known for known in _BY_KEY}
+    by_folded = {_folded(candidate): candidate for candidate in known}
     if folded in by_folded:
         return by_folded[folded]
-    likely = difflib.get_close_matches(folded, by_folded, n=3, cutoff=_CUTOFF_WORDS)
-    for candidate in likely:
-        near = difflib.SequenceMatcher(None, candidate, folded).ratio() >= _CUTOFF
+    for candidate in difflib.get_close_matches(folded, by_folded, n=3, cutoff=_CUTOFF_WORDS):
+        near = difflib.SequenceMatcher(None, candidate, folded).ratio() >= cutoff
         # 'bucket-num' is far from 'bucket' by letters, but says the same word and one more.
-        if (near and not _OTHER_FAMILIES.fullmatch(key)) or folded.startswith(candidate + "-"):
+        if near or folded.startswith(candidate + "-"):
             return by_folded[candidate]
     return None
 

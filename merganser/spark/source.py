@@ -47,7 +47,7 @@ from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.table_state import MetaReader
-from merganser.options.registry import closest, find_option
+from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.spark.jobs import Outcome, WriteJob
@@ -220,7 +220,8 @@ def _table(options: Mapping[str, str]) -> Table:
         )
     others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS}
     for key in others:
-        meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if find_option(key) is None else None)
+        known = find_option(key) or find_catalog_option(key)
+        meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if known is None else None)
         if meant is not None:
             shown = {"partitionoverwritemode": "partitionOverwriteMode", "replacewhere": "replaceWhere"}.get(
                 meant, meant

@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
-WEIGHT_MAX: Final = 256 << 20
-"""Bytes that a cache holds unless it is told otherwise."""
+from merganser.options.catalog import CACHE_MEMORY
 
 _SAMPLE: Final = 2
 _HEAD: Final = 64
@@ -27,7 +26,7 @@ _HEAD: Final = 64
 class Cache:
     """Values by key, at most `weight_max` in all."""
 
-    def __init__(self, weight_max: int = WEIGHT_MAX) -> None:
+    def __init__(self, weight_max: int = CACHE_MEMORY.default) -> None:
         self._weight_max = weight_max
         self._weight = 0
         self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()

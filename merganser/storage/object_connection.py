@@ -1,14 +1,7 @@
 """How object stores are reached: options and environment in, clients out.
 
-Options by name; what is not given comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`, or the role of the
-machine):
-
-* `s3.endpoint`, `s3.region`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.path-style-access`
-  (also `s3.path.style.access`), `s3.allow-http`, `s3.anonymous`, `s3.conditional-create`
-* `gs.endpoint`, `gs.service-account` (a file), `gs.service-account-key`, `gs.bearer-token`, `gs.allow-http`,
-  `gs.anonymous`, `gs.conditional-create`
-* `az.endpoint`, `az.account-name`, `az.account-key`, `az.sas-token`, `az.allow-http`, `az.anonymous`,
-  `az.conditional-create`
+The options `s3.*`, `gs.*` and `az.*` are defined in `options.catalog`. What is not given comes from the environment
+(`AWS_*`, `GOOGLE_*`, `AZURE_*`, or the role of the machine).
 
 `allow-http` is true when the endpoint begins with `http:` and the option does not say otherwise. Paths are in the
 path style unless `s3.path-style-access` is false. `conditional-create` is `check` or `trust`, see `object_store`.
@@ -33,6 +26,8 @@ from obstore.exceptions import UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.options.catalog import OPTIONS
+from merganser.options.registry import find_catalog_option
 
 Client: TypeAlias = S3Store | GCSStore | AzureStore
 
@@ -100,8 +95,6 @@ _SCHEMES: Final[Mapping[str, _Scheme]] = {
         known_hosts=(".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
     ),
 }
-_COMMON: Final = frozenset({"allow-http", "anonymous", "conditional-create"})
-_S3_ONLY: Final = frozenset({"path-style-access", "path.style.access"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +237,12 @@ def target_of(root: str, options: Mapping[str, str]) -> Target:
 
 def _plain_settings(name: str, scheme: _Scheme, options: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings that options state as they are."""
-    allowed = set(scheme.settings) | _COMMON | (_S3_ONLY if name == "s3" else frozenset())
     settings: dict[str, Any] = {}
     for key, value in options.items():
         option = key.removeprefix(f"{name}.")
-        if option not in allowed:
-            names = ", ".join(f"'{name}.{item}'" for item in sorted(allowed))
+        if find_catalog_option(key) is None:
+            own = (known.key for known in OPTIONS if known.key.startswith(f"{name}."))
+            names = ", ".join(f"'{known}'" for known in sorted(own))
             raise InvalidInputError(f"unknown option '{key}'. Those of '{name}:' are {names}.", option=key)
         if option in scheme.settings:
             settings[scheme.settings[option]] = value

@@ -18,13 +18,11 @@ from typing import Final
 from urllib.parse import unquote
 
 from merganser.errors import InvalidInputError
+from merganser.options.catalog import LOCAL_SYNC
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.object_store import ObjectStorage
 from merganser.storage.protocol import Storage
-
-SYNC_OPTION: Final = "local.sync"
-"""Whether local writes wait for the disk (`true`, the default). `false` is for tests that pull no plugs."""
 
 # Two letters at least: `C:` is a drive.
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
@@ -107,7 +105,9 @@ def _authority(rest: str, scheme: str, path: str) -> tuple[str, str]:
 
 
 def _sync(options: Mapping[str, str]) -> bool:
-    text = str(options.get(SYNC_OPTION, "true")).strip().lower()
+    text = str(options.get(LOCAL_SYNC.key, "true")).strip().lower()
     if text not in ("true", "false"):
-        raise InvalidInputError(f"option '{SYNC_OPTION}' is '{text}'. It is 'true' or 'false'.", option=SYNC_OPTION)
+        raise InvalidInputError(
+            f"option '{LOCAL_SYNC.key}' is '{text}'. It is 'true' or 'false'.", option=LOCAL_SYNC.key
+        )
     return text == "true"

@@ -13,7 +13,7 @@ from typing import Any
 
 from merganser import errors
 from merganser.cli import main as cli
-from merganser.options import read, registry, upkeep, write
+from merganser.options import catalog, read, registry, upkeep, write
 from merganser.options.option import DURATION, Option, State, TextForm
 from merganser.rules.gaps import EXPIRY_GAPS, MERGE_READ_GAPS, READ_GAPS, START_GAPS, WRITE_GAPS
 
@@ -55,12 +55,12 @@ def pages() -> dict[str, str]:
 def options_page() -> str:
     """Return the reference of table options."""
     lines = [
-        "# Table options",
+        "# Options",
         "",
         _NOTE,
         "",
         *_wrapped(
-            "Options are text, set when a table is made (`create_table(..., options={...})`) or for one handle "
+            "Options of a table are text, set when it is made (`create_table(..., options={...})`) or for one handle "
             "(`table.with_options({...})`). Options of other engines are kept; a key that looks like a misspelt one of "
             "these is an error."
         ),
@@ -83,6 +83,19 @@ def options_page() -> str:
         ]
         lines.append("")
     lines += [
+        "## Stores and catalogs",
+        "",
+        *_wrapped(
+            "For `merganser.catalog(..., options={...})`, `merganser.table(..., options={...})`, `--store` on the "
+            "command line, and the data source on Spark. No table stores them. A misspelt one is an error; those of "
+            "other engines, such as `fs.s3a.endpoint`, are let pass without effect. What is not given comes from the "
+            "environment."
+        ),
+        "",
+        "| option | value | default | meaning |",
+        "|---|---|---|---|",
+        *(_row(f"`{option.key}`", _form(option), _default(option), _meaning(option)) for option in catalog.OPTIONS),
+        "",
         "## Kept for others",
         "",
         *_wrapped(

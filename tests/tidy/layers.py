@@ -11,7 +11,7 @@ from typing import Final
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors",),
     ("options.option",),
-    ("options.write", "options.read", "options.upkeep", "options.kept", "options.secrets"),
+    ("options.write", "options.read", "options.upkeep", "options.kept", "options.catalog", "options.secrets"),
     ("options.registry",),
     ("options",),
     # values: what a row is, and what may be asked and defined of it; no bytes, no input or output

@@ -103,3 +103,45 @@ def test_files_are_loaded_by_a_path_object(table: mg.Table, tmp_path: Path) -> N
     (tmp_path / "in.csv").write_text("id,v\n2,b\n")
     table.load(tmp_path / "in.csv")  # type: ignore[arg-type]
     assert table.read().count() == 2
+
+
+@pytest.mark.parametrize("door", [mg.catalog, mg.table])
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("cache.manifest.max-memroy", "cache.manifest.max-memory"),
+        ("cach.manifest.max-memory", "cache.manifest.max-memory"),
+        ("cache.max-memory", "cache.manifest.max-memory"),
+        ("local.snyc", "local.sync"),
+        ("s3.endpont", "s3.endpoint"),
+        ("s3.access.key", "s3.access-key"),
+        ("s3.accesskey", "s3.access-key"),
+        ("S3.endpoint", "s3.endpoint"),
+        ("gs.servicaccount", "gs.service-account"),
+        ("az.acount-name", "az.account-name"),
+    ],
+)
+def test_a_misspelt_option_of_the_store_is_refused_with_the_name_that_was_meant(
+    door: Callable[..., Any], key: str, meant: str, table: mg.Table
+) -> None:
+    with pytest.raises(InvalidInputError, match=f"unknown option '{key}'. Did you mean '{meant}'") as caught:
+        door(table.path, options={key: SECRET})
+    assert SECRET not in str(caught.value) + repr(caught.value.context)
+
+
+def test_a_misspelt_option_of_a_table_is_refused_where_options_of_both_are_taken(table: mg.Table) -> None:
+    with pytest.raises(InvalidInputError, match=r"unknown table option 'bukcet'\. Did you mean 'bucket'"):
+        mg.table(table.path, options={"bukcet": "1"})
+
+
+@pytest.mark.parametrize("door", [mg.catalog, mg.table])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("fs.s3a.endpoint", "fs.s3a.access.key", "fs.oss.endpoint", "hadoop.fs.s3a.endpoint", "oss.endpoint"),
+        *("s3.path.style.access", "s3.connection.maximum", "metastore", "warehouse", "cache-enabled", "lock.enabled"),
+        *("cache.expire-after-write", "cache.manifest.small-file-memory", "cache.snapshot.max-num-per-table"),
+    ],
+)
+def test_options_of_other_engines_are_let_pass(door: Callable[..., Any], key: str, table: mg.Table) -> None:
+    door(table.path, options={key: "1"})

@@ -20,9 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
+from merganser.options import catalog
+from merganser.options.option import Option
 from merganser.storage.object_connection import target_of
 from merganser.storage.object_store import ObjectStorage
 
+STORE_OPTIONS = [o for o in catalog.OPTIONS if o not in (catalog.LOCAL_SYNC, catalog.CACHE_MEMORY)]
 SECRET = "w3ry-S3cret/k+y="
 
 
@@ -354,6 +357,15 @@ class TestOptions:
         assert target_of("s3://bucket", {"s3.path.style.access": "false"}).settings == {
             "virtual_hosted_style_request": True
         }
+
+    @pytest.mark.parametrize("option", STORE_OPTIONS, ids=lambda option: option.key)
+    def test_every_option_that_is_documented_changes_how_a_store_is_reached(self, option: Option[Any]) -> None:
+        scheme = option.key.partition(".")[0]
+        base = {"s3.access-key": "A", "s3.secret-key": "S"} if scheme == "s3" else {}
+        base |= {f"{scheme}.endpoint": "https://host"}
+        value = next((text for text in option.type.choices if text != str(option.default).lower()), "https://other")
+        for key in (option.key, *option.aliases):
+            assert target_of(f"{scheme}://bucket", base | {key: value}) != target_of(f"{scheme}://bucket", base)
 
     def test_only_stores_that_are_not_known_are_asked(self) -> None:
         def known(endpoint: str) -> bool:

@@ -1,0 +1,63 @@
+"""Options of a catalog, and of a table that is opened by its path: how the store is reached, and what is remembered.
+
+They belong to the process that reads and writes, and are stored nowhere. The table is for people and for the search
+for misspelt keys; `storage.object_connection` says what a store does with its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from merganser.options.option import BOOLEAN, BYTES, TEXT, Option, TextForm, choice
+
+CACHE_MEMORY: Final = Option(
+    "cache.manifest.max-memory", BYTES, 256 << 20, "Most memory for what manifests hold, of each catalog or table."
+)
+LOCAL_SYNC: Final = Option(
+    "local.sync", BOOLEAN, True, "Local files: writes wait for the disk. false is for tests that pull no plugs."
+)
+
+_ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
+_CREATE: Final = choice("check", "trust")
+_CREATE_DOC: Final = (
+    "Whether a store at an endpoint of its own is asked once if it keeps 'create only if absent', or trusted to."
+)
+_HTTP_DOC: Final = "Let requests go in the clear. Default: whether the endpoint begins with 'http:'."
+
+_STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
+    ("s3.endpoint", _ENDPOINT, None, "Address of the store. Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's."),
+    ("s3.region", TEXT, None, "Region of the bucket."),
+    ("s3.access-key", TEXT, None, "Access key; goes with 's3.secret-key'. Default: AWS_*, or the role of the machine."),
+    ("s3.secret-key", TEXT, None, "Secret key."),
+    ("s3.session-token", TEXT, None, "Token of a session, with keys that expire."),
+    ("s3.path-style-access", BOOLEAN, True, "The bucket is in the path of requests. false: in the name of the host."),
+    ("s3.allow-http", BOOLEAN, None, _HTTP_DOC),
+    ("s3.anonymous", BOOLEAN, False, "Send requests without a signature."),
+    ("s3.conditional-create", _CREATE, "check", _CREATE_DOC),
+    ("gs.endpoint", _ENDPOINT, None, "Address of the store. Default: GOOGLE_BASE_URL, Google's."),
+    ("gs.service-account", TEXT, None, "File with the key of a service account. Default: GOOGLE_*, or the role."),
+    ("gs.service-account-key", TEXT, None, "The key of a service account itself, as JSON."),
+    ("gs.bearer-token", TEXT, None, "Token that is sent as it is."),
+    ("gs.allow-http", BOOLEAN, None, _HTTP_DOC),
+    ("gs.anonymous", BOOLEAN, False, "Send requests without a signature."),
+    ("gs.conditional-create", _CREATE, "check", _CREATE_DOC),
+    ("az.endpoint", _ENDPOINT, None, "Address of the store. Default: AZURE_ENDPOINT, AZURE_STORAGE_ENDPOINT, Azure's."),
+    ("az.account-name", TEXT, None, "Account of the container. Default: AZURE_*."),
+    ("az.account-key", TEXT, None, "Key of the account."),
+    ("az.sas-token", TEXT, None, "Shared access signature, instead of a key."),
+    ("az.allow-http", BOOLEAN, None, _HTTP_DOC),
+    ("az.anonymous", BOOLEAN, False, "Send requests without a signature."),
+    ("az.conditional-create", _CREATE, "check", _CREATE_DOC),
+)  # fmt: skip
+"""Key, form of the text, default, meaning."""
+_ALIASES: Final = {"s3.path-style-access": ("s3.path.style.access",)}
+
+OPTIONS: Final[tuple[Option[Any], ...]] = (
+    LOCAL_SYNC,
+    CACHE_MEMORY,
+    *(Option[Any](key, form, default, doc, _ALIASES.get(key, ())) for key, form, default, doc in _STORES),
+)
+OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache"})
+"""First words of these keys. A key that begins so is meant for us."""
+FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
+"""First words of all keys that say how a store is reached, here or in other engines."""
