@@ -148,6 +148,8 @@ def test_errors_of_the_source_carry_our_class_and_text(spark: SparkSession, tmp_
             orders.path,
             ("snapshot-id", "1"),
         ),
+        ("unknown option 's3.endpont'. Did you mean 's3.endpoint'", orders.path, ("s3.endpont", "https://host")),
+        ("unknown table option 'scan.mod'. Did you mean 'scan.mode'", orders.path, ("scan.mod", "latest")),
     ]:
         with pytest.raises(PySparkException, match=text):
             spark.read.format("merganser").option(*option).load(path).schema  # noqa: B018
