@@ -21,7 +21,7 @@ from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
-from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -31,7 +31,7 @@ from merganser.options.option import Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
-from merganser.rules.gaps import check_can_start, check_can_write, unsupported_for_writing
+from merganser.rules.gaps import check_can_start, unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
 from merganser.scan.plan import unseen_files
@@ -48,12 +48,13 @@ from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire import expire
-from merganser.upkeep.expire_partitions import expire_partitions
+from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import Wish
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
-from merganser.write.session import WriteSession, checked_identifier
+from merganser.write.dropping import drop_partitions, expire_partitions
+from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 
 Overwrite = Mapping[str, Any] | str | None
@@ -315,7 +316,7 @@ class Table:
         """
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
-                done, snapshot = writer.session.applied(checked_identifier(identifier, commit_user))
+                done, snapshot = writer.session.applied(identifier)
                 if done:
                     return snapshot
             writer.write(data, kinds)
@@ -326,8 +327,7 @@ class Table:
     ) -> Writer:
         """Return a writer for many batches and commits. Leaving it without a commit drops the rest."""
         return Writer(
-            WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite),
-            commit_user,
+            WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
         )
 
     def load(
@@ -354,7 +354,7 @@ class Table:
 
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
-                done, snapshot = writer.session.applied(checked_identifier(identifier, commit_user))
+                done, snapshot = writer.session.applied(identifier)
                 if done:
                     return snapshot
             paths = matching_files(files)
@@ -377,7 +377,7 @@ class Table:
         """Remove all rows of partitions as one commit; a spec may name some partition columns only."""
         if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)
-        return WriteSession(self.definition, self.env).drop(partitions)  # type: ignore[arg-type]
+        return drop_partitions(self.definition, self.env, partitions)  # type: ignore[arg-type]
 
     # upkeep
 
@@ -470,9 +470,9 @@ class Table:
             UnsupportedError: its strategy is a class of another engine.
             ConflictError: others committed again and again; some partitions may have been dropped.
         """
-        if not dry_run:
-            check_can_write(replace(self.definition.schema, options=self.definition.options), name=self.name)
-        return expire_partitions(self.definition, self.env, dry_run=dry_run)
+        if dry_run:
+            return expired_partitions(self.definition, self.env, None)
+        return expire_partitions(self.definition, self.env)
 
     def remove_orphans(self, older_than: datetime | str | None = None, dry_run: bool = True) -> tuple[str, ...]:
         """Remove files that no snapshot, tag, branch or changelog names. By default only say which.
@@ -587,9 +587,8 @@ class Table:
 class Writer:
     """Writes batches and commits them. Use as a context: leaving without a commit drops what was not committed."""
 
-    def __init__(self, session: WriteSession, commit_user: str | None) -> None:
+    def __init__(self, session: WriteSession) -> None:
         self.session = session
-        self._commit_user = commit_user
 
     def write(self, data: Any, kinds: Any = None) -> None:
         """Take rows; see `Table.write`. After an error that came halfway the writer has to be aborted."""
@@ -615,9 +614,7 @@ class Writer:
 
     def commit(self, identifier: int | None = None) -> Snapshot | None:
         """Make the rows written since the last commit one snapshot; None when there were none."""
-        return self.session.commit(
-            BATCH_IDENTIFIER if identifier is None else checked_identifier(identifier, self._commit_user)
-        )
+        return self.session.commit(identifier)
 
     def abort(self) -> None:
         """Drop what was not committed."""

@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Table
-from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import Snapshot
-from merganser.spark.jobs import Outcome
-from merganser.spark.session import messages_of, opened, run_jobs
+from merganser.spark.jobs import batch_of
+from merganser.spark.session import opened, run_jobs
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.upkeep.compact_table import RunJobs
 from merganser.upkeep.compact_table import compact as compact_table
+from merganser.write.job import Outcome, messages_of
 
 
 def compact(
@@ -61,12 +61,7 @@ def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
         task = CompactTask(tuple(pickle.dumps(job) for job in jobs), env.storage)
         outcomes = run_jobs(spark.range(0, len(jobs), 1, len(jobs)), task)
-        messages = messages_of(outcomes)
-        refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
-        if refusal is not None:
-            remove_files(jobs[0].table, env, messages)
-            raise refusal
-        return messages
+        return messages_of(jobs[0].table, env, outcomes)
 
     return run
 
@@ -82,7 +77,7 @@ class CompactTask:
         """Yield one outcome per job, as `mapInArrow` wants it."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield self._run(pickle.loads(self.jobs[number])).to_batch()
+                yield batch_of(self._run(pickle.loads(self.jobs[number])))
 
     def _run(self, job: CompactJob) -> Outcome:
         try:

@@ -37,19 +37,17 @@ from merganser.ingest.files import matching_files, read_file
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.buckets import groups
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.spark.bucketing import TASK, to_tasks
 from merganser.spark.compaction import on_tasks
-from merganser.spark.jobs import Outcome, WriteJob
+from merganser.spark.jobs import batch_of
 from merganser.spark.session import cores, opened, run_jobs
-from merganser.spark.sink import check_names_and_types, publish_outcomes
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
-from merganser.write.sequences import starting_sequences
-from merganser.write.session import WriteSession, checked_identifier
+from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.target import WriteTarget
+from merganser.write.transaction import begin
 
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""
@@ -110,28 +108,24 @@ def load(
         ConflictError, CommitUnknownError: see `Table.write`.
     """
     found = opened(table)
-    session = WriteSession(found.definition, found.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
-    if identifier is not None:
-        done, snapshot = session.applied(checked_identifier(identifier, commit_user))
-        if done:
-            return snapshot
-    target = session.target
-    portions = _portions([os.path.abspath(path) for path in matching_files(files)], target, kinds, found.env)
-    live = MetaReader(found.definition.paths, found.env, found.name).latest().live
-    starts = starting_sequences(found.definition, live, overwrites=target.overwrites)
-    job = WriteJob(target, found.env.storage, starts, kinds)
-    begun = found.env.seconds()
-    outcomes = _run(spark, job, portions) if portions else []
-    spent = found.env.seconds() - begun
-    return publish_outcomes(
-        target,
+    transaction = begin(
+        found.definition,
         found.env,
-        outcomes,
-        commit_user=session.user,
+        columns=columns,
+        overwrite=overwrite,
+        commit_user=commit_user,
         identifier=identifier,
         run=on_tasks(spark, found.env),
-        task_seconds=spent,
     )
+    done, snapshot = transaction.applied()
+    if done:
+        return snapshot
+    paths = [os.path.abspath(path) for path in matching_files(files)]
+    portions = _portions(paths, transaction.target, kinds, found.env)
+    begun = found.env.seconds()
+    outcomes = _run(spark, transaction.job(kinds=kinds), portions) if portions else []
+    transaction.spent("tasks", found.env.seconds() - begun)
+    return transaction.finish(messages_of(found.definition, found.env, outcomes))
 
 
 def _run(spark: SparkSession, job: WriteJob, portions: Sequence[Portion]) -> list[Outcome]:
@@ -160,7 +154,7 @@ class LoadJob:
         for number in _numbers(batches):
             share = self.tasks[number]
             tables = (rows for portion in share for rows in _rows(portion, self.job.target.table.schema.user_fields))
-            yield self.job.run(tables, skipped=share[0].before).to_batch()
+            yield batch_of(self.job.run(tables, skipped=share[0].before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +204,7 @@ class GatherJob:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows and yield the outcome."""
-        yield self.job.run_prepared(self._received(batches)).to_batch()
+        yield batch_of(self.job.run_prepared(self._received(batches)))
 
     def _received(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Prepared]:
         for batch in batches:
@@ -265,7 +259,7 @@ def _portions(paths: Sequence[str], target: WriteTarget, kinds: str | None, env:
             size = os.path.getsize(path)
             return [(None, size * _ROOM_PER_BYTE, size)]
         with _opened(path) as file:
-            check_names_and_types(target, _schema_of(file), kinds)
+            target.check_names_and_types(_schema_of(file), kinds)
             held = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
             return [((i, i + 1), group.num_rows, group.total_byte_size) for i, group in enumerate(held)]
 

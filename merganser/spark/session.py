@@ -15,12 +15,12 @@ from pyspark.sql import functions as f
 
 import merganser
 from merganser import errors
-from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
-from merganser.spark.jobs import OUTCOME_SCHEMA, Outcome
+from merganser.spark.jobs import OUTCOME_SCHEMA
 from merganser.spark.types import version_of
+from merganser.write.job import Outcome
 
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
@@ -89,11 +89,6 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
                 version=outcome.version,
             )
     return outcomes
-
-
-def messages_of(outcomes: list[Outcome]) -> list[CommitMessage]:
-    """Return all messages of outcomes."""
-    return [message for outcome in outcomes for message in outcome.messages]
 
 
 @contextlib.contextmanager

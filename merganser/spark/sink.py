@@ -14,36 +14,23 @@ Crash or failure at any point before the commit: files are there that no snapsho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from merganser.commit.message import Committed
+from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Overwrite, Table
-from merganser.ingest.rows import split_kinds
-from merganser.lsm.abandoned import remove_files
 from merganser.merge.rules import merge_of
-from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader
 from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
 from merganser.spark.compaction import on_tasks
-from merganser.spark.jobs import Outcome, WriteJob
-from merganser.spark.session import messages_of, opened, our_errors, run_jobs
+from merganser.spark.jobs import WriteTask
+from merganser.spark.session import opened, our_errors, run_jobs
 from merganser.spark.types import arrow_schema_of
-from merganser.storage.env import Env
-from merganser.upkeep.after_commit import after_commit
-from merganser.upkeep.compact_table import RunJobs
-from merganser.write.sequences import starting_sequences
-from merganser.write.session import (
-    WriteSession,
-    checked_identifier,
-    publish_messages,
-)
-from merganser.write.target import WriteTarget
+from merganser.write.job import messages_of
+from merganser.write.transaction import Transaction, begin
 
 ARRIVAL = "__merganser_arrival"
 
@@ -88,102 +75,45 @@ def write(
             "Spark DataFrame is wanted. Table.write takes rows that lie in this process.",
             table=found.name,
         )
-    session = WriteSession(found.definition, found.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
-    check_names_and_types(session.target, arrow_schema_of(df.schema), kinds)
-    if identifier is not None:
-        done, snapshot = session.applied(
-            checked_identifier(identifier, commit_user), run=on_tasks(df.sparkSession, found.env)
-        )
-        if done:
-            return snapshot
+    transaction = begin(
+        found.definition,
+        found.env,
+        columns=columns,
+        overwrite=overwrite,
+        commit_user=commit_user,
+        identifier=identifier,
+        run=on_tasks(df.sparkSession, found.env),
+    )
+    transaction.target.check_names_and_types(arrow_schema_of(df.schema), kinds)
+    done, snapshot = transaction.applied()
+    if done:
+        return snapshot
     if collect:
         with our_errors():
             rows = df.toArrow()
         return found.write(rows, kinds, columns, overwrite, commit_user, identifier)
-    live = MetaReader(found.definition.paths, found.env, found.name).latest().live
-    starts = starting_sequences(found.definition, live, overwrites=session.target.overwrites)
     frame, arrival = _arranged(df, found.definition)
-    job = WriteJob(session.target, found.env.storage, starts, kinds, arrival)
+    job = transaction.job(kinds=kinds, arrival=arrival)
     begun = found.env.seconds()
-    outcomes = run_jobs(frame, job)
-    spent = found.env.seconds() - begun
+    outcomes = run_jobs(frame, WriteTask(job))
+    transaction.spent("tasks", found.env.seconds() - begun)
+    messages = messages_of(found.definition, found.env, outcomes)
     if found.definition.keyed and bucket_column(found.definition, df.schema) is not None:
-        _check_writers(session.target, found.env, outcomes)
-    return publish_outcomes(
-        session.target,
-        found.env,
-        outcomes,
-        commit_user=session.user,
-        identifier=identifier,
-        run=on_tasks(df.sparkSession, found.env),
-        task_seconds=spent,
-    )
+        _check_writers(transaction, messages)
+    return transaction.finish(messages)
 
 
-def publish_outcomes(
-    target: WriteTarget,
-    env: Env,
-    outcomes: list[Outcome],
-    *,
-    commit_user: str,
-    identifier: int | None,
-    run: RunJobs | None = None,
-    task_seconds: float | None = None,
-) -> Snapshot | None:
-    """Make what tasks wrote one commit, or remove it and raise the first refusal.
-
-    Args:
-        run: where a compaction runs that makes the commit visible; None: on the threads of this process.
-    """
-    messages = messages_of(outcomes)
-    refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
-    if refusal is not None:
-        remove_files(target.table, env, messages)
-        raise refusal
-    if not messages and target.spec is None:
-        return None
-    uuid = env.new_id()
-    number = BATCH_IDENTIFIER if identifier is None else identifier
-    snapshot = publish_messages(
-        target,
-        env,
-        messages,
-        commit_user=commit_user,
-        identifier=number,
-        uuid=uuid,
-        seconds={} if task_seconds is None else {"tasks": task_seconds},
-    )
-    if snapshot is None or snapshot.uuid != uuid:
-        remove_files(target.table, env, messages)  # a twin of this commit was there first, with files of its own
-    after_commit(target.table, env, Committed(messages, snapshot, commit_user, number), run=run)
-    return snapshot
-
-
-def _check_writers(target: WriteTarget, env: Env, outcomes: list[Outcome]) -> None:
+def _check_writers(transaction: Transaction, messages: list[CommitMessage]) -> None:
     """Refuse to commit if a bucket of a key table had two writers: rows of one key would have no order."""
-    messages = messages_of(outcomes)
     buckets = {(message.partition, message.bucket) for message in messages}
     if len(buckets) < len(messages):
-        remove_files(target.table, env, messages)
+        transaction.abort(messages)
         raise InvariantError(
-            f"{target.action}: {len(messages) - len(buckets)} of {len(buckets)} buckets had several writers. Nothing "
-            "was committed. Set the table option 'sink.parallelism' for this write, and report the version of Spark.",
-            table=target.table.name,
+            f"{transaction.target.action}: {len(messages) - len(buckets)} of {len(buckets)} buckets had several "
+            "writers. Nothing was committed. Set the table option 'sink.parallelism' for this write, and report the "
+            "version of Spark.",
+            table=transaction.table.name,
         )
-
-
-def check_names_and_types(target: WriteTarget, schema: pa.Schema, kinds: Any) -> None:
-    """Refuse names and types of columns that do not fit, as rows of them would be.
-
-    Raises:
-        InvalidInputError: names the column.
-    """
-    if kinds is not None and not isinstance(kinds, str):
-        raise InvalidInputError(
-            f"{target.action}: kinds is a {type(kinds).__name__}. On Spark it is the name of a column."
-        )
-    empty, texts = split_kinds(schema.empty_table(), kinds, table=target.table.name)
-    target.accepted(empty, texts)
 
 
 def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:

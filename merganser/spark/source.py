@@ -40,24 +40,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from merganser.codec.binary_row import stored_to_arrow
-from merganser.errors import InvalidInputError, MerganserError
+from merganser.commit.message import CommitMessage
+from merganser.errors import InvalidInputError
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
-from merganser.lsm.abandoned import remove_files
-from merganser.meta.table_state import MetaReader
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
-from merganser.spark.jobs import Outcome, WriteJob
-from merganser.spark.session import TASKS_PER_CORE, messages_of
-from merganser.spark.sink import check_names_and_types, publish_outcomes
+from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
-from merganser.write.sequences import starting_sequences
-from merganser.write.session import WriteSession, checked_identifier
+from merganser.write.job import Outcome, messages_of
+from merganser.write.transaction import begin
 
 NAME: Final = "merganser"
 _OWN_OPTIONS: Final = frozenset(
@@ -151,23 +148,18 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         table = _table(options)
-        self._env = table.env
-        self._kinds = options.get("kinds")
-        self._identifier = _number(options, "identifier")
-        user = options.get("commit-user")
-        replaced = _overwrite(table, options, overwrite)
-        session = WriteSession(
-            table.definition, table.env, commit_user=user, columns=_columns(options), overwrite=replaced
+        self._transaction = begin(
+            table.definition,
+            table.env,
+            columns=_columns(options),
+            overwrite=_overwrite(table, options, overwrite),
+            commit_user=options.get("commit-user"),
+            identifier=_number(options, "identifier"),
         )
-        check_names_and_types(session.target, arrow_schema_of(schema), self._kinds)
-        self._target, self._user = session.target, session.user
-        self._applied = False
-        if self._identifier is not None:
-            self._applied, _ = session.applied(checked_identifier(self._identifier, user))
-        state = MetaReader(table.definition.paths, table.env, table.name).latest()
-        self._before = 0 if state.snapshot is None else state.snapshot.id
-        starts = starting_sequences(table.definition, state.live, overwrites=session.target.overwrites)
-        self._job = WriteJob(session.target, table.env.storage, starts, self._kinds)
+        kinds = options.get("kinds")
+        self._transaction.target.check_names_and_types(arrow_schema_of(schema), kinds)
+        self._applied, _ = self._transaction.applied()
+        self._job = self._transaction.job(kinds=kinds)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         if self._applied:
@@ -180,34 +172,21 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._applied:
-            outcomes = _outcomes(messages)
-            publish_outcomes(self._target, self._env, outcomes, commit_user=self._user, identifier=self._identifier)
+            self._transaction.finish(self._written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what tasks wrote, if it is certain that no snapshot names it."""
-        if self._applied or self._committed():
-            return
-        remove_files(self._target.table, self._env, messages_of(_outcomes(messages)))
+        """Remove what tasks wrote, where some of them failed.
 
-    def _committed(self) -> bool:
-        """Return whether a snapshot of this writer may exist: Spark aborts too when a commit failed half way."""
-        try:
-            store = MetaReader(self._target.table.paths, self._env, self._target.table.name).snapshots
-            latest = store.latest_id()
-            if latest is None:
-                return False
-            for snapshot in store.walk_back(latest):
-                if snapshot.id <= self._before:
-                    break
-                if snapshot.commit_user == self._user:
-                    return True
-        except MerganserError:
-            return True
-        return False
+        Where none did, `commit` was called, in another process, and failed: it has removed the files already, or a
+        snapshot may name them.
+        """
+        if None in messages:
+            written = [message for message in messages if isinstance(message, _Written)]
+            self._transaction.abort([found for message in written for found in message.outcome.messages])
 
-
-def _outcomes(messages: list[WriterCommitMessage | None]) -> list[Outcome]:
-    return [message.outcome for message in messages if isinstance(message, _Written)]
+    def _written(self, messages: list[WriterCommitMessage | None]) -> list[CommitMessage]:
+        outcomes = [message.outcome for message in messages if isinstance(message, _Written)]
+        return messages_of(self._transaction.table, self._transaction.env, outcomes)
 
 
 def _table(options: Mapping[str, str]) -> Table:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from merganser.commit.message import Committed
+from merganser.commit.publish import Change, Publisher
 from merganser.errors import MerganserError, NotFoundError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore
@@ -22,6 +23,7 @@ from merganser.upkeep.compact_table import RunJobs, follow
 from merganser.upkeep.expire import expire_after_commit
 from merganser.upkeep.expire_partitions import expire_partitions
 from merganser.upkeep.tags import drop_tag
+from merganser.write.overwrite import Selection
 
 _NAMES_INTERVAL: Final = timedelta(minutes=1)
 """How often a writer looks for tags and consumers whose time is over."""
@@ -73,7 +75,12 @@ def _expire_partitions(table: TableDef, env: Env) -> None:
     if not table.schema.partition_keys or table.options.get(u.PARTITION_EXPIRATION_TIME) is None:
         return
     if _is_time(table, env, "partitions", table.options.get(u.PARTITION_EXPIRATION_CHECK_INTERVAL)):
-        expire_partitions(table, env)
+        user = env.new_id()
+
+        def drop(chosen: Selection) -> None:  # what else is owed after a commit comes after this one, here
+            Publisher(table, env).commit(Change(messages=[], commit_user=user, overwrites=chosen))
+
+        expire_partitions(table, env, drop)
 
 
 def _give_up_names(table: TableDef, env: Env) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from merganser.codec.binary_row import deserialize, sort_key, stored_to_arrow
-from merganser.commit.publish import Change, Publisher
+from merganser.commit.publish import Publisher
 from merganser.errors import InvalidInputError
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.table_def import TableDef
@@ -29,13 +29,15 @@ from merganser.write import overwrite as ow
 
 Expired = Callable[[LiveFiles], set[bytes]]
 """The serialized partitions of a state that are too old."""
+Drop = Callable[[ow.Selection], None]
+"""Makes a commit that removes the files that a choice names."""
 
 
-def expire_partitions(table: TableDef, env: Env, *, dry_run: bool = False) -> tuple[Mapping[str, Any], ...]:
+def expire_partitions(table: TableDef, env: Env, drop: Drop | None) -> tuple[Mapping[str, Any], ...]:
     """Drop the partitions that are older than the table's options allow, in the order of their values.
 
     Args:
-        dry_run: change nothing.
+        drop: makes a commit that removes what a choice names; None: change nothing.
 
     Returns:
         The values of the partitions that were, or would be, dropped.
@@ -46,15 +48,12 @@ def expire_partitions(table: TableDef, env: Env, *, dry_run: bool = False) -> tu
         ConflictError: others committed again and again; some partitions may have been dropped.
     """
     expired = expired_now(table, env)
-    publisher = Publisher(table, env)
-    old = expired(publisher.latest().live)
+    old = expired(Publisher(table, env).latest().live)
     found = _in_order(table, old)[: table.options.get(u.PARTITION_EXPIRATION_MAX_NUM)]
-    if not dry_run:
+    if drop is not None:
         size = table.options.get(u.PARTITION_EXPIRATION_BATCH_SIZE) or max(1, len(found))
-        user = env.new_id()
         for at in range(0, len(found), size):
-            chosen = frozenset(found[at : at + size])
-            publisher.commit(Change(messages=[], commit_user=user, overwrites=_still_expired(chosen, expired)))
+            drop(_still_expired(frozenset(found[at : at + size]), expired))
     return tuple(_values(table, partition) for partition in found)
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
+from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
@@ -81,6 +82,22 @@ class WriteTarget:
             InvalidInputError: names the column, the row and the value.
         """
         return accepted(self.table, self._conformed(rows), kinds, arrival, action=self.action)
+
+    def check_names_and_types(self, schema: pa.Schema, kinds: Any) -> None:
+        """Refuse names and types of columns that do not fit, as rows of them would be.
+
+        Args:
+            kinds: the column with the row kinds, not stored; None: there is none.
+
+        Raises:
+            InvalidInputError: names the column.
+        """
+        if kinds is not None and not isinstance(kinds, str):
+            raise InvalidInputError(
+                f"{self.action}: kinds is a {type(kinds).__name__}. On Spark it is the name of a column."
+            )
+        empty, texts = split_kinds(schema.empty_table(), kinds, table=self.table.name)
+        self.accepted(empty, texts)
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
         table = self.table

@@ -17,26 +17,22 @@ from merganser.errors import (
     StorageError,
     UnsupportedError,
 )
-from merganser.meta.table_state import MetaReader
-from merganser.spark.jobs import Outcome, WriteJob
+from merganser.spark.jobs import WriteTask
 from merganser.spark.session import unwrapped
-from merganser.spark.sink import publish_outcomes
 from merganser.spark.splits import packed
-from merganser.write.sequences import starting_sequences
-from merganser.write.session import WriteSession
+from merganser.write.job import Outcome, WriteJob, messages_of
+from merganser.write.transaction import Transaction, begin
 
 pytestmark = pytest.mark.spark
 
 
-def job_for(table: mg.Table, **arguments: str) -> tuple[WriteSession, WriteJob]:
-    session = WriteSession(table.definition, table.env, commit_user="job")
-    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
-    starts = starting_sequences(table.definition, live, overwrites=False)
-    return session, WriteJob(session.target, table.env.storage, starts, **arguments)
+def job_for(table: mg.Table, identifier: int | None = None, **arguments: str) -> tuple[Transaction, WriteJob]:
+    transaction = begin(table.definition, table.env, commit_user="job", identifier=identifier)
+    return transaction, transaction.job(**arguments)
 
 
-def commit(table: mg.Table, session: WriteSession, outcomes: list[Outcome]) -> mg.Snapshot | None:
-    return publish_outcomes(session.target, table.env, outcomes, commit_user=session.user, identifier=None)
+def commit(transaction: Transaction, outcomes: list[Outcome]) -> mg.Snapshot | None:
+    return transaction.finish(messages_of(transaction.table, transaction.env, outcomes))
 
 
 @pytest.mark.parametrize("buffer", ["1 kb", "256 mb"])
@@ -47,10 +43,10 @@ def test_rows_that_come_out_of_order_are_numbered_in_it(catalog: mg.Catalog, buf
         arrivals = [(part << 33) + row for part in range(5) for row in range(100)]
         random.Random(round_number).shuffle(arrivals)
         rows = pa.table({"id": [a % 37 for a in arrivals], "n": arrivals, "at": arrivals})
-        session, job = job_for(table, arrival="at")
+        transaction, job = job_for(table, arrival="at")
         outcome = pickle.loads(pickle.dumps(job)).run(rows.slice(start, 50) for start in range(0, 500, 50))
         assert outcome.refusal is None
-        assert commit(table, session, [outcome]) is not None
+        assert commit(transaction, [outcome]) is not None
         expected: dict[int, int] = {}
         for arrival in sorted(arrivals):
             expected[arrival % 37] = arrival
@@ -61,15 +57,15 @@ def test_rows_that_come_out_of_order_are_numbered_in_it(catalog: mg.Catalog, buf
 
 def test_a_refusal_is_returned_and_removes_the_files_of_all_tasks(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.t", schema={"id": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
-    session, job = job_for(table)
+    transaction, job = job_for(table)
     written = job.run([pa.table({"id": [1, 2]})])
     refused = job.run([pa.table({"id": pa.array([None], pa.int64())})])
     assert isinstance(refused.refusal, InvalidInputError)
     assert len(written.messages[0].added) == 1
-    (batch,) = job(iter(pa.table({"id": [3]}).to_batches()))
+    (batch,) = WriteTask(job)(iter(pa.table({"id": [3]}).to_batches()))
     assert pickle.loads(batch.column("message")[0].as_py()).messages
     with pytest.raises(InvalidInputError, match="key column 'id' is null"):
-        commit(table, session, [written, refused])
+        commit(transaction, [written, refused])
     names = [entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")]
     assert written.messages[0].added[0].name not in names
     assert table.snapshots() == ()
@@ -77,11 +73,10 @@ def test_a_refusal_is_returned_and_removes_the_files_of_all_tasks(catalog: mg.Ca
 
 def test_a_commit_that_a_twin_made_first_leaves_no_files_of_its_tasks(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.t", schema={"id": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
-    session, job = job_for(table)
+    transaction, job = job_for(table, 4)
     outcome = job.run([pa.table({"id": [1, 2]})])
     twin = table.write([{"id": 1}, {"id": 2}], commit_user="job", identifier=4)
-    made = publish_outcomes(session.target, table.env, [outcome], commit_user="job", identifier=4)
-    assert made == twin
+    assert commit(transaction, [outcome]) == twin
     names = [entry.name for entry in table.env.storage.list(f"{table.path}/bucket-0")]
     assert len(names) == 1
     assert outcome.messages[0].added[0].name not in names

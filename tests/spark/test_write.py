@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -163,6 +164,35 @@ def test_an_identifier_is_applied_once(spark: SparkSession, orders: mg.Table) ->
 def test_an_empty_frame_makes_no_snapshot(spark: SparkSession, orders: mg.Table) -> None:
     assert ms.write(frame(spark, []), orders) is None
     assert orders.snapshots() == ()
+
+
+@pytest.mark.parametrize(
+    "option", [("commit.force-create-snapshot", "true"), ("snapshot.ignore-empty-commit", "false")]
+)
+def test_empty_commits_make_a_snapshot_where_they_are_asked_for(
+    spark: SparkSession, orders: mg.Table, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    asked = orders.with_options(dict([option]))
+    empty = frame(spark, [])
+    made = ms.write(empty, asked)
+    assert made is not None
+    assert (made.id, made.commit_kind, made.delta_record_count) == (1, "APPEND", 0)
+    empty.write.format("merganser").option(*option).mode("append").save(orders.path)
+    pq.write_table(asked.read().to_arrow(), tmp_path / "empty.parquet")
+    loaded = ms.load(spark, str(tmp_path / "empty.parquet"), asked)
+    assert loaded is not None
+    assert loaded.id == 3
+
+
+def test_a_frame_without_rows_that_replaces_a_table_is_followed_by_what_is_owed(
+    spark: SparkSession, orders: mg.Table
+) -> None:
+    options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    table = orders.with_options({**options, "snapshot.expire.execution-mode": "sync"})
+    table.write([{"id": 1, "state": "a", "amount": None}])
+    ms.write(frame(spark, []), table, overwrite={})
+    assert [snapshot.id for snapshot in table.snapshots()] == [2]
+    assert rows(table) == []
 
 
 WHOLE = "id long, state string, amount decimal(10,2)"

@@ -20,8 +20,8 @@ from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
-from merganser.write.session import publish_messages
 from merganser.write.target import WriteTarget
+from merganser.write.transaction import begin
 
 _names = itertools.count()
 WEST = timezone(timedelta(hours=-5))
@@ -117,20 +117,19 @@ def test_files_that_were_removed_meanwhile_cannot_be_removed_again() -> None:
 def test_files_cannot_be_added_twice() -> None:
     """A driver that commits the messages of its tasks once more must not spoil the table."""
     table = _table()
-    target = WriteTarget(table.definition)
     messages = _files(table, 1, 2)
-    publish_messages(target, table.env, messages, commit_user="a", identifier=BATCH_IDENTIFIER)
+    begin(table.definition, table.env, commit_user="a").finish(messages)
     with pytest.raises(ConflictError, match="part of snapshot 1 already"):
-        publish_messages(target, table.env, messages, commit_user="b", identifier=BATCH_IDENTIFIER, keep_files=True)
+        begin(table.definition, table.env, commit_user="b").finish(messages, keep_files=True)
     assert _keys(table) == [1, 2]
 
 
 def test_messages_that_are_published_again_under_their_identifier_keep_their_files() -> None:
     table = _table()
-    target = WriteTarget(table.definition)
     messages = _files(table, 1, 2)
-    first = publish_messages(target, table.env, messages, commit_user="driver", identifier=7)
-    assert publish_messages(target, table.env, messages, commit_user="driver", identifier=7) == first
+    transaction = begin(table.definition, table.env, commit_user="driver", identifier=7)
+    first = transaction.finish(messages)
+    assert transaction.finish(messages) == first
     assert _keys(table) == [1, 2]
 
 

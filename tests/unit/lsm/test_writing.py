@@ -220,7 +220,7 @@ def test_rows_whose_order_is_given_are_folded_in_it() -> None:
     [message] = writer.finish()
     assert message.added[0].max_sequence == 2
     session = WriteSession(table.definition, table.env)
-    session._failed = [message]
+    session._written = [message]
     session.commit()
     assert table.read().to_pylist() == [{"k": 1, "v": "third"}]
 
@@ -264,7 +264,7 @@ def test_overwrites_choose_the_partitions_they_name() -> None:
 def test_a_session_of_unknown_outcome_takes_no_more_rows() -> None:
     table = _keyed()
     session = WriteSession(table.definition, table.env)
-    session._unknown_since = 1
+    session._transaction.unknown_since = 1
     with pytest.raises(InvalidInputError, match="commit again with the same identifier"):
         session.write(pa.table({"k": pa.array([1], pa.int32()), "v": ["x"]}), None)
 

@@ -1,0 +1,117 @@
+"""WriteJob: rows -> files of their buckets, as a value that pickles and runs wherever there is a core.
+
+A job holds what is true for all its runs (table, storage, where sequence numbers begin). Nothing it does is visible
+before its transaction finishes with the messages of the runs that count: a failed or second attempt leaves files that
+no snapshot names.
+
+A refusal is *returned*, so that the transaction's process raises it as it is: an engine would try a raised one again,
+wrap it and lose its class. Raised is only what another attempt may cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+import merganser
+from merganser.commit.message import CommitMessage
+from merganser.errors import MerganserError, StorageError
+from merganser.ingest.rows import split_kinds
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.writer import TableWriter
+from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
+from merganser.storage.protocol import Storage
+from merganser.write.incoming import Prepared
+from merganser.write.sequences import StartingSequences
+from merganser.write.target import WriteTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of a job did.
+
+    Attributes:
+        messages: the files it wrote, by bucket; durable.
+        refusal: why it wrote none.
+        version: of merganser where it ran, which must be that of the transaction's process.
+    """
+
+    messages: tuple[CommitMessage, ...] = ()
+    refusal: MerganserError | None = None
+    version: str = field(default_factory=lambda: merganser.__version__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """Writes the rows that it is given into files of their buckets.
+
+    Attributes:
+        target: the table and how it is written.
+        starts: where the sequence numbers of buckets begin.
+        kinds: column with the row kinds, not stored; None: all rows are inserts.
+        arrival: column of BIGINT that orders the rows, not stored; None: they come in order.
+    """
+
+    target: WriteTarget
+    storage: Storage
+    starts: StartingSequences
+    kinds: str | None = None
+    arrival: str | None = None
+
+    def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
+        """Write rows and return the outcome; what a refused or failed attempt wrote is removed.
+
+        Args:
+            tables: rows as they were given, with kinds and arrival among the columns.
+            skipped: sequence numbers that other runs take in every bucket before this one.
+        """
+        return self.run_prepared((self._prepared(table) for table in tables if table.num_rows), skipped=skipped)
+
+    def run_prepared(self, rows: Iterable[Prepared], *, skipped: int = 0) -> Outcome:
+        """Write rows that have been checked; otherwise as `run`.
+
+        Args:
+            rows: tables, each with row kinds and arrival, or None.
+            skipped: as for `run`.
+        """
+        first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
+        writer = TableWriter(self.target.table, Env(self.storage), first, parallel=False)
+        try:
+            for table, kinds, arrival in rows:
+                writer.write(table, kinds, arrival=arrival)
+            return Outcome(tuple(writer.finish()))
+        except StorageError:
+            writer.abort()
+            raise
+        except MerganserError as refusal:
+            writer.abort()
+            return Outcome(refusal=refusal)
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _prepared(self, table: pa.Table) -> Prepared:
+        arrival = None
+        if self.arrival is not None:
+            arrival = table.column(self.arrival).to_numpy().astype(np.int64, copy=False)
+            table = table.drop_columns([self.arrival])
+        rows, kinds = split_kinds(table, self.kinds, table=self.target.table.name)
+        return self.target.accepted(rows, kinds, arrival)
+
+
+def messages_of(table: TableDef, env: Env, outcomes: Sequence[Outcome]) -> list[CommitMessage]:
+    """Return all messages of outcomes.
+
+    Raises:
+        MerganserError: the first refusal among them; the files of all are removed.
+    """
+    messages = [message for outcome in outcomes for message in outcome.messages]
+    refusal = next((outcome.refusal for outcome in outcomes if outcome.refusal is not None), None)
+    if refusal is not None:
+        remove_files(table, env, messages)
+        raise refusal
+    return messages

@@ -1,0 +1,236 @@
+"""Transaction: one write of a table, from the call to the commit, wherever its files are written.
+
+    applied?    this user's commit of this identifier stands already: nothing is to be done
+    job         a value that pickles: turns rows into files of buckets, in this process or in tasks
+    finish      what the jobs wrote becomes one commit, and what is owed after a commit is done
+    abort       it does not: the files are removed, unless a snapshot may name them
+
+Every way of writing goes through it: a call of `Table.write`, a `Writer`, the doors of an engine, partitions that
+are dropped. A transaction pickles, too: a task may write for it, and another process may finish it.
+
+`finish` may be repeated with the same messages after an error: a snapshot of this transaction is recognised by its
+uuid, so that the change is applied once.
+
+Format: sections "commit algorithm", "commitUser and replay".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from merganser.commit.message import CommitMessage, Committed
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
+from merganser.lsm.abandoned import remove_files
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+from merganser.upkeep.after_commit import after_commit
+from merganser.upkeep.compact_table import RunJobs, catch_up
+from merganser.write import overwrite as ow
+from merganser.write.job import WriteJob
+from merganser.write.sequences import StartingSequences, starting_sequences
+from merganser.write.target import WriteTarget
+
+
+class Transaction:
+    """One write that becomes one commit.
+
+    Args:
+        target: what is written where.
+        user: who commits; see `checked_user`.
+        identifier: which of the user's commits it is; see `checked_identifier`.
+        safe: of a writer that commits more than once, its last commit; None: what the table's strict mode says.
+        run: where compactions that follow the commit run; None: on the threads of this process.
+
+    Attributes:
+        uuid: what its snapshot is recognised by.
+        unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
+        safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
+        stands: its commit is part of the table, by this object or by a twin.
+        seconds: what was spent on its files, by phase.
+    """
+
+    def __init__(
+        self,
+        target: WriteTarget,
+        env: Env,
+        user: str,
+        identifier: int = BATCH_IDENTIFIER,
+        *,
+        safe: int | None = None,
+        run: RunJobs | None = None,
+    ) -> None:
+        self.target = target
+        self.env = env
+        self.user = user
+        self.identifier = identifier
+        self.uuid = env.new_id()
+        self.unknown_since: int | None = None
+        self.stands = False
+        self.seconds: dict[str, float] = {}
+        self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
+        self._run = run
+
+    @property
+    def table(self) -> TableDef:
+        """The table that is written."""
+        return self.target.table
+
+    def applied(self) -> tuple[bool, Snapshot | None]:
+        """Return whether this commit of the user was applied already, and its snapshot if it is kept.
+
+        The process that made it may have been stopped before the compaction that makes its rows visible. That
+        compaction is made up for here.
+        """
+        if self.identifier == BATCH_IDENTIFIER:
+            return False, None
+        done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier)
+        if done:
+            catch_up(self.table, self.env, run=self._run)
+        return done, snapshot
+
+    def starts(self) -> StartingSequences:
+        """Return where sequence numbers begin: behind those of the newest state.
+
+        Raises:
+            ConflictError: the table was dropped since it was opened.
+        """
+        live = Publisher(self.table, self.env).latest().live
+        return starting_sequences(self.table, live, overwrites=self.target.overwrites)
+
+    def job(self, *, kinds: str | None = None, arrival: str | None = None) -> WriteJob:
+        """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now."""
+        return WriteJob(self.target, self.env.storage, self.starts(), kinds, arrival)
+
+    def finish(
+        self, messages: Sequence[CommitMessage], *, removes: ow.Selection | None = None, keep_files: bool = False
+    ) -> Snapshot | None:
+        """Make written files one commit, and do what is owed after it.
+
+        Args:
+            messages: what jobs wrote; their files are durable.
+            removes: the choice of files that the commit removes; None: what the target says.
+            keep_files: leave the files of a commit that failed, for the caller to try again or to abort.
+
+        Returns:
+            The snapshot; None when there was nothing to commit, or when a twin's snapshot of this commit has expired.
+
+        Raises:
+            ConflictError, InvalidInputError: nothing is visible; the files are gone unless they were to be kept.
+            CommitUnknownError: the outcome is unknown, and the files were kept. Call it again.
+        """
+        try:
+            snapshot = self._publish(messages, self.target.selection(messages) if removes is None else removes)
+        except CommitUnknownError as error:
+            tried = error.context["snapshot"]
+            self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
+            raise
+        except MerganserError:  # after any other error, a bug, nothing is sure: orphans do no harm
+            if not keep_files:
+                self.abort(messages)
+            raise
+        except BaseException:  # stopped at any instruction, perhaps with the snapshot made: its files must stay
+            self.unknown_since = 1
+            raise
+        if self.unknown_since is None and (snapshot is None or snapshot.uuid != self.uuid):
+            self.abort(messages)  # a twin of this commit was there first, with files of its own
+        if self.safe is not None and snapshot is not None:
+            self.safe = snapshot.id
+        self.stands = True  # before what follows: nothing of it may be removed any more
+        if messages or snapshot is not None:
+            after_commit(self.table, self.env, Committed(messages, snapshot, self.user, self.identifier), run=self._run)
+        return snapshot
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Remove what jobs wrote, unless a snapshot names it or may name it. Best effort: else it is orphans."""
+        if not self.stands and self.unknown_since is None:
+            remove_files(self.table, self.env, messages)
+
+    def spent(self, phase: str, seconds: float) -> None:
+        """Add to what a phase of the write took."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def _publish(self, messages: Sequence[CommitMessage], removes: ow.Selection | None) -> Snapshot | None:
+        options = self.table.options
+        if self.target.overwrites:
+            messages = ow.upgraded(self.table, messages)
+        allow_empty = (
+            options.get(w.COMMIT_FORCE_CREATE_SNAPSHOT) or options.get(w.SNAPSHOT_IGNORE_EMPTY_COMMIT) is False
+        )
+        if not messages and removes is None and not allow_empty:
+            return None
+        change = Change(
+            messages=messages,
+            commit_user=self.user,
+            identifier=self.identifier,
+            overwrites=removes,
+            allow_empty=allow_empty,
+            uuid=self.uuid,
+            since=self.unknown_since,
+            safe=self.safe,
+            seconds=self.seconds,
+        )
+        return Publisher(self.table, self.env).commit(change)
+
+
+def begin(
+    table: TableDef,
+    env: Env,
+    *,
+    columns: Sequence[str] | None = None,
+    overwrite: Mapping[str, Any] | str | None = None,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    run: RunJobs | None = None,
+) -> Transaction:
+    """Return the transaction of one call that writes, checked before any row is taken.
+
+    Args:
+        columns: the columns supplied; None: all.
+        overwrite: a static spec, "dynamic", or None to append.
+        commit_user: who commits; None: a fresh random name.
+        identifier: which of their commits it is; None: one that is never repeated.
+        run: where compactions that follow the commit run; None: on the threads of this process.
+
+    Raises:
+        InvalidInputError: an argument that the table does not take.
+        UnsupportedError: the table asks for something this version does not write.
+    """
+    target = WriteTarget(table, columns=columns, overwrite=overwrite)
+    user = checked_user(target, env, commit_user)
+    return Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
+
+
+def checked_user(target: WriteTarget, env: Env, commit_user: str | None) -> str:
+    """Return who commits: the name given, or a fresh random one.
+
+    Raises:
+        InvalidInputError: it is no text, or an empty one.
+    """
+    if commit_user is not None and (not isinstance(commit_user, str) or not commit_user.strip()):
+        raise InvalidInputError(
+            f"{target.action}: commit_user is {commit_user!r}. It is text that says who commits, or None."
+        )
+    return commit_user or (target.table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
+
+
+def checked_identifier(identifier: int | None, commit_user: str | None) -> int:
+    """Return the identifier of a commit; of one that is never repeated for None.
+
+    Raises:
+        InvalidInputError: it is none, or nobody is named whose commit it is.
+    """
+    if identifier is None:
+        return BATCH_IDENTIFIER
+    if commit_user is None:
+        raise InvalidInputError(
+            f"identifier {identifier} is given without commit_user. A commit is named by both: give commit_user too."
+        )
+    if not isinstance(identifier, int) or isinstance(identifier, bool) or not 0 <= identifier < BATCH_IDENTIFIER:
+        raise InvalidInputError(
+            f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}."
+        )
+    return identifier
