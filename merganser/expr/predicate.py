@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from merganser.expr import build, tree
 from merganser.expr.compare import stored_values
-from merganser.expr.compute import evaluate
+from merganser.expr.compute import can_fail, evaluate
 from merganser.expr.tree import Value
 from merganser.schema import types as t
 
@@ -120,6 +120,11 @@ def conjuncts(p: Predicate) -> list[Predicate]:
 def conjunction(items: Sequence[Predicate]) -> Predicate | None:
     """Return the AND of conditions; None, which means no condition, for none."""
     return Predicate(build.conjunction([p.expression for p in items])) if items else None
+
+
+def sure(p: Predicate) -> Predicate | None:
+    """Return the part of a condition that fails for no row, whatever other conditions would leave out first."""
+    return conjunction([part for part in conjuncts(p) if not can_fail(part.expression)])
 
 
 def renamed(p: Predicate, mapping: Mapping[str, str]) -> Predicate:

@@ -3,7 +3,8 @@
 The one reader of data files: batch reads, merges, compactions and streams share it. Columns are found by the
 name they had in the file's own schema; a column added since is null, one whose type changed is converted
 (`schema.evolve`). Row groups that the filter cannot match are left out by their statistics, and rows that a deletion
-vector names are never returned.
+vector names are never returned. Of a filter on rows the columns are read first, and the others only of row groups in
+which it keeps a row.
 
 Format: "reading an old file", "pk table file columns".
 """
@@ -27,6 +28,7 @@ from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
@@ -34,6 +36,11 @@ from merganser.storage.protocol import Storage
 WHOLE_BYTES: Final = 4 * 1024 * 1024
 """A row group that takes no more is read whole: parts save little there, since the compressed pages of all columns
 wait beside them, and take longer."""
+
+_TRIED_GROUPS: Final = 4
+"""Row groups of which the columns of a filter are read first, whatever comes of it."""
+_LEFT_OUT_MIN: Final = 0.125
+"""Share of row groups in which the filter has to keep no row, so that this goes on: each costs a request more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class DataFileReader:
         system: also return `_SEQUENCE_NUMBER` and `_VALUE_KIND`, where asked.
         groups_filter: rows of row groups that this cannot match are not returned. Must be a filter that may
             drop rows before a merge: one on key columns, or any when the file needs no merge.
+        rows_filter: only rows that this keeps are returned. It looks at some of `columns`, cannot fail for any row, and
+            may be asked of rows that a merge would replace.
         notes: believe what the footer notes of kinds, instead of reading them.
         positions: also return `_POSITION`, where each row is in the file, the first being 0.
         only: rising positions of the rows to return; None: all that are not deleted.
@@ -73,6 +82,7 @@ class DataFileReader:
         sequence: bool = False,
         kind: bool = False,
         groups_filter: Predicate | None = None,
+        rows_filter: Predicate | None = None,
         notes: bool = True,
         positions: bool = False,
         only: Positions | None = None,
@@ -91,6 +101,12 @@ class DataFileReader:
             self._wanted.append(SEQUENCE_NUMBER)
         if kind and not self._made_kinds:
             self._wanted.append(VALUE_KIND)
+        self._rows_filter = rows_filter
+        tested = [] if rows_filter is None else [field for field in columns if field.name in rows_filter.columns]
+        self._tested = Evolution.plan(tested, target.fields, name=target.path)
+        apart = {field.name for field in self._tested.stored}
+        self._untested = [field for field in self._wanted if field.name not in apart]
+        self._tried_groups = self._left_out = 0
         groups = range(len(self._reader.group_rows))
         self._groups = [g for g in groups if self._reader.group_rows[g]]
         self._starts = np.cumsum([0, *self._reader.group_rows])
@@ -162,6 +178,8 @@ class DataFileReader:
                 if held:
                     break
                 self._at += 1
+                if self._is_tested_first and not self._kept_apart([group])[1].any():
+                    return self._rows(arrow_schema(self._wanted).empty_table(), [])
                 self._part_start = int(self._starts[group])
                 self._parts = self._reader.parts(group, self._wanted, part_rows)
                 return self.read(rows)
@@ -170,36 +188,84 @@ class DataFileReader:
         if start == self._at:
             self._reader.close()
             return None
-        groups = self._groups[start : self._at]
-        table = self._reader.read(None if len(groups) == len(self._reader.group_rows) else groups, self._wanted)
-        if self._part_bytes is not None:
-            self._growth = table.nbytes / max(1, sum(self._group_bytes(group) for group in groups))
-        return self._rows(table, [(int(self._starts[g]), self._reader.group_rows[g]) for g in groups])
+        return self._whole(self._groups[start : self._at])
 
     def close(self) -> None:
         """Release the file. Reading to the end does it too."""
         self._reader.close()
+
+    @property
+    def _is_tested_first(self) -> bool:
+        """Whether the columns of the filter are read before the others."""
+        if not self._tested.stored or not self._untested:
+            return False
+        return self._tried_groups < _TRIED_GROUPS or self._left_out >= _LEFT_OUT_MIN * self._tried_groups
+
+    def _whole(self, groups: Sequence[int]) -> pa.Table:
+        """Return the rows of some row groups."""
+        if self._is_tested_first:
+            return self._kept(groups)
+        return self._rows(self._read(groups, self._wanted), self._spans(groups))
+
+    def _read(self, groups: Sequence[int], columns: Sequence[t.Field]) -> pa.Table:
+        table = self._reader.read(None if len(groups) == len(self._reader.group_rows) else groups, columns)
+        if self._part_bytes is not None:
+            self._growth = table.nbytes / max(1, sum(self._group_bytes(group, columns) for group in groups))
+        return table
+
+    def _kept(self, groups: Sequence[int]) -> pa.Table:
+        """Return the same, where the columns of the filter tell which groups to read the others of."""
+        tested, keep = self._kept_apart(groups)
+        ends = np.cumsum([0, *(self._reader.group_rows[group] for group in groups)])
+        hit = [i for i in range(len(groups)) if keep[ends[i] : ends[i + 1]].any()]
+        if not hit:
+            return self._rows(arrow_schema(self._wanted).empty_table(), [])
+        if len(hit) < len(groups):
+            tested = pa.concat_tables([tested.slice(ends[i], ends[i + 1] - ends[i]) for i in hit])
+            keep = np.concatenate([keep[ends[i] : ends[i + 1]] for i in hit])
+        found = [groups[i] for i in hit]
+        rest = self._read(found, self._untested)
+        held = {name: table.column(name) for table in (tested, rest) for name in table.column_names}
+        table = pa.table({field.name: held[field.name] for field in self._wanted})
+        return self._rows(table, self._spans(found), keep)
+
+    def _kept_apart(self, groups: Sequence[int]) -> tuple[pa.Table, np.ndarray]:
+        """Return the stored columns of the filter in some row groups, and which rows it keeps."""
+        tested = self._reader.read(groups, self._tested.stored)
+        keep = self._passing(self._tested.apply(tested, tested.num_rows))
+        self._tried_groups += len(groups)
+        ends = np.cumsum([self._reader.group_rows[group] for group in groups])
+        self._left_out += sum(not part.any() for part in np.split(keep, ends[:-1]))
+        return tested, keep
+
+    def _passing(self, rows: pa.Table) -> np.ndarray:
+        assert self._rows_filter is not None
+        return np.asarray(self._rows_filter.mask(rows).fill_null(False))
+
+    def _spans(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        return [(int(self._starts[group]), self._reader.group_rows[group]) for group in groups]
 
     def _part_rows(self, group: int) -> int | None:
         """Return how many rows of a group are read at once; None: all, for they take little memory."""
         rows = self._reader.group_rows[group]
         if self._part_bytes is None or rows == 1:
             return None
-        size = self._group_bytes(group) * max(1.0, self._growth)
+        size = self._group_bytes(group, self._wanted) * max(1.0, self._growth)
         return None if size <= max(self._part_bytes, WHOLE_BYTES) else max(1, int(rows * self._part_bytes / size))
 
-    def _group_bytes(self, group: int) -> int:
-        size = self._reader.group_bytes(group, self._wanted)
+    def _group_bytes(self, group: int, columns: Sequence[t.Field]) -> int:
+        size = self._reader.group_bytes(group, columns)
         if size is not None:
             return size
         return self._target.file.size * self._reader.group_rows[group] // max(1, self._reader.row_count)
 
-    def _rows(self, table: pa.Table, spans: Sequence[tuple[int, int]]) -> pa.Table:
+    def _rows(self, table: pa.Table, spans: Sequence[tuple[int, int]], keep: np.ndarray | None = None) -> pa.Table:
         """Return rows of the file as the caller wants them.
 
         Args:
             table: the stored columns of all rows of the spans.
             spans: first position and number of rows of each stretch of the file.
+            keep: bool, one per row: what the filter on rows says, where it was asked before.
         """
         stored = len(self._evolution.stored)
         out = self._evolution.apply(table.select(range(stored)), table.num_rows)
@@ -209,13 +275,17 @@ class DataFileReader:
             kinds = row_kind.inserts(table.num_rows) if self._made_kinds else table.column(len(self._wanted) - 1)
             out = out.append_column(VALUE_KIND.name, kinds)
         if self._positions:
-            at = np.concatenate([np.arange(start, start + rows) for start, rows in spans])
+            at = np.concatenate([np.arange(0), *(np.arange(start, start + rows) for start, rows in spans)])
             out = out.append_column(POSITION.name, pa.array(at))
+        if keep is None and self._rows_filter is not None:
+            keep = self._passing(out)
         mask = self._mask(spans)
+        if keep is not None and not keep.all():
+            mask = keep if mask is None else mask & keep
         return out if mask is None else out.take(pa.array(np.flatnonzero(mask)))
 
     def _mask(self, spans: Sequence[tuple[int, int]]) -> np.ndarray | None:
-        """Return which rows of some stretches are returned; None: all."""
+        """Return which rows of some stretches are there, deleted or not asked for; None: all."""
         if self._only is not None:
             return mask_of(self._only, spans, listed=True)
         if self._deleted is None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError
-from merganser.expr.predicate import Predicate
+from merganser.expr.predicate import Predicate, sure
 from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.expiry import Expiry, Rows, Unexpired
@@ -110,7 +110,7 @@ class SectionReader:
         fields: Sequence[t.Field],
         *,
         sequence: bool = False,
-        groups_filter: Predicate | None = None,
+        key_filter: Predicate | None = None,
     ) -> Iterator[tuple[Folded, Sequences | None]]:
         """Yield the merged rows of several runs, in key order, some of them retractions.
 
@@ -119,7 +119,8 @@ class SectionReader:
             runs: the same, oldest first.
             fields: columns of the result.
             sequence: whether sequence numbers are wanted.
-            groups_filter: on key columns alone, so that no version of a key is left out.
+            key_filter: on key columns alone, so that all versions of a key are left out or none; rows that it does not
+                keep may be among the result.
 
         Yields:
             Merged rows, and int64[k] their sequence numbers, None if not wanted.
@@ -132,6 +133,7 @@ class SectionReader:
         by_sequence = not _disjoint(runs) or (by_level and not _levels_fall(runs))
         if by_sequence:
             runs = _in_commit_order(runs, files)
+        rows_filter = None if key_filter is None else sure(key_filter)
         part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
         readers = [
             _RunReader(
@@ -142,7 +144,8 @@ class SectionReader:
                             list(wanted.values()),
                             kind=True,
                             sequence=by_sequence or sequence,
-                            groups_filter=groups_filter,
+                            groups_filter=key_filter,
+                            rows_filter=rows_filter,
                             part_bytes=part_bytes,
                         )
                     )
@@ -198,6 +201,7 @@ class SectionReader:
         kind: bool = False,
         sequence: bool = False,
         groups_filter: Predicate | None = None,
+        rows_filter: Predicate | None = None,
         positions: bool = False,
         part_bytes: int | None = None,
     ) -> DataFileReader:
@@ -218,6 +222,7 @@ class SectionReader:
             kind=kind,
             sequence=sequence,
             groups_filter=groups_filter,
+            rows_filter=rows_filter,
             positions=positions,
             only=self.only.get(file.name),
             part_bytes=part_bytes or PART_BYTES,

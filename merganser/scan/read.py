@@ -70,7 +70,7 @@ class _Section:
         if len(runs) > 1:
             narrow = key_filter(self._job.where, self._table.key)
             for folded, numbers in self._reader.merged(
-                self._files, runs, self._wanted, sequence=self._numbered, groups_filter=narrow
+                self._files, runs, self._wanted, sequence=self._numbered, key_filter=narrow
             ):
                 if self._stored:
                     yield self._chosen(_with_kinds(folded.table(), folded.kinds, numbers), None)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.codec.parquet import ParquetFileReader
 from merganser.errors import FormatError, StorageError, UnsupportedError
 from merganser.expr.text import to_predicate
 from merganser.files import read
@@ -289,3 +290,69 @@ def test_rows_of_a_part_are_masked_as_those_of_a_whole_group(monkeypatch: pytest
     reader = _reader(table, only=only, positions=True, part_bytes=1_000)
     found = pa.concat_tables(list(iter(lambda: reader.read(1), None)))
     assert found["k"].to_pylist() == found["_POSITION"].to_pylist() == only.tolist()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("parts", [None, 2_000])
+@pytest.mark.parametrize(
+    "text",
+    ["k IN (3, 900, 901, 3999)", "k = 5 OR s = 'text 2500'", "f > 1999 AND k < 4000", "k >= 0", "k < 0", "s IS NULL",
+     "k % 7 = 0 AND f > 100", "k IN (0, 400, 800, 1200, 1600, 2000, 2400, 2800, 3200, 3600)"],
+)  # fmt: skip
+def test_a_filter_on_rows_leaves_out_exactly_what_it_does_not_keep(
+    file_format: str, parts: int | None, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "WHOLE_BYTES", 0)
+    table = _table(**{"file.format": file_format, "file.block-size": "1 kb"})
+    table.write(_rows(table, *range(4000)))
+    where = to_predicate(text, table.schema.fields)
+    assert where is not None
+    only = np.arange(1, 4000, 3)
+    for how in ({}, {"only": only}):
+        whole = _reader(table, kind=True, sequence=True, positions=True, **how)
+        every = where.apply(pa.concat_tables(list(iter(lambda: whole.read(1_000), None))))  # noqa: B023
+        reader = _reader(
+            table, kind=True, sequence=True, positions=True, rows_filter=where, part_bytes=parts,
+            columns=[f for f in table.schema.fields if f.name != "a"], **how,
+        )  # fmt: skip
+        found = pa.concat_tables(list(iter(lambda: reader.read(700), None)))  # noqa: B023
+        assert found.equals(every.drop_columns(["a"])), how
+
+
+def test_other_columns_are_read_only_of_groups_with_a_row_of_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table(**{"file.block-size": "1 kb"})
+    table.write(_rows(table, *range(4000)))
+    asked: list[tuple[int, tuple[str, ...]]] = []
+    plain = ParquetFileReader.read
+
+    def noted(self: ParquetFileReader, groups: Any, columns: Any) -> pa.Table:
+        asked.extend((group, tuple(f.name for f in columns)) for group in groups or range(len(self.group_rows)))
+        return plain(self, groups, columns)
+
+    monkeypatch.setattr(ParquetFileReader, "read", noted)
+    reader = _reader(table, rows_filter=to_predicate("k = 2", table.schema.fields))
+    found = pa.concat_tables(list(iter(lambda: reader.read(100), None)))
+    assert found["s"].to_pylist() == ["text 2"]
+    groups = len({group for group, _ in asked})
+    assert groups > 20
+    assert [names for _, names in asked].count(("k",)) == groups
+    assert [(group, names) for group, names in asked if names != ("k",)] == [(0, ("s", "f", "a"))]
+
+
+def test_columns_of_a_filter_that_leaves_out_no_group_are_not_read_apart_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table(**{"file.block-size": "1 kb"})
+    table.write(_rows(table, *range(4000)))
+    calls: list[int] = []
+    plain = ParquetFileReader.read
+
+    def noted(self: ParquetFileReader, groups: Any, columns: Any) -> pa.Table:
+        calls.append(len(columns))
+        return plain(self, groups, columns)
+
+    monkeypatch.setattr(ParquetFileReader, "read", noted)
+    reader = _reader(table, rows_filter=to_predicate("k >= 0", table.schema.fields))
+    assert sum(part.num_rows for part in iter(lambda: reader.read(1), None)) == 4000
+    assert calls[:8] == [1, 3] * 4
+    assert set(calls[8:]) == {4}
