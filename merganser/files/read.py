@@ -116,13 +116,15 @@ class DataFileReader:
         try:
             if target.vector is not None and only is None:
                 self._deleted = load(storage, target.vector, target.file.row_count)
+            if only is not None:
+                self._groups = [g for g in self._groups if np.ptp(np.searchsorted(only, self._starts[g : g + 2]))]
+            if (
+                groups_filter is not None and len(self._groups) > 1
+            ):  # the manifest has said what holds of the whole file
+                self._groups = self._matching(groups_filter)
         except BaseException:
             self._reader.close()
             raise
-        if only is not None:
-            self._groups = [g for g in self._groups if np.ptp(np.searchsorted(only, self._starts[g : g + 2]))]
-        if groups_filter is not None and len(self._groups) > 1:  # the manifest has said what the file holds as a whole
-            self._groups = self._matching(groups_filter)
         self._at = 0
         self._part_bytes = part_bytes
         self._parts: Iterator[pa.Table] = iter(())

@@ -405,6 +405,7 @@ class Table:
 
         Raises:
             InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
+            NotFoundError: the table has no such partition; nothing was changed.
             ConflictError: others changed the same files again and again; nothing is lost.
             FormatError: a file is damaged or missing; the table is as it was.
         """

@@ -18,7 +18,6 @@ from merganser.meta.snapshot import Snapshot
 from merganser.spark.jobs import batch_of
 from merganser.spark.session import opened, run_jobs
 from merganser.storage.env import Env
-from merganser.storage.protocol import Storage
 from merganser.upkeep.compact_table import RunJobs
 from merganser.upkeep.compact_table import compact as compact_table
 from merganser.write.job import Outcome, messages_of
@@ -47,6 +46,7 @@ def compact(
 
     Raises:
         InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
+        NotFoundError: the table has no such partition; nothing was changed.
         ConflictError: others changed the same files again and again; nothing is lost.
         FormatError: a file is damaged or missing; the table is as it was.
     """
@@ -59,7 +59,7 @@ def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
     """Return what runs compactions as Spark tasks."""
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
-        task = CompactTask(tuple(pickle.dumps(job) for job in jobs), env.storage)
+        task = CompactTask(tuple(pickle.dumps(job) for job in jobs), env)
         outcomes = run_jobs(spark.range(0, len(jobs), 1, len(jobs)), task)
         return messages_of(jobs[0].table, env, outcomes)
 
@@ -71,7 +71,7 @@ class CompactTask:
     """Runs the jobs whose numbers it is given; each travels as its own bytes, read by the one task that runs it."""
 
     jobs: tuple[bytes, ...]
-    storage: Storage
+    env: Env
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one outcome per job, as `mapInArrow` wants it."""
@@ -81,7 +81,7 @@ class CompactTask:
 
     def _run(self, job: CompactJob) -> Outcome:
         try:
-            message = job.run(Env(self.storage, threads=1))  # a task has one core
+            message = job.run(Env(self.env.storage, self.env.clock, threads=1))  # a task has one core
         except StorageError:
             raise
         except MerganserError as refusal:

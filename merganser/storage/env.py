@@ -1,7 +1,7 @@
 """Env: everything that is not a function of its arguments, behind one door.
 
-Storage, clock, fresh ids, random waits and the thread pool. Jobs that run elsewhere carry the storage and
-rebuild the rest there.
+Storage, clock, fresh ids, random waits and the thread pool. Jobs that run elsewhere carry the storage, and the time if
+the clock is not the machine's, and rebuild the rest there.
 """
 
 from __future__ import annotations
@@ -54,6 +54,14 @@ choose_allocator()
 
 def _system_clock() -> datetime:
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoppedClock:
+    now_ms: int
+
+    def __call__(self) -> datetime:
+        return _EPOCH + timedelta(milliseconds=self.now_ms)
 
 
 _collecting = threading.Lock()
@@ -109,7 +117,14 @@ class Env:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Env, (self.storage,))
+        """Pickle the storage, and of a clock that was given the time it tells now. The rest is rebuilt.
+
+        Such a clock need not pickle, and a job is one step of a replay.
+        """
+        if self.clock is _system_clock:
+            return (Env, (self.storage,))
+        now = self.clock if isinstance(self.clock, _StoppedClock) else _StoppedClock(self.now_ms())
+        return (Env, (self.storage, now))
 
     def now_ms(self) -> int:
         """Return the current time in epoch milliseconds.

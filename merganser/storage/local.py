@@ -33,6 +33,9 @@ _BUFFER_BYTES: Final = 256 * 1024
 _BEGIN_SYNC_BYTES: Final = 4 * 1024 * 1024
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
+_REFUSED: Final = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+"""The system made no link, for certain: an error of the disk itself (EIO) does not say so."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
@@ -94,6 +97,9 @@ class LocalStorage:
                     f"cannot create '{path}': it exists already. Nothing was changed.", path=path
                 ) from None
             except OSError as error:
+                if error.errno in _REFUSED:
+                    with _errors("create", path, changed=False):
+                        raise
                 if error.errno not in _NO_LINKS:
                     raise
                 raise UnsupportedError(

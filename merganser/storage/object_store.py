@@ -34,7 +34,9 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError as StoreAlreadyExistsError
 from obstore.exceptions import BaseError as StoreError
 from obstore.exceptions import NotSupportedError as StoreNotSupportedError
+from obstore.exceptions import PermissionDeniedError as StoreForbiddenError
 from obstore.exceptions import PreconditionError as StorePreconditionError
+from obstore.exceptions import UnauthenticatedError as StoreUnknownUserError
 
 from merganser.errors import (
     AlreadyExistsError,
@@ -123,8 +125,9 @@ class ObjectStorage:
     def create(self, path: str, data: bytes) -> None:
         key = self._key(path)
         connection = self._connection()
-        with self._errors("create", path):
+        with self._errors("create", path, changed=False):
             self._check_conditional(connection, path, key)
+        with self._errors("create", path):
             try:
                 obstore.put(connection.once, key, data, mode="create", use_multipart=False)
             except (StoreAlreadyExistsError, StorePreconditionError):
@@ -141,6 +144,9 @@ class ObjectStorage:
                 ) from None
             except (StoreNotSupportedError, NotImplementedError):
                 raise _no_condition(path, self.root) from None
+            except (StoreForbiddenError, StoreUnknownUserError) as error:  # refused before anything is done
+                with self._errors("create", path, changed=False):
+                    raise error
 
     def replace(self, path: str, data: bytes, *, durable: bool = False) -> None:
         key = self._key(path)
@@ -268,13 +274,14 @@ class ObjectStorage:
         return key
 
     @contextlib.contextmanager
-    def _errors(self, verb: str, path: str, *, missing: bool = False) -> Iterator[None]:
+    def _errors(self, verb: str, path: str, *, missing: bool = False, changed: bool = True) -> Iterator[None]:
         """Turn the errors of the client into ours, with the path and without secrets.
 
         Args:
             verb: what could not be done.
             path: to which file.
             missing: whether "not found" means this file. Else it means the bucket, or an upload that is gone.
+            changed: whether something may have been changed; if not, a StorageError says so.
         """
         try:
             yield
@@ -285,6 +292,10 @@ class ObjectStorage:
             if missing and isinstance(error, FileNotFoundError):
                 raise NotFoundError(f"cannot {verb} '{path}': there is no such file.", path=path) from None
             reason = reason_of(error, self.root, self._options)
+            if not changed:
+                raise StorageError(
+                    f"cannot {verb} '{path}': {reason}. Nothing was changed.", path=path, changed=False
+                ) from None
             raise StorageError(f"cannot {verb} '{path}': {reason}.", path=path) from None
 
 

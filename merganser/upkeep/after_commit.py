@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from concurrent.futures import Future
 from datetime import timedelta
@@ -10,7 +9,7 @@ from typing import Final
 
 from merganser.commit.message import Committed
 from merganser.commit.publish import Change, Publisher
-from merganser.errors import MerganserError, NotFoundError
+from merganser.errors import MerganserError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore
 from merganser.meta.table_def import TableDef
@@ -22,7 +21,7 @@ from merganser.upkeep.auto_tags import make_tags
 from merganser.upkeep.compact_table import RunJobs, follow
 from merganser.upkeep.expire import expire_after_commit
 from merganser.upkeep.expire_partitions import expire_partitions
-from merganser.upkeep.tags import drop_tag
+from merganser.upkeep.tags import drop_listed_tag
 from merganser.write.overwrite import Selection
 
 _NAMES_INTERVAL: Final = timedelta(minutes=1)
@@ -91,8 +90,7 @@ def _give_up_names(table: TableDef, env: Env) -> None:
     for tag in TagStore(table.paths, env, table.name).list():
         until = tag.expire_time
         if until is not None and until.timestamp() * 1000 < now_ms:
-            with contextlib.suppress(NotFoundError):  # dropped by somebody else
-                drop_tag(table, env, tag.name)
+            drop_listed_tag(table, env, tag)
     unmoved: timedelta | None = table.options.get(u.CONSUMER_EXPIRATION_TIME)
     if unmoved is not None:
         consumers = ConsumerStore(table.paths, env, table.name)

@@ -24,7 +24,7 @@ from merganser.options import upkeep as u
 from merganser.options.option import Options
 from merganser.storage.env import Env
 from merganser.upkeep.expire import remove_files_of_tag
-from merganser.upkeep.tags import drop_tag
+from merganser.upkeep.tags import drop_listed_tag
 
 _BATCH: Final = "batch-write-"
 _NO_WATERMARK: Final = -(1 << 63)
@@ -163,4 +163,4 @@ def _drop_oldest(table: TableDef, env: Env, made: Iterable[Tag]) -> None:
     most = table.options.get(u.TAG_NUM_RETAINED_MAX)
     if most is not None:
         for tag in sorted(made, key=lambda tag: tag.snapshot.id, reverse=True)[most:]:
-            drop_tag(table, env, tag.name)
+            drop_listed_tag(table, env, tag)

@@ -32,7 +32,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
-from merganser.upkeep.plan_compaction import Wish, plan_jobs
+from merganser.upkeep.plan_compaction import Wish, check_partitions, plan_jobs
 
 RunJobs = Callable[[Sequence[CompactJob]], list[CommitMessage]]
 """Runs jobs side by side and returns what they changed."""
@@ -62,6 +62,7 @@ def compact(
         The last snapshot, or None when there was nothing to do.
 
     Raises:
+        NotFoundError: the wish names a partition that the table does not have; nothing was changed.
         ConflictError: others changed the same files again and again; nothing is lost, readers saw no difference.
         FormatError: a file is damaged or missing; the table is as it was.
     """
@@ -73,6 +74,8 @@ def compact(
         state = Publisher(table, env).latest()
         table = _renewed(table, env)
         publisher = Publisher(table, env)
+        if not lost_rounds and made is None:
+            check_partitions(table, state.live, wish)
         jobs = plan_jobs(table, env, state, wish)
         if not jobs:
             return made

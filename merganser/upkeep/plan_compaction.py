@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
+from merganser.errors import NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
@@ -29,6 +30,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.options.registry import did_you_mean
 from merganser.scan.plan import partitions_through
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -91,6 +93,34 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[
             of_bucket = [replace(of_bucket[0], others=tuple(of_bucket[1:]))]
         jobs += of_bucket
     return sorted(jobs, key=lambda job: -job.size_bytes)
+
+
+def check_partitions(table: TableDef, live: LiveFiles, wish: Wish) -> None:
+    """Refuse a wish that names a partition without files.
+
+    Raises:
+        NotFoundError: names the partition, and one that is there.
+    """
+    partitions = {partition for (partition, _), files in live.buckets.items() if files.entries}
+    for spec in wish.partitions or ():
+        if spec and not any(_fits(table, partition, (spec,)) for partition in partitions):
+            names, kinds = table.schema.partition_keys, table.partition_types
+            there = {_text(table, dict(zip(names, deserialize(one, kinds), strict=True)), spec) for one in partitions}
+            text = _text(table, spec, spec)
+            hint = did_you_mean(text, sorted(there)) if there else "The table has none."
+            raise NotFoundError(
+                f"cannot compact '{table.name}': it has no partition '{text}'. Nothing was changed. {hint}",
+                table=table.name,
+                partition=text,
+            )
+
+
+def _text(table: TableDef, values: Mapping[str, Any], names: Collection[str]) -> str:
+    """Return some values of a partition as its directory names them."""
+    chosen = [name for name in table.schema.partition_keys if name in names]
+    kinds = [table.schema.field(name).type for name in chosen]
+    directory = table.paths.partition_directory(chosen, [values[name] for name in chosen], kinds)
+    return directory.removeprefix(table.paths.partition_directory([], [], [])).lstrip("/")
 
 
 def _wanted(table: TableDef, live: LiveFiles, wish: Wish) -> Iterator[tuple[BucketId, BucketFiles]]:

@@ -60,15 +60,34 @@ def drop_tag(table: TableDef, env: Env, name: str) -> None:
     except FormatError:  # what it kept is not known; it goes as files that nothing names
         tags.delete(name)
         return
-    tags.delete(name)
+    _drop(table, env, tag)
+
+
+def drop_listed_tag(table: TableDef, env: Env, listed: Tag) -> None:
+    """Remove a tag that was listed before, and the files that nothing else needs; it may be gone by now.
+
+    A tag of this name that was made since then stays: the tag is read again right before it is removed. No store
+    removes a file only if it has certain bytes, so a tag that is made between that read and the removal is removed all
+    the same. Its snapshot keeps its files as long as the table has that snapshot.
+
+    Raises:
+        FormatError: the tag is damaged by now, and stays; or it is gone, and some files were kept.
+        StorageError: the store failed; the tag may be gone, and some files were kept.
+    """
+    if TagStore(table.paths, env, table.name).get(listed.name) == listed:
+        _drop(table, env, listed)
+
+
+def _drop(table: TableDef, env: Env, tag: Tag) -> None:
+    TagStore(table.paths, env, table.name).delete(tag.name)
     try:
         remove_files_of_tag(table, env, tag.snapshot)
     except (FormatError, StorageError) as error:
         raise type(error)(
-            f"tag '{name}' of '{table.name}' is gone, but not all files that it alone kept: {error} The rest is "
+            f"tag '{tag.name}' of '{table.name}' is gone, but not all files that it alone kept: {error} The rest is "
             "removed with the orphans.",
             table=table.name,
-            tag=name,
+            tag=tag.name,
         ) from error
 
 

@@ -24,7 +24,6 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.writer import TableWriter
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
-from merganser.storage.protocol import Storage
 from merganser.write.incoming import Prepared
 from merganser.write.sequences import StartingSequences
 from merganser.write.target import WriteTarget
@@ -51,13 +50,14 @@ class WriteJob:
 
     Attributes:
         target: the table and how it is written.
+        env: pickled, it is the storage, and the time if the clock is not the machine's.
         starts: where the sequence numbers of buckets begin.
         kinds: column with the row kinds, not stored; None: all rows are inserts.
         arrival: column of BIGINT that orders the rows, not stored; None: they come in order.
     """
 
     target: WriteTarget
-    storage: Storage
+    env: Env
     starts: StartingSequences
     kinds: str | None = None
     arrival: str | None = None
@@ -79,7 +79,7 @@ class WriteJob:
             skipped: as for `run`.
         """
         first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
-        writer = TableWriter(self.target.table, Env(self.storage), first, parallel=False)
+        writer = TableWriter(self.target.table, self.env, first, parallel=False)
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)

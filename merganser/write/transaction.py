@@ -103,7 +103,7 @@ class Transaction:
 
     def job(self, *, kinds: str | None = None, arrival: str | None = None) -> WriteJob:
         """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now."""
-        return WriteJob(self.target, self.env.storage, self.starts(), kinds, arrival)
+        return WriteJob(self.target, self.env, self.starts(), kinds, arrival)
 
     def finish(
         self, messages: Sequence[CommitMessage], *, removes: ow.Selection | None = None, keep_files: bool = False

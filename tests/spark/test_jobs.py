@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import random
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,9 +19,12 @@ from merganser.errors import (
     StorageError,
     UnsupportedError,
 )
+from merganser.meta.table_state import MetaReader
+from merganser.spark.compaction import CompactTask
 from merganser.spark.jobs import WriteTask
 from merganser.spark.session import unwrapped
 from merganser.spark.splits import packed
+from merganser.upkeep.plan_compaction import Wish, plan_jobs
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction, begin
 
@@ -29,6 +34,29 @@ pytestmark = pytest.mark.spark
 def job_for(table: mg.Table, identifier: int | None = None, **arguments: str) -> tuple[Transaction, WriteJob]:
     transaction = begin(table.definition, table.env, commit_user="job", identifier=identifier)
     return transaction, transaction.job(**arguments)
+
+
+def test_tasks_of_a_replay_tell_the_time_of_its_clock(tmp_path: Path) -> None:
+    now = datetime(2020, 2, 3, tzinfo=UTC)
+    shop = mg.catalog(tmp_path, clock=lambda: now)
+    shop.create_database("shop")
+    table = shop.create_table("shop.t", schema={"id": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
+    for _ in range(2):
+        transaction, job = job_for(table)
+        outcome = pickle.loads(pickle.dumps(job)).run([pa.table({"id": [1]})])
+        assert times_of(outcome) == {now}
+        commit(transaction, [outcome])
+    state = MetaReader(table.definition.paths, table.env, table.name).latest()
+    jobs = plan_jobs(table.definition, table.env, state, Wish(full=True))
+    task = CompactTask(tuple(pickle.dumps(job) for job in jobs), pickle.loads(pickle.dumps(table.env)))
+    (batch,) = task([pa.record_batch({"id": [0]})])
+    assert times_of(pickle.loads(batch.column(0)[0].as_py())) == {now}
+
+
+def times_of(outcome: Outcome) -> set[datetime]:
+    times = [file.creation_time_ms for message in outcome.messages for file in message.added]
+    assert times
+    return {datetime.fromtimestamp((at or 0) / 1000, UTC) for at in times}
 
 
 def commit(transaction: Transaction, outcomes: list[Outcome]) -> mg.Snapshot | None:

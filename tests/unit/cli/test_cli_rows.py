@@ -178,8 +178,10 @@ def test_compact_puts_files_together_and_says_what_became_of_them(run: Run, orde
     assert " became " in ran.out
     assert orders.read().to_arrow().sort_by("id").equals(before)
     assert run("compact", "shop.orders", "--full").out == "nothing to compact\n"
-    nowhere = run("compact", "shop.orders", "--full", "--partition", "dt=z").out
-    assert nowhere == (
+    nowhere = run("compact", "shop.orders", "--full", "--partition", "dt=z")
+    assert (nowhere.code, nowhere.out) == (1, "")
+    assert "it has no partition 'dt=z'" in nowhere.err
+    assert run("compact", "shop.orders", "--full", "--where", "dt = 'z'").out == (
         "nothing to compact in the partitions that were chosen; `merganser files shop.orders` shows which partitions "
         "there are\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import merganser as mg
 from merganser.codec.parquet import ParquetFileReader
-from merganser.errors import FormatError, StorageError, UnsupportedError
+from merganser.errors import FormatError, InvalidInputError, StorageError, UnsupportedError
 from merganser.expr.text import to_predicate
 from merganser.files import read
 from merganser.files.layout import file_layout
@@ -187,6 +188,23 @@ def test_a_filter_on_groups_leaves_out_only_what_cannot_match() -> None:
         kept += part.column("k").to_pylist()
     assert set(range(3990, 4000)) <= set(kept)
     reader.close()
+
+
+def test_a_filter_that_raises_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = mg.catalog(tmp_path)
+    shop.create_database("db")
+    options = {"bucket": "1", "file.block-size": "1 kb"}
+    table = shop.create_table("db.t", {"k": "INT"}, primary_key=["k"], options=options)
+    table.write(pa.table({"k": pa.array(range(4000), pa.int32())}))
+
+    def fails(*_: object) -> None:
+        raise InvalidInputError("a filter without meaning")
+
+    monkeypatch.setattr(read, "may_match_many", fails)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(InvalidInputError, match="without meaning") as caught:
+        _reader(table, groups_filter=to_predicate("k >= 3990", table.schema.fields))
+    assert set(os.listdir("/proc/self/fd")) == before, caught
 
 
 @pytest.mark.parametrize("change", [{"size": 1}, {"row_count": 1}, {"name": "x"}])

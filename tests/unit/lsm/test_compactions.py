@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import FormatError, InvalidInputError
+from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.files import read, write
 from merganser.files.write import RollingWriter
 from merganser.lsm import compact, section
@@ -112,6 +112,28 @@ def test_partitions_of_nan_and_of_both_zeros_are_compacted_one_by_one(value: flo
     assert len(levels) == 1
     assert table.compact(full=True, partitions=[{"f": value}]) is None
     assert table.read().count() == 3
+
+
+def test_a_partition_that_does_not_exist_is_refused_and_a_near_one_named() -> None:
+    table = _table({"k": "INT", "dt": "STRING", "h": "INT"}, primary_key=["k", "dt", "h"], partition_by=["dt", "h"])
+    with pytest.raises(NotFoundError, match=r"no partition 'dt=x'\. Nothing was changed\. The table has none"):
+        table.compact(partitions=[{"dt": "x"}])
+    assert table.compact(partitions=[{}]) is None
+    for hour in (1, 1, 2):
+        table.write([{"k": 1, "dt": "2026-01-01", "h": hour}])
+    with pytest.raises(NotFoundError) as caught:
+        table.compact(full=True, partitions=[{"dt": "2026-01-01"}, {"h": 3, "dt": "2026-01-01"}])
+    assert str(caught.value) == (
+        "cannot compact 'db.t': it has no partition 'dt=2026-01-01/h=3'. Nothing was changed. "
+        "Did you mean 'dt=2026-01-01/h=2'?"
+    )
+    with pytest.raises(NotFoundError, match=r"no partition 'dt=2026-01-02'\..* Did you mean 'dt=2026-01-01'"):
+        table.compact(full=True, partitions=[{"dt": "2026-01-02"}])
+    assert len(table.snapshots()) == 3
+    assert table.compact(full=True, partitions=[{"dt": "2026-01-01"}]) is not None
+    table.write([], overwrite={"dt": "2026-01-01", "h": 2})
+    with pytest.raises(NotFoundError, match="no partition 'h=2'"):
+        table.compact(full=True, partitions=[{"h": 2}])
 
 
 @pytest.mark.parametrize("partitions", [3, "a", {"p": 1}])

@@ -193,6 +193,21 @@ def test_a_job_carries_the_storage_and_rebuilds_the_rest() -> None:
     assert copy.map(lambda i: i, range(3)) == [0, 1, 2]
 
 
+def test_a_clock_that_was_given_travels_as_the_time_it_tells() -> None:
+    ticks = iter([datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)])
+    original = Env(MemoryStorage("timed"), lambda: next(ticks))  # neither pickles
+    copy = pickle.loads(pickle.dumps(original))
+    again = pickle.loads(pickle.dumps(copy))
+    new_year_ms = datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000
+    assert (copy.now_ms(), copy.now_ms(), again.now_ms()) == (new_year_ms,) * 3
+    assert original.now_ms() == datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000
+
+
+def test_the_clock_of_the_machine_goes_on_in_a_job() -> None:
+    copy = pickle.loads(pickle.dumps(Env(MemoryStorage("timed"))))
+    assert copy.clock is Env(MemoryStorage("timed")).clock
+
+
 def test_a_forked_process_works_on_threads_of_its_own() -> None:
     shared = env()
     assert shared.map(abs, [-1, -2, -3]) == [1, 2, 3]  # there is a pool now, which a fork does not take along

@@ -379,6 +379,17 @@ def test_a_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pyt
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_name_that_the_system_refuses_was_not_made_for_certain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    failing(monkeypatch, "link", number)
+    with pytest.raises(StorageError, match="Nothing was changed") as caught:
+        LocalStorage().create(f"{tmp_path}/file", b"1")
+    assert caught.value.context["changed"] is False
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sync_that_fails_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync, calls = os.fsync, []
 

@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
+from merganser.meta.create_once import create_once
 from merganser.options import catalog
 from merganser.options.option import Option
+from merganser.storage.env import Env
 from merganser.storage.object_connection import target_of
 from merganser.storage.object_store import ObjectStorage
 
@@ -197,6 +199,24 @@ class TestCreateWhenTheStoreMisbehaves:
     def test_a_store_can_be_trusted_unasked(self, server: Server) -> None:
         storage_at(server, conditional_create="trust").create("s3://bucket/t/snapshot-1", b"ours")
         assert server.puts() == 1
+
+    @pytest.mark.parametrize("status", [401, 403])
+    @pytest.mark.parametrize("conditional_create", ["check", "trust"])
+    def test_a_put_that_is_forbidden_made_nothing_for_certain(
+        self, server: Server, status: int, conditional_create: str
+    ) -> None:
+        storage = storage_at(server, conditional_create=conditional_create)
+        server.refuses = status
+        with pytest.raises(StorageError, match="Nothing was changed") as caught:
+            storage.create("s3://bucket/t/tag/tag-v1", b"ours")
+        assert caught.value.context["changed"] is False
+        assert server.objects == {}
+
+    def test_a_tag_that_may_not_be_made_is_not_there_for_certain(self, server: Server) -> None:
+        env = Env(storage_at(server))
+        server.refuses = 403
+        with pytest.raises(StorageError, match=r"tag-v1.*Nothing was changed"):
+            create_once(env, "s3://bucket/t/tag/tag-v1", b"ours", is_ours=lambda *_: True)
 
     def test_a_probe_that_fails_leaves_the_question_open(self, server: Server) -> None:
         storage = storage_at(server)

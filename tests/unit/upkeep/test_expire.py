@@ -12,8 +12,10 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.meta.refs import Tag, TagStore
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.upkeep.tags import drop_listed_tag
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
 FUTURE = "2100-01-01"
@@ -337,6 +339,34 @@ def test_tags_and_consumers_whose_time_is_over_go_after_a_commit() -> None:
     write(table)
     assert [tag.name for tag in table.tags.list()] == ["long"]
     assert table.consumers.list() == ()
+
+
+def test_a_tag_that_is_made_anew_while_the_old_one_goes_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, clock = table_of({})
+    write(table)
+    table.tags.create("v1", retain="1 h")
+    clock.now = datetime.now(UTC) + timedelta(hours=3)
+    listed = TagStore.list
+
+    def list_then_another_acts(store: TagStore) -> tuple[Tag, ...]:
+        found = listed(store)
+        monkeypatch.undo()
+        table.tags.drop("v1")
+        table.tags.create("v1")
+        return found
+
+    monkeypatch.setattr(TagStore, "list", list_then_another_acts)
+    write(table)
+    assert [(tag.name, tag.snapshot_id, tag.time_retained) for tag in table.tags.list()] == [("v1", 2, None)]
+
+
+def test_a_listed_tag_that_somebody_else_dropped_is_no_error() -> None:
+    table, _ = table_of({})
+    write(table)
+    tag = table.tags.create("v1", retain="1 h")
+    table.tags.drop("v1")
+    drop_listed_tag(table.definition, table.env, tag)
+    assert table.tags.list() == ()
 
 
 # changelogs that outlive their snapshots
