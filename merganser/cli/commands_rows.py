@@ -106,12 +106,22 @@ def write(
             "--partition", metavar="COLUMN=VALUE", help="With --overwrite: replace this partition only. Repeatable."
         ),
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="KEY=VALUE",
+            help="How the files are laid out, such as csv.delimiter=; or csv.null=,NA. Repeatable.",
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Write the rows of files into a table, as one commit.
 
-    Columns are taken by name. A row whose key is there already replaces the older one.
+    Columns are taken by name. A row whose key is there already replaces the older one. Options of files are
+    csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null and csv.binary.
     """
     from merganser.cli import rows
     from merganser.cli.target import names, pairs, table_of
@@ -126,6 +136,7 @@ def write(
         kinds=kinds,
         columns=names(columns) or None,
         overwrite=dict(pairs(partition, "--partition")) if overwrite else None,
+        options=pairs(option, "--option"),
     )
 
 

@@ -14,7 +14,7 @@ from merganser.cli.output import format_of_path, sink_of, write_rows
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
-from merganser.ingest.files import matching_files, read_file
+from merganser.ingest.files import rows_of_files
 from merganser.scan.rows import Rows
 from merganser.storage.sizes import size_text
 
@@ -81,6 +81,7 @@ def load(
     kinds: str | None,
     columns: Sequence[str] | None,
     overwrite: Mapping[str, Any] | None,
+    options: Mapping[str, str],
 ) -> None:
     """Write the rows of files as one commit and say what became of them.
 
@@ -90,23 +91,23 @@ def load(
         kinds: column with row kinds.
         columns: columns that are supplied; None: all.
         overwrite: a partition, {} for the table, None to add.
+        options: how the files are laid out; see `ingest.file_options`.
     """
-    for pattern in files:
-        matching_files(pattern)  # a misspelt one is found before the first is read
+    # All patterns are looked up first, so that a misspelt one is found before a file is read.
+    given = [rows_of_files(p, table.definition, table.env.storage, kinds, columns, options) for p in files]
     taken = 0
 
-    def counted(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def counted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         nonlocal taken
-        for batch in reader:
-            taken += batch.num_rows
-            yield batch
+        for rows in tables:
+            taken += rows.num_rows
+            yield rows
 
     with table.writer(columns=columns, overwrite=overwrite) as writer:
-        for pattern in files:
-            for path in matching_files(pattern):
-                reader = read_file(path, table.schema.fields)
-                # A reader, not its batches: batches that come as a stream are buffered and flushed together.
-                writer.write(pa.RecordBatchReader.from_batches(reader.schema, counted(reader)), kinds)
+        for found, rows in given:
+            for path in found.paths:
+                # An iterator, not its tables: tables that come as a stream are buffered and flushed together.
+                writer.write(counted(rows.tables(rows.whole(path))), kinds)
         snapshot = writer.commit()
     if snapshot is None:
         print("nothing was committed: the files hold no rows")

@@ -34,8 +34,7 @@ def int96_counts(values: pa.Array, per_second: int) -> tuple[np.ndarray, bool]:
     Returns:
         int64[n], with any value where `values` is null, and whether all others are right.
     """
-    data = values.buffers()[1]
-    stored = np.frombuffer(b"" if data is None else data, _STORED)[values.offset : values.offset + len(values)]
+    stored = _stored(values)
     days = stored["day"].astype(np.int64) - _JULIAN_DAY_OF_EPOCH
     seconds = days * _SECONDS_PER_DAY + stored["nanos"] // _NANOS_PER_SECOND
     counts = seconds * per_second + stored["nanos"] % _NANOS_PER_SECOND // (_NANOS_PER_SECOND // per_second)
@@ -44,3 +43,16 @@ def int96_counts(values: pa.Array, per_second: int) -> tuple[np.ndarray, bool]:
     if values.null_count:
         fits |= values.is_null().to_numpy(zero_copy_only=False)
     return counts, bool(fits.all())
+
+
+def has_nanos(values: pa.Array) -> bool:
+    """Return whether one of stored INT96 values is no whole number of microseconds; nulls are not counted."""
+    parts = _stored(values)["nanos"] % 1_000 != 0
+    if values.null_count:
+        parts &= values.is_valid().to_numpy(zero_copy_only=False)
+    return bool(parts.any())
+
+
+def _stored(values: pa.Array) -> np.ndarray:
+    data = values.buffers()[1]
+    return np.frombuffer(b"" if data is None else data, _STORED)[values.offset : values.offset + len(values)]

@@ -220,7 +220,7 @@ class ParquetFileReader:
         spans: dict[str, range] = {}
         start = 0
         for field in self._schema:
-            end = start + _leaf_count(field.type)
+            end = start + leaf_count(field.type)
             spans[field.name] = range(start, end)
             start = end
         if start != self._metadata.num_columns or len(spans) != len(self._schema):
@@ -443,15 +443,16 @@ def _text_leaves(kind: t.DataType, path: str) -> Iterator[str]:
                 yield from _text_leaves(field.type, f"{path}.{field.name}")
 
 
-def _leaf_count(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """Return how many columns of values a column of this type is stored as."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _leaf_count(kind.storage_type)
+        return leaf_count(kind.storage_type)
     if pa.types.is_map(kind):
-        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
     if pa.types.is_struct(kind):
-        return sum(_leaf_count(kind.field(i).type) for i in range(kind.num_fields))
+        return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields))
     if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType):
-        return _leaf_count(kind.value_type)
+        return leaf_count(kind.value_type)
     return 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -338,35 +337,39 @@ class Table:
         overwrite: Overwrite = None,
         commit_user: str | None = None,
         identifier: int | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of their paths; memory is bounded.
 
         Args:
-            files: a pattern such as "in/*.parquet"; the extension says the format: parquet, csv (with a
-                heading), json (an object per line) or arrow. Text is read as the table's types.
+            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv"; the extension says the format:
+                parquet, csv, json (an object per line) or arrow. Text is read as the table's types.
+            kinds, columns, overwrite, commit_user, identifier: see `write`.
+            options: how CSV files are laid out, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of
+                the store of the files, where it is not that of the table. See `docs/files.md`.
 
         Raises:
             NotFoundError: no file matches.
             InvalidInputError: the rows do not fit the table; nothing was written.
             FormatError: a file is damaged, or not what its name says.
         """
-        from merganser.ingest.files import matching_files, read_file  # noqa: PLC0415 - CSV and JSON readers, wanted by few
+        from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:
                     return snapshot
-            paths = matching_files(files)
-            sizes = [os.path.getsize(path) for path in paths]
-            with self.env.progress.work(f"loading {self.name}", size_bytes=sum(sizes), steps=len(paths)) as work:
+            found, rows = rows_of_files(files, self.definition, self.env.storage, kinds, columns, options)
+            title = f"loading {self.name}"
+            with self.env.progress.work(title, size_bytes=sum(found.sizes), steps=len(found.paths)) as work:
 
-                def readers() -> Iterator[pa.RecordBatchReader]:
-                    for path, size in zip(paths, sizes, strict=True):
-                        yield read_file(path, self.schema.fields)
+                def parts() -> Iterator[Iterator[pa.Table]]:
+                    for path, size in zip(found.paths, found.sizes, strict=True):
+                        yield rows.tables(rows.whole(path))
                         work.advance(size)
 
-                writer.write_each(readers(), kinds)
+                writer.write_each(parts(), kinds)
             return writer.commit(identifier)
 
     def truncate(self) -> Snapshot | None:

@@ -1,32 +1,196 @@
-"""Rows that lie in files -> Arrow tables, in the order of the files' paths."""
+"""Rows that lie in files -> Arrow tables: one reader for every way in, embedded, on Spark and on the command line.
+
+    pattern -> `found_files` -> paths and where they live
+    path    -> `RowFiles.portions` -> neighbouring rows of one file, with how many they are at most
+    portion -> `RowFiles.tables` -> its rows, in order, a batch at a time
+
+The extension says the format, behind it an extension of a compression may stand for text (`.csv.gz`). Memory holds a
+batch: of Parquet some pages of a row group, of text a block, of Arrow files one record batch, which is decompressed as
+a whole.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import glob
-import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 
 from merganser.codec.data_format import format_of
 from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
-from merganser.ingest.refusals import refusal
+from merganser.ingest import parquet
+from merganser.ingest.file_options import FileOptions, file_options
+from merganser.ingest.text import csv_tables, json_tables
+from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_type
+from merganser.storage.local import LocalStorage
+from merganser.storage.open import storage_beside
+from merganser.storage.protocol import Storage
 
-_BATCH_ROWS = 131_072
+_WILD: Final = re.compile(r"[*?\[]")
+_COMPRESSIONS: Final = {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd", "bz2": "bz2", "lz4": "lz4"}
+_UNKNOWN_WIDTH: Final = 1 << 20
+_ROWS_PER_BYTE_MAX: Final = {"gzip": 1 << 11, "zstd": 1 << 16, "bz2": 1 << 21, "lz4": 1 << 8}
+"""Rows that a byte of compressed text can be at most: each has an end, and ends compress this well."""
 
-_Open = Callable[[Any, Mapping[str, pa.DataType], str | None], pa.RecordBatchReader]
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The files of a pattern.
+
+    Attributes:
+        storage: where they live.
+        paths: in order.
+        sizes: their bytes.
+    """
+
+    storage: Storage
+    paths: tuple[str, ...]
+    sizes: tuple[int, ...]
 
 
-def matching_files(pattern: str | os.PathLike[str]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Neighbouring rows of one file.
+
+    Attributes:
+        path: the file.
+        groups: its first row group or record batch and the one behind the last; None: the whole file.
+        rows: how many rows it has at most; exactly so many where it has groups.
+        size_bytes: of their pages, before compression; of text, of the file.
+    """
+
+    path: str
+    groups: tuple[int, int] | None
+    rows: int
+    size_bytes: int
+
+    def joined(self, other: Portion) -> Portion | None:
+        """Return this portion with the one right behind it as one; None: they do not touch."""
+        own, behind = self.groups, other.groups
+        if self.path != other.path or own is None or behind is None or own[1] != behind[0]:
+            return None
+        return replace(
+            self,
+            groups=(own[0], behind[1]),
+            rows=self.rows + other.rows,
+            size_bytes=self.size_bytes + other.size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowFiles:
+    """Reads files of rows. It pickles, so that tasks carry it.
+
+    Attributes:
+        storage: where the files live.
+        fields: columns of the table: what text in CSV and JSON files is read as.
+        options: how CSV files are laid out.
+        names: columns of CSV files without a heading, by position.
+    """
+
+    storage: Storage
+    fields: tuple[t.Field, ...]
+    options: FileOptions = field(default_factory=FileOptions)
+    names: tuple[str, ...] = ()
+
+    def schema(self, path: str) -> pa.Schema | None:
+        """Return the columns of a file as `tables` gives them; None where only reading its rows tells them.
+
+        Raises:
+            FormatError: the file is damaged.
+        """
+        with self._errors(path), self.storage.open(path) as file:
+            match format_of(path):
+                case "parquet":
+                    return parquet.ParquetRows(file, path).schema
+                case "arrow" | "ipc" | "feather":
+                    return pa.ipc.open_file(file).schema.remove_metadata()
+        return None
+
+    def portions(self, path: str) -> list[Portion]:
+        """Return the rows of a file in portions as small as they can be read, in order.
+
+        Raises:
+            FormatError: the file is damaged.
+        """
+        with self._errors(path), self.storage.open(path) as file:
+            match format_of(path):
+                case "parquet":
+                    rows = parquet.ParquetRows(file, path)
+                    return [
+                        Portion(path, (i, i + 1), count, size)
+                        for i, (count, size) in enumerate(zip(rows.group_rows, rows.group_bytes, strict=True))
+                    ]
+                case "arrow" | "ipc" | "feather":
+                    counts = _batch_rows(file)
+                    share = file.size() // max(1, len(counts))
+                    return [Portion(path, (i, i + 1), count, share) for i, count in enumerate(counts)]
+            size = file.size()
+            return [Portion(path, None, size * _ROWS_PER_BYTE_MAX.get(_compression(path) or "", 1), size)]
+
+    def whole(self, path: str) -> Portion:
+        """Return all rows of a file as one portion, without a look at it: nobody knows how many they are."""
+        return Portion(path, None, 0, 0)
+
+    def tables(self, portion: Portion) -> Iterator[pa.Table]:
+        """Yield the rows of a portion in order, a batch at a time.
+
+        Raises:
+            InvalidInputError: the extension is none that can be read, or a text is no value of its column; names the
+                column, the row and the value.
+            FormatError: the bytes are no such file.
+        """
+        path, groups = portion.path, portion.groups
+        match format_of(path):
+            case "parquet":
+                with self._errors(path), self.storage.open(path) as file:
+                    yield from parquet.ParquetRows(file, path).tables(groups)
+            case "csv":
+                with self._errors(path):
+                    names = self.names or tuple(column.name for column in self.fields)
+                    yield from csv_tables(path, lambda: self._text(path), self.fields, self.options.csv, names)
+            case "json" | "jsonl" | "ndjson":
+                with self._errors(path):
+                    yield from json_tables(path, lambda: self._text(path), self.fields)
+            case "arrow" | "ipc" | "feather":
+                with self._errors(path), self.storage.open(path) as file:
+                    batches = pa.ipc.open_file(file)
+                    for i in range(*groups) if groups else range(batches.num_record_batches):
+                        yield pa.Table.from_batches([batches.get_batch(i)]).replace_schema_metadata(None)
+            case other:
+                raise InvalidInputError(
+                    f"cannot read '{path}': rows are read from parquet, csv, json and arrow files, not '{other}'.",
+                    path=path,
+                )
+
+    def _text(self, path: str) -> pa.NativeFile:
+        file, compression = self.storage.open(path), _compression(path)
+        return file if compression is None else pa.CompressedInputStream(file, compression)
+
+    @contextlib.contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, MerganserError):
+                raise
+            raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
+
+
+def found_files(pattern: str | os.PathLike[str], options: FileOptions, beside: Storage) -> FoundFiles:
     """Return the files of a pattern, ordered by path; of a directory, the files in it.
+
+    Args:
+        pattern: a path or URL, with `*`, `?`, `[a-z]` or `**` in it where several files are meant.
+        options: options of the store where they live.
+        beside: the store of the table, whose options hold for files in it too.
 
     Raises:
         InvalidInputError: it is no pattern.
@@ -38,115 +202,100 @@ def matching_files(pattern: str | os.PathLike[str]) -> list[str]:
             f"cannot load files: files is {pattern!r:.100}, a {type(pattern).__name__}. Give one path or pattern as "
             "text, such as 'in/*.parquet'."
         )
-    if os.path.isdir(pattern):
-        pattern = os.path.join(pattern, "*")
-    found = sorted(
-        path
-        for path in glob.glob(pattern, recursive=True)
-        if os.path.isfile(path) and not os.path.basename(path).startswith(("_", "."))
-    )
+    storage, root = storage_beside(beside, pattern, options.store)
+    found = _on_disk(root) if isinstance(storage, LocalStorage) else _in_store(storage, root)
     if not found:
-        raise NotFoundError(f"no file matches '{pattern}' (working directory '{os.getcwd()}').", pattern=pattern)
+        place = f" (working directory '{os.getcwd()}')" if isinstance(storage, LocalStorage) else ""
+        raise NotFoundError(f"no file matches '{pattern}'{place}.", pattern=pattern)
+    found.sort()
+    return FoundFiles(storage, tuple(path for path, _ in found), tuple(size for _, size in found))
+
+
+def _on_disk(pattern: str) -> list[tuple[str, int]]:
+    if os.path.isdir(pattern):
+        pattern = os.path.join(glob.escape(pattern), "*")
+    found = glob.glob(pattern, recursive=True)
+    return [(path, os.path.getsize(path)) for path in found if _shown(os.path.basename(path)) and os.path.isfile(path)]
+
+
+def _in_store(storage: Storage, pattern: str) -> list[tuple[str, int]]:
+    """Return the files that a pattern names in a store that knows no patterns: directory by directory."""
+    scheme, _, below = pattern.partition("://")
+    bucket, *parts = below.split("/")
+    root = f"{scheme}://{bucket}"
+    plain = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    if plain < len(parts):
+        return _matching(storage, "/".join([root, *parts[:plain]]), parts[plain:])
+    if parts and (own := _matching(storage, "/".join([root, *parts[:-1]]), [glob.escape(parts[-1])])):
+        return own
+    return _matching(storage, "/".join([root, *parts]), ["*"])
+
+
+def _matching(storage: Storage, directory: str, parts: list[str]) -> list[tuple[str, int]]:
+    first, rest = parts[0], parts[1:]
+    found: list[tuple[str, int]] = []
+    if first == "**" and rest:
+        found += _matching(storage, directory, rest)
+    for entry in storage.list(directory):
+        path = f"{directory}/{entry.name}"
+        if not _shown(entry.name) or not fnmatch.fnmatchcase(entry.name, "*" if first == "**" else first):
+            continue
+        if entry.is_directory and first == "**":
+            found += _matching(storage, path, parts)
+        elif entry.is_directory and rest:
+            found += _matching(storage, path, rest)
+        elif not entry.is_directory and not rest:
+            found.append((path, entry.size))
     return found
 
 
-def read_file(path: str, fields: Sequence[t.Field]) -> pa.RecordBatchReader:
-    """Return the rows of one file as a stream.
+def _shown(name: str) -> bool:
+    return not name.startswith(("_", "."))
+
+
+def _compression(path: str) -> str | None:
+    return _COMPRESSIONS.get(path.rsplit(".", 1)[-1].lower())
+
+
+def _batch_rows(file: pa.NativeFile) -> list[int]:
+    """Return the rows of each record batch of an Arrow file: one column, the narrowest there is, is decoded for it."""
+    schema = pa.ipc.open_file(file).schema
+    widths = [column.type.bit_width if _is_fixed(column.type) else _UNKNOWN_WIDTH for column in schema]
+    chosen = [widths.index(min(widths))] if widths else []
+    batches = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=chosen))
+    return [batches.get_batch(i).num_rows for i in range(batches.num_record_batches)]
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    return pa.types.is_primitive(kind) and not pa.types.is_dictionary(kind)
+
+
+def rows_of_files(
+    pattern: str | os.PathLike[str],
+    table: TableDef,
+    beside: Storage,
+    kinds: Any,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any] | None,
+) -> tuple[FoundFiles, RowFiles]:
+    """Return the files of a pattern, and what reads their rows for a table.
 
     Args:
-        fields: columns of the table: what text in CSV and JSON files is read as.
+        pattern: see `found_files`.
+        table: where the rows go.
+        beside: its storage.
+        kinds: name of the column with row kinds; files without a heading have it behind the others.
+        columns: those that are supplied; None: all of the table.
+        options: see `file_options`.
 
     Raises:
-        InvalidInputError: the extension is none that can be read, or a text is no value of its column; names the
-            column, the row and the value.
-        FormatError: the bytes are no such file.
+        InvalidInputError: the pattern is none, or an option has no meaning.
+        NotFoundError: there is no file.
     """
-    try:
-        match format_of(path):
-            case "parquet":
-                file = pq.ParquetFile(path)
-                schema = file.schema_arrow.remove_metadata()
-                return pa.RecordBatchReader.from_batches(
-                    schema, (b.replace_schema_metadata(None) for b in file.iter_batches(_BATCH_ROWS))
-                )
-            case "csv":
-                return _text_rows(path, fields, _open_csv, heading=True)
-            case "json" | "jsonl" | "ndjson":
-                return _text_rows(path, fields, _open_json, heading=False)
-            case "arrow" | "ipc" | "feather":
-                return pa.ipc.open_file(pa.memory_map(path)).read_all().to_reader()
-            case other:
-                raise InvalidInputError(
-                    f"cannot read '{path}': rows are read from parquet, csv, json and arrow files, not '{other}'.",
-                    path=path,
-                )
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
-
-
-def _text_rows(path: str, fields: Sequence[t.Field], opened: _Open, *, heading: bool) -> pa.RecordBatchReader:
-    """Return a reader whose errors name the file and the value: text is parsed block by block, while it is read."""
-    kinds = {f.name: arrow_type(f.type) for f in fields}
-
-    def parse(data: bytes, only: str | None = None) -> pa.Table:
-        return opened(pa.BufferReader(data), kinds, only).read_all()
-
-    def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader
-        except pa.ArrowInvalid as error:
-            raise refused(error) from error
-
-    def refused(error: Exception) -> MerganserError:
-        with io.BufferedReader(pa.OSFile(path)) as file:
-            return refusal(path, file, error, fields, parse, heading=heading)
-
-    try:
-        reader = opened(path, kinds, None)
-    except pa.ArrowInvalid as error:
-        raise refused(error) from error
-    return pa.RecordBatchReader.from_batches(reader.schema, batches(reader))
-
-
-def _open_csv(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> pa.RecordBatchReader:
-    convert = pa_csv.ConvertOptions(
-        column_types=kinds, strings_can_be_null=True, include_columns=None if only is None else [only]
-    )
-    return pa_csv.open_csv(source, convert_options=convert)
-
-
-def _open_json(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> pa.RecordBatchReader:
-    texts = pa.schema(
-        [
-            (name, pa.string() if pa.types.is_time(kind) else _as_json_has_it(kind))
-            for name, kind in kinds.items()
-            if only in (None, name)
-        ]
-    )
-    options = pa_json.ParseOptions(
-        explicit_schema=texts, unexpected_field_behavior="infer" if only is None else "ignore"
-    )
-    found = pa_json.open_json(source, parse_options=options)
-    wanted = pa.schema([pa.field(f.name, kinds.get(f.name, f.type)) for f in found.schema])
-    return pa.RecordBatchReader.from_batches(wanted, _cast(found, wanted))
-
-
-def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which a value stands in JSON: dates are texts there."""
-    if pa.types.is_date(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_json_has_it(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
-    return kind
-
-
-def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        columns = []
-        for column, field in zip(batch.columns, schema, strict=True):
-            if pa.types.is_time(field.type):  # Arrow reads it from text as a part of a timestamp only
-                column = pc.binary_join_element_wise("1970-01-01T", column, "").cast(pa.timestamp(field.type.unit))
-            columns.append(pc.cast(column, field.type))
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    said = file_options(options, action=f"cannot load files into '{table.name}'")
+    found = found_files(pattern, said, beside)
+    fields = table.schema.user_fields
+    names = tuple(columns if columns is not None else (column.name for column in fields))
+    if isinstance(kinds, str) and kinds not in names:
+        names = (*names, kinds)
+    return found, RowFiles(found.storage, fields, said, names)

@@ -6,8 +6,8 @@ rows before it:
 
     bucket b    [first free + 0 .. ) task 0    [first free + rows before task 1 .. ) task 1    ...
 
-so the numbers of tasks never meet, and of one key the last row in file and row order wins. Of files without such
-a footer (CSV, JSON) a task takes whole ones, and their bytes bound their rows.
+so the numbers of tasks never meet, and of one key the last row in file and row order wins. Of text files (CSV, JSON) a
+task takes whole ones, and their bytes bound their rows. What reads files is `ingest.files`, as without Spark.
 
 Every task adds a file to a bucket. Where that would be too many for a merge, rows are shuffled instead, with these
 same numbers, and a bucket gets one writer.
@@ -15,30 +15,25 @@ same numbers, and a bucket gets one writer.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from merganser.codec.data_format import format_of
-from merganser.errors import FormatError, MerganserError, StorageError
+from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Overwrite, Table
-from merganser.ingest.files import matching_files, read_file
+from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.buckets import groups
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
-from merganser.schema import types as t
 from merganser.spark.bucketing import TASK, to_tasks
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
@@ -53,25 +48,19 @@ FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""
 _DECODED: Final = 1.5
 """Bytes in memory for one byte of encoded pages, about."""
-_ROOM_PER_BYTE: Final = 1
-"""Rows that a byte of text can be at most: a line has an end."""
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Neighbouring rows of one file.
+class Share:
+    """What one task reads.
 
     Attributes:
-        groups: first row group and the one behind the last; None: the whole file.
-        before: how many rows may lie before them, in all files.
-        size_bytes: of their pages, before compression.
+        before: how many rows may lie before its own, in all files.
+        portions: neighbours, in order.
     """
 
-    path: str
-    groups: tuple[int, int] | None
     before: int
-    size_bytes: int
+    portions: tuple[Portion, ...]
 
 
 def load(
@@ -83,19 +72,21 @@ def load(
     overwrite: Overwrite = None,
     commit_user: str | None = None,
     identifier: int | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Snapshot | None:
     """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
 
     Args:
         spark: the session whose tasks do the work.
-        files: a pattern such as "in/*.parquet", which the driver and the tasks can all read; the extension says the
-            format (parquet, csv, json, arrow).
+        files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", which the driver and the tasks can all read;
+            the extension says the format (parquet, csv, json, arrow).
         table: a table, or its path.
         kinds: column of the files that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all inserts.
         columns: only these columns are supplied; see `Table.write`.
         overwrite: what is replaced; see `Table.write`.
         commit_user: who commits.
         identifier: which of their commits it is.
+        options: how CSV files are laid out, and how their store is reached; see `Table.load`.
 
     Returns:
         The snapshot, or None when there was nothing to commit.
@@ -120,24 +111,26 @@ def load(
     done, snapshot = transaction.applied()
     if done:
         return snapshot
-    paths = [os.path.abspath(path) for path in matching_files(files)]
-    portions = _portions(paths, transaction.target, kinds, found.env)
+    listed, rows = rows_of_files(files, found.definition, found.env.storage, kinds, columns, options)
+    # Tasks have working directories of their own.
+    paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
+    portions = _portions(rows, paths, transaction.target, kinds, found.env)
     begun = found.env.seconds()
-    outcomes = _run(spark, transaction.job(kinds=kinds), portions) if portions else []
+    outcomes = _run(spark, transaction.job(kinds=kinds), rows, portions) if portions else []
     transaction.spent("tasks", found.env.seconds() - begun)
     return transaction.finish(messages_of(found.definition, found.env, outcomes))
 
 
-def _run(spark: SparkSession, job: WriteJob, portions: Sequence[Portion]) -> list[Outcome]:
+def _run(spark: SparkSession, job: WriteJob, rows: RowFiles, portions: Sequence[Portion]) -> list[Outcome]:
     table = job.target.table
     decoded = _DECODED * sum(portion.size_bytes for portion in portions)
     wanted = max(cores(spark), math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
     tasks = _shares(portions, wanted)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     if table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX:
-        return run_jobs(numbers, LoadJob(job, tasks))
+        return run_jobs(numbers, LoadJob(job, rows, tasks))
     count = len(tasks) if table.schema.partition_keys else min(table.bucket, len(tasks))
-    scattered = numbers.mapInArrow(ScatterJob(job, tasks, count), SCATTERED_SCHEMA)
+    scattered = numbers.mapInArrow(ScatterJob(job, rows, tasks, count), SCATTERED_SCHEMA)
     # In the order of the files: engines that put versions together take neighbours only.
     return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))
 
@@ -147,14 +140,15 @@ class LoadJob:
     """Writes the rows of files: the rows it is given are the numbers of the shares to write."""
 
     job: WriteJob
-    tasks: tuple[tuple[Portion, ...], ...]
+    rows: RowFiles
+    tasks: tuple[Share, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one outcome for each share, as `mapInArrow` wants them."""
         for number in _numbers(batches):
             share = self.tasks[number]
-            tables = (rows for portion in share for rows in _rows(portion, self.job.target.table.schema.user_fields))
-            yield batch_of(self.job.run(tables, skipped=share[0].before))
+            tables = (table for portion in share.portions for table in self.rows.tables(portion))
+            yield batch_of(self.job.run(tables, skipped=share.before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +159,24 @@ class ScatterJob:
     """
 
     job: WriteJob
-    tasks: tuple[tuple[Portion, ...], ...]
+    rows: RowFiles
+    tasks: tuple[Share, ...]
     count: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the number of a task and rows for it, or a refusal."""
         for number in _numbers(batches):
-            for portion in self.tasks[number]:
-                try:
-                    yield from self._scattered(portion)
-                except StorageError:
-                    raise
-                except MerganserError as refusal:
-                    yield _scattered_batch([0], [b""], [pickle.dumps(refusal)], -1)
+            try:
+                yield from self._scattered(self.tasks[number])
+            except StorageError:
+                raise
+            except MerganserError as refusal:
+                yield _scattered_batch([0], [b""], [pickle.dumps(refusal)], -1)
 
-    def _scattered(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+    def _scattered(self, share: Share) -> Iterator[pa.RecordBatch]:
         target = self.job.target
-        before = portion.before
-        for table in _rows(portion, target.table.schema.user_fields):
+        before = share.before
+        for table in (table for portion in share.portions for table in self.rows.tables(portion)):
             rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
             conformed, kinds, arrival = target.accepted(rows, texts, np.arange(before, before + rows.num_rows))
             before += rows.num_rows
@@ -246,86 +240,33 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _portions(paths: Sequence[str], target: WriteTarget, kinds: str | None, env: Env) -> list[Portion]:
+def _portions(rows: RowFiles, paths: Sequence[str], target: WriteTarget, kinds: str | None, env: Env) -> list[Portion]:
     """Return the rows of files in portions as small as they can be read, in order.
 
     Raises:
-        InvalidInputError: names or types of a Parquet file do not fit the table.
-        FormatError: a footer is damaged.
+        InvalidInputError: names or types of a Parquet or Arrow file do not fit the table.
+        FormatError: a file is damaged where it says what it holds.
     """
 
-    def parts(path: str) -> list[tuple[tuple[int, int] | None, int, int]]:
-        if format_of(path) != "parquet":
-            size = os.path.getsize(path)
-            return [(None, size * _ROOM_PER_BYTE, size)]
-        with _opened(path) as file:
-            target.check_names_and_types(_schema_of(file), kinds)
-            held = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-            return [((i, i + 1), group.num_rows, group.total_byte_size) for i, group in enumerate(held)]
+    def parts(path: str) -> list[Portion]:
+        schema = rows.schema(path)
+        if schema is not None:
+            target.check_names_and_types(schema, kinds)
+        return rows.portions(path)
 
-    out: list[Portion] = []
-    before = 0
-    for path, found in zip(paths, env.map(parts, paths), strict=True):
-        for at, rows, size in found:
-            out.append(Portion(path, at, before, size))
-            before += rows
-    return out
+    return [portion for found in env.map(parts, paths) for portion in found]
 
 
-def _shares(portions: Sequence[Portion], wanted: int) -> tuple[tuple[Portion, ...], ...]:
+def _shares(portions: Sequence[Portion], wanted: int) -> tuple[Share, ...]:
     """Return neighbouring portions as at most `wanted` shares of about the same size, at least one."""
     total = sum(portion.size_bytes for portion in portions) or 1
-    shares: dict[int, list[Portion]] = {}
-    passed = 0
+    shares: dict[int, tuple[int, list[Portion]]] = {}
+    size = before = 0
     for portion in portions:
-        share = shares.setdefault(min(wanted - 1, (passed + portion.size_bytes // 2) * wanted // total), [])
-        passed += portion.size_bytes
-        last = share[-1] if share else None
-        if last is not None and last.path == portion.path and last.groups is not None and portion.groups is not None:
-            share[-1] = replace(
-                last, groups=(last.groups[0], portion.groups[1]), size_bytes=last.size_bytes + portion.size_bytes
-            )
-        else:
-            share.append(portion)
-    return tuple(tuple(share) for share in shares.values())
-
-
-def _rows(portion: Portion, fields: Sequence[t.Field]) -> Iterator[pa.Table]:
-    """Yield the rows of a portion, a row group or batch at a time."""
-    if portion.groups is None:
-        for batch in read_file(portion.path, fields):
-            yield pa.Table.from_batches([batch])
-        return
-    with _opened(portion.path) as file:
-        schema = _schema_of(file)
-        for group in range(*portion.groups):
-            table = file.read_row_group(group, use_threads=False).replace_schema_metadata(None)
-            yield table if table.schema.equals(schema) else table.cast(schema)
-
-
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[pq.ParquetFile]:
-    try:
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-            yield file
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, MerganserError):
-            raise
-        raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
-
-
-def _schema_of(file: pq.ParquetFile) -> pa.Schema:
-    """Return the schema of the rows of a file.
-
-    Spark stores instants as INT96, which has no mark for them; what it says of the columns beside them tells.
-    """
-    schema: pa.Schema = file.schema_arrow
-    text = (file.metadata.metadata or {}).get(_SPARK_SCHEMA)
-    schema = schema.remove_metadata()
-    if text is None:
-        return schema
-    instants = {field["name"] for field in json.loads(text)["fields"] if field["type"] == "timestamp"}
-    for i, field in enumerate(schema):
-        if field.name in instants and pa.types.is_timestamp(field.type) and field.type.tz is None:
-            schema = schema.set(i, field.with_type(pa.timestamp(field.type.unit, "UTC")))
-    return schema
+        number = min(wanted - 1, (size + portion.size_bytes // 2) * wanted // total)
+        _, share = shares.setdefault(number, (before, []))
+        joined = share[-1].joined(portion) if share else None
+        share[len(share) - (joined is not None) :] = [joined or portion]
+        size += portion.size_bytes
+        before += portion.rows
+    return tuple(Share(first, tuple(share)) for first, share in shares.values())

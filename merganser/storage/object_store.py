@@ -90,6 +90,11 @@ class ObjectStorage:
     def __reduce__(self) -> tuple[Any, ...]:
         return (ObjectStorage, (self.root, self._options))
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of its scheme; they may hold keys."""
+        return dict(self._options)
+
     def read(self, path: str) -> bytes:
         key = self._key(path)
         with self._errors("read", path, missing=True):

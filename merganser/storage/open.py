@@ -66,6 +66,24 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     )
 
 
+def storage_beside(storage: Storage, path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+    """Return the storage that `path` lives in, and the path: `storage` itself where it holds it.
+
+    A local path stays as it was given, relative ones included.
+
+    Args:
+        storage: whose options hold for other buckets of its kind as well.
+        path: a local path or URL.
+        options: options of the store of `path`, before those.
+    """
+    if _SCHEME.match(path) is None:
+        return LocalStorage(), os.path.expanduser(path)
+    if isinstance(storage, ObjectStorage):
+        options = storage.options | dict(options)
+    found, root = storage_for(path, options)
+    return (storage if found == storage else found), root
+
+
 def _local(path: str) -> str:
     # Not realpath: a link may be moved to another disk while its name stays.
     return os.path.abspath(os.path.expanduser(path))

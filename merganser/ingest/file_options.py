@@ -1,0 +1,145 @@
+r"""What may be said about files of rows: the layout of CSV files, and how the store that holds the files is reached.
+
+::
+
+    csv.delimiter   ,          between the fields; '\t' is a tab
+    csv.quote       "          around fields; empty: no field is quoted. A quote inside a quoted field is doubled
+    csv.escape      (none)     makes the next character a plain one
+    csv.header      true       the first row names the columns; false: fields are columns by their position
+    csv.encoding    utf-8      any that Python knows
+    csv.null        (empty)    the unquoted fields that are null, with commas between them: ',NA' is empty or NA
+    csv.binary      base64     what fields of BINARY and BYTES hold: base64, or text
+
+A quoted field is never null. Keys of a store ('s3.endpoint') are those that catalogs take.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from merganser.errors import InvalidInputError
+from merganser.options.registry import did_you_mean
+
+CSV_KEYS: Final = ("delimiter", "quote", "escape", "header", "encoding", "null", "binary")
+_STORES: Final = ("s3.", "gs.", "az.")
+_BINARY: Final = ("base64", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How a CSV file is laid out.
+
+    Attributes:
+        delimiter: one character.
+        quote: one character, or None.
+        escape: one character, or None.
+        header: whether the first row names the columns.
+        encoding: name of a codec.
+        null: unquoted fields that are null.
+        base64: whether binary columns hold base64; else their bytes are those of the text.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    header: bool = True
+    encoding: str = "utf-8"
+    null: tuple[str, ...] = ("",)
+    base64: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What a caller said about files of rows.
+
+    Attributes:
+        csv: how CSV files are laid out.
+        store: options of the store that holds the files.
+    """
+
+    csv: CsvFormat = CsvFormat()
+    store: Mapping[str, str] = field(default_factory=dict)
+
+
+def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptions:
+    """Return what options say.
+
+    Args:
+        options: keys of this module, with texts (or a bool for `csv.header`).
+        action: what is being done, as messages begin: "cannot load files into 'db.orders'".
+
+    Raises:
+        InvalidInputError: an unknown key, or a value that has no meaning; names it.
+    """
+    if options is None:
+        return FileOptions()
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(
+            f"{action}: options is a {type(options).__name__}. Give a dictionary, such as {{'csv.null': ',NA'}}."
+        )
+    known = [f"csv.{name}" for name in CSV_KEYS]
+    csv: dict[str, str] = {}
+    store: dict[str, str] = {}
+    for key, value in options.items():
+        if key in known:
+            csv[key] = str(value).lower() if isinstance(value, bool) else value
+            if not isinstance(csv[key], str):
+                raise _wrong(action, key, value, "Give text.")
+        elif isinstance(key, str) and key.startswith(_STORES):
+            store[key] = str(value)
+        else:
+            raise InvalidInputError(
+                f"{action}: unknown option {key!r} of files. {did_you_mean(str(key), known)}", option=str(key)
+            )
+    return FileOptions(_csv_format(csv, action), store)
+
+
+def _csv_format(given: Mapping[str, str], action: str) -> CsvFormat:
+    default = CsvFormat()
+    header = given.get("csv.header", "true").strip().lower()
+    if header not in ("true", "false"):
+        raise _wrong(action, "csv.header", header, "It is 'true' or 'false'.")
+    encoding = given.get("csv.encoding", default.encoding)
+    try:
+        codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        raise _wrong(action, "csv.encoding", encoding, "Name one that Python knows, such as 'latin-1'.") from None
+    binary = given.get("csv.binary", "base64").strip().lower()
+    if binary not in _BINARY:
+        raise _wrong(action, "csv.binary", binary, "It is 'base64' or 'text'.")
+    delimiter = _character(given, "csv.delimiter", default.delimiter, action)
+    if delimiter is None:
+        raise _wrong(action, "csv.delimiter", "", "It is one character.")
+    made = CsvFormat(
+        delimiter,
+        _character(given, "csv.quote", default.quote, action),
+        _character(given, "csv.escape", default.escape, action),
+        header == "true",
+        encoding,
+        tuple(given["csv.null"].split(",")) if "csv.null" in given else default.null,
+        binary == "base64",
+    )
+    marks = [mark for mark in (made.delimiter, made.quote, made.escape) if mark is not None]
+    if len(set(marks)) < len(marks):
+        raise InvalidInputError(
+            f"{action}: two of 'csv.delimiter', 'csv.quote' and 'csv.escape' are the same character. "
+            f"They are {', '.join(map(repr, marks))}."
+        )
+    return made
+
+
+def _character(given: Mapping[str, str], key: str, default: str | None, action: str) -> str | None:
+    text = given.get(key)
+    if text is None:
+        return default
+    text = "\t" if text == "\\t" else text
+    if len(text) > 1 or not text.isascii() or text in ("\n", "\r", "\0"):
+        raise _wrong(action, key, text, "It is one ASCII character, and no line break.")
+    return text or None
+
+
+def _wrong(action: str, key: str, value: Any, advice: str) -> InvalidInputError:
+    return InvalidInputError(f"{action}: option '{key}' is {value!r:.60}. {advice}", option=key)

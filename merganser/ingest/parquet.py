@@ -1,0 +1,222 @@
+"""Parquet files of any writer, as their rows are handed to a table.
+
+Other than data files (`codec.parquet`), whose types a table says, these say their own, and `schema.conform` judges
+them. Two things they do not say by themselves:
+
+* INT96 times have no zone. Spark stores instants so, and notes the types of its columns in the footer; what it calls
+  `timestamp` is an instant, in UTC.
+* pyarrow wraps INT96 times outside the years 1677 to 2262 around. `codec.int96` computes them from the stored bytes: in
+  nanoseconds, or in microseconds where the times of a batch need more than 64 bits of nanoseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from merganser.codec.int96 import INT96_BYTES, has_nanos, int96_counts
+from merganser.codec.parquet import leaf_count
+from merganser.codec.parquet_footer import parsed, read_footer, with_raw_int96
+from merganser.codec.physical import decoding
+from merganser.errors import FormatError, InvalidInputError
+
+_BATCH_ROWS: Final = 131_072
+_BUFFER_BYTES: Final = 1024 * 1024
+_PER_SECOND: Final = {"us": 1_000_000, "ns": 1_000_000_000}
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+class ParquetRows:
+    """A Parquet file open for reading.
+
+    Attributes:
+        schema: its columns. Times that are stored as INT96 are nanoseconds here, and in a batch perhaps microseconds.
+        group_rows: rows of each row group.
+        group_bytes: bytes of the pages of each row group, before compression.
+    """
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        """Read the footer; the file stays the caller's.
+
+        Raises:
+            FormatError: the file is no Parquet file, or its footer is damaged.
+        """
+        self._path = path
+        self._file = file
+        with decoding(path):
+            self._footer = read_footer(file)
+            metadata = parsed(self._footer)
+            self._plain = self._opened(metadata)
+            self.schema = _marked_schema(self._plain.schema_arrow, metadata)
+            groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+            self.group_rows = tuple(group.num_rows for group in groups)
+            self.group_bytes = tuple(group.total_byte_size for group in groups)
+            self._spans = _leaf_spans(self.schema)
+            leaves = [self._plain.schema.column(leaf).physical_type for leaf in range(metadata.num_columns)]
+            self._int96 = [i for i, span in enumerate(self._spans) if "INT96" in leaves[span.start : span.stop]]
+            self._leaves = [leaf for i, span in enumerate(self._spans) if i not in self._int96 for leaf in span]
+
+    def tables(self, groups: tuple[int, int] | None) -> Iterator[pa.Table]:
+        """Yield the rows of row groups in order, in batches.
+
+        Args:
+            groups: the first row group and the one behind the last; None: all.
+
+        Raises:
+            FormatError: the bytes are damaged.
+            InvalidInputError: an INT96 time needs more than 64 bits.
+        """
+        for group in range(*groups) if groups else range(len(self.group_rows)):
+            with decoding(self._path):
+                times = self._times(group) if self._int96 else None
+                batches = self._batches(group)
+            start, rows = 0, self.group_rows[group]
+            while start < rows:
+                with decoding(self._path):
+                    part = self._part(batches, times, start)
+                if part is None or not part.num_rows:
+                    raise FormatError(
+                        f"cannot read '{self._path}': row group {group} has {start} rows, and the footer says {rows}",
+                        path=self._path,
+                    )
+                yield part
+                start += part.num_rows
+
+    def _part(self, batches: Iterator[pa.RecordBatch], times: pa.Table | None, start: int) -> pa.Table | None:
+        """Return the next rows of a row group, the first of which is at `start`; None: there are no more."""
+        if times is not None and len(self._int96) == len(self.schema):
+            rest, found = None, times.slice(start, _BATCH_ROWS)
+        else:
+            batch = next(batches, None)
+            if batch is None:
+                return None
+            rest = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            if times is None:
+                return rest
+            found = times.slice(start, rest.num_rows)
+        columns: list[pa.ChunkedArray] = []
+        for i, column in enumerate(self.schema):
+            if i in self._int96:
+                columns.append(_moments(found.column(self._int96.index(i)), column, self._path))
+            elif rest is not None:
+                columns.append(rest.column(i - sum(1 for at in self._int96 if at < i)))
+        return pa.table(columns, names=self.schema.names)
+
+    def _batches(self, group: int) -> Iterator[pa.RecordBatch]:
+        if len(self._int96) == len(self.schema) and len(self.schema):
+            return iter(())
+        return self._plain.reader.iter_batches(  # type: ignore[no-any-return]
+            _BATCH_ROWS, [group], column_indices=self._leaves, use_threads=False
+        )
+
+    def _times(self, group: int) -> pa.Table:
+        """Return the columns with INT96 times of a row group, as they are stored."""
+        raw = self._opened(with_raw_int96(self._footer))
+        leaves = [leaf for i in self._int96 for leaf in self._spans[i]]
+        return raw.reader.read_row_groups([group], column_indices=leaves, use_threads=False)
+
+    def _opened(self, metadata: pq.FileMetaData) -> pq.ParquetFile:
+        # A store that answers requests is asked for all columns of a row group at once; a disk, for some pages.
+        local = isinstance(self._file, pa.OSFile | pa.BufferReader)
+        return pq.ParquetFile(
+            self._file,
+            metadata=metadata,
+            page_checksum_verification=True,
+            pre_buffer=not local,
+            buffer_size=_BUFFER_BYTES if local else 0,
+        )
+
+
+def _leaf_spans(schema: pa.Schema) -> list[range]:
+    """Return where the leaves of each column lie among all: names will not do, since they may hold dots."""
+    spans, start = [], 0
+    for column in schema:
+        end = start + leaf_count(column.type)
+        spans.append(range(start, end))
+        start = end
+    return spans
+
+
+def _marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
+    """Return a schema in which what Spark stored as instants has a zone."""
+    text = (metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = schema.remove_metadata()
+    if text is None:
+        return schema
+    noted = {column["name"]: column["type"] for column in json.loads(text)["fields"]}
+    return pa.schema([column.with_type(_marked(column.type, noted.get(column.name))) for column in schema])
+
+
+def _marked(kind: pa.DataType, noted: Any) -> pa.DataType:
+    if noted == "timestamp" and pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC")
+    if not isinstance(noted, dict):
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(
+            _marked(kind.key_type, noted.get("keyType")),
+            kind.item_field.with_type(_marked(kind.item_type, noted.get("valueType"))),
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_marked(kind.value_type, noted.get("elementType"))))
+    if pa.types.is_struct(kind):
+        inner = {column["name"]: column["type"] for column in noted.get("fields", ())}
+        return pa.struct([column.with_type(_marked(column.type, inner.get(column.name))) for column in kind])
+    return kind
+
+
+class _TooFarError(Exception):
+    """Times do not fit 64 bits of nanoseconds."""
+
+
+def _moments(values: pa.ChunkedArray, column: pa.Field, path: str) -> pa.ChunkedArray:
+    """Return stored INT96 values of a column, at any depth, as times."""
+    for unit in ("ns", "us"):
+        try:
+            chunks = [_as_times(chunk, column.type, unit) for chunk in values.chunks]
+        except _TooFarError:
+            continue
+        return pa.chunked_array(chunks, type=chunks[0].type if chunks else column.type)
+    raise InvalidInputError(
+        f"cannot read the rows of '{path}': column '{column.name}' has times outside the years 1677 to 2262 with parts "
+        "of microseconds, which no column holds. Nothing was written.",
+        path=path,
+        column=column.name,
+    )
+
+
+def _as_times(array: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
+    """Return an array with its INT96 values as times of a unit.
+
+    Raises:
+        _TooFarError: they do not fit.
+    """
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_timestamp(kind) and array.type == pa.binary(INT96_BYTES):
+        counts, fits = int96_counts(array, _PER_SECOND[unit])
+        if not fits or (unit != "ns" and has_nanos(array)):
+            raise _TooFarError
+        absent = None if mask is None else np.asarray(mask)
+        return pa.array(counts, mask=absent).view(pa.timestamp(unit, kind.tz))
+    if pa.types.is_struct(kind):
+        parts = [_as_times(part, column.type, unit) for part, column in zip(array.flatten(), kind, strict=True)]
+        fields = [column.with_type(part.type) for part, column in zip(parts, kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        array = array.take(pa.array(np.arange(len(array))))  # from offset 0, and nothing under nulls
+        keys, items = _as_times(array.keys, kind.key_type, unit), _as_times(array.items, kind.item_type, unit)
+        starts = pa.array(np.asarray(array.offsets), mask=None if mask is None else np.append(np.asarray(mask), False))
+        return pa.MapArray.from_arrays(starts, keys, items)
+    if pa.types.is_list(kind):
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+        inner = _as_times(array.flatten(), kind.value_type, unit)
+        whole = pa.list_(kind.value_field.with_type(inner.type))
+        return pa.ListArray.from_arrays(offsets, inner, type=whole, mask=mask)
+    return array

@@ -1,0 +1,332 @@
+"""Rows in text files, CSV and JSON lines -> Arrow tables, block by block.
+
+CSV: a field in quotes is a value, whatever it holds; a field without is null when it is one of the words for null
+(the empty field, unless others were named), so NA, null and NaN are texts, and NaN is a number in a DOUBLE column.
+Values may hold line breaks. An empty line is skipped, but in a file of one column it is an empty field.
+
+JSON: one object per line. NaN, Infinity and -Infinity stand for numbers as they are, without quotes.
+
+Binary values are base64 in both. A row has at most `_BLOCK_BYTES`, sure to be read; longer ones may be refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from merganser.errors import FormatError, InvalidInputError
+from merganser.ingest.file_options import CsvFormat
+from merganser.ingest.refusals import csv_refusal, json_refusal
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+
+_BLOCK_BYTES: Final = 8 * 1024 * 1024
+_STRADDLES: Final = "straddl"
+"""What pyarrow says of a row that is longer than its blocks."""
+
+Opened = Callable[[], pa.NativeFile]
+"""Opens a file from its beginning, decompressed; the caller closes it."""
+
+
+# CSV
+
+
+def csv_tables(
+    path: str, opened: Opened, fields: Sequence[t.Field], csv: CsvFormat, names: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield the rows of a CSV file, a block at a time, as the types that their columns have in the table.
+
+    Args:
+        path: the file, for messages.
+        opened: opens it.
+        fields: columns of the table. Other columns of the file get types that fit their values.
+        csv: how the file is laid out.
+        names: the columns of a file without a heading, by position.
+
+    Raises:
+        InvalidInputError: a text is no value of its column; names the column, the row and the value.
+        FormatError: a row has too many fields or too few, or text is not in the encoding; names the row.
+    """
+    kinds = {field.name: field.type for field in fields}
+
+    def utf8() -> pa.NativeFile:
+        return pa.PythonFile(_Blocks(opened(), csv.encoding), mode="r")
+
+    try:
+        for batch in _csv_batches(path, utf8, kinds, csv, names):
+            yield _with_bytes(pa.Table.from_batches([batch]), kinds, csv)
+    except pa.ArrowInvalid as error:
+        if _STRADDLES in str(error):
+            raise _too_long(path) from error
+        raise csv_refusal(
+            path,
+            lambda skipped: _csv_texts(utf8, csv, names, skipped),
+            error,
+            fields,
+            lambda texts, kind: _values_of(texts, kind, csv),
+            heading=csv.header,
+        ) from error
+    except UnicodeError as error:
+        raise FormatError(
+            f"cannot read the rows of '{path}': its text is not {csv.encoding} ({error}). Name its encoding with "
+            "'csv.encoding'.",
+            path=path,
+        ) from error
+
+
+class _Blocks(io.RawIOBase):
+    r"""A file as UTF-8, of which no read ends between \r and \n: pyarrow drops a \n there, in quoted values too."""
+
+    def __init__(self, file: pa.NativeFile, encoding: str) -> None:
+        """Take the file, and close it when this is closed."""
+        super().__init__()
+        self._file = file
+        same = codecs.lookup(encoding).name == "utf-8"
+        self._decoder = None if same else codecs.getincrementaldecoder(encoding)()
+        self._held = b""
+        self._over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        while not self._over and (size < 0 or len(self._held) < size):
+            data = self._file.read(_BLOCK_BYTES if size < 0 else size - len(self._held))
+            self._over = not data
+            self._held += data if self._decoder is None else self._decoder.decode(data, final=not data).encode()
+        end = len(self._held) if size < 0 else min(size, len(self._held))
+        if end > 1 and self._held[end - 1 : end] == b"\r":
+            end -= 1
+        data, self._held = self._held[:end], self._held[end:]
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _csv_batches(
+    path: str, opened: Opened, kinds: Mapping[str, t.DataType], csv: CsvFormat, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    flat = {name: _csv_type(kind) for name, kind in kinds.items() if not t.is_nested(kind)}
+    with contextlib.ExitStack() as files:
+        try:
+            reader = pa_csv.open_csv(
+                files.enter_context(opened()),
+                _read_options(csv, names),
+                _parse_options(csv),
+                _convert_options(csv, flat),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV" not in str(error):
+                raise
+            reader = _without_rows(path, opened, csv, names)
+        for name in reader.schema.names:
+            if name in kinds and name not in flat:
+                raise InvalidInputError(
+                    f"cannot read the rows of '{path}': column '{name}' is {kinds[name].with_nullable(True)}, which "
+                    "CSV has no form for. Give Parquet or JSON files.",
+                    path=path,
+                    column=name,
+                )
+        if len(reader.schema) == 1:  # an empty line is an empty field there
+            parse = _parse_options(csv, ignore_empty_lines=False)
+            again = files.enter_context(opened())
+            reader = pa_csv.open_csv(again, _read_options(csv, names), parse, _convert_options(csv, flat))
+        yield from reader
+
+
+def _without_rows(path: str, opened: Opened, csv: CsvFormat, names: Sequence[str]) -> pa.RecordBatchReader:
+    """Return the reader of a file that pyarrow takes for empty: it has a heading without a line break, or nothing."""
+    with opened() as file:
+        heading = file.read(_BLOCK_BYTES)
+    if not csv.header:
+        return pa.table({name: pa.nulls(0) for name in names}).to_reader()
+    if not heading.strip():
+        raise FormatError(f"cannot read the rows of '{path}': it is empty, so no row names its columns.", path=path)
+    return pa_csv.open_csv(pa.BufferReader(heading + b"\n"), None, _parse_options(csv))
+
+
+def _csv_texts(
+    opened: Opened, csv: CsvFormat, names: Sequence[str], skipped: Callable[[pa_csv.InvalidRow], str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of a file as they stand there, as binary; null where they mean null."""
+    with opened() as file:
+        first = pa_csv.open_csv(file, _read_options(csv, names), _parse_options(csv, skipped=skipped))
+        columns = first.schema.names
+    convert = _convert_options(csv, dict.fromkeys(columns, pa.binary()))
+    with opened() as file:
+        parse = _parse_options(csv, ignore_empty_lines=len(columns) > 1, skipped=skipped)
+        yield from pa_csv.open_csv(file, _read_options(csv, names, numbered=True), parse, convert)
+
+
+def _values_of(texts: pa.Array, kind: t.DataType, csv: CsvFormat) -> pa.Array:
+    """Return fields of a column as values, as `csv_tables` reads them.
+
+    Args:
+        texts: binary, null where the file says null.
+
+    Raises:
+        pa.ArrowInvalid: one is no value.
+    """
+    utf8 = texts.cast(pa.string())
+    sink = pa.BufferOutputStream()
+    style = pa_csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    pa_csv.write_csv(pa.table({"v": utf8}), sink, style)
+    data = sink.getvalue()
+    found = pa_csv.read_csv(
+        pa.BufferReader(data),
+        pa_csv.ReadOptions(column_names=["v"], block_size=max(_BLOCK_BYTES, 2 * data.size)),
+        pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        _convert_options(CsvFormat(), {"v": _csv_type(kind)}),
+    )
+    return _with_bytes(found, {"v": kind}, csv).column("v")
+
+
+def _read_options(csv: CsvFormat, names: Sequence[str], *, numbered: bool = False) -> pa_csv.ReadOptions:
+    # Without threads rows that are refused come with their number.
+    return pa_csv.ReadOptions(
+        column_names=None if csv.header else list(names),
+        block_size=_BLOCK_BYTES,
+        use_threads=not numbered,
+    )
+
+
+def _parse_options(
+    csv: CsvFormat, *, ignore_empty_lines: bool = True, skipped: Callable[[pa_csv.InvalidRow], str] | None = None
+) -> pa_csv.ParseOptions:
+    return pa_csv.ParseOptions(
+        delimiter=csv.delimiter,
+        quote_char=csv.quote or False,
+        escape_char=csv.escape or False,
+        newlines_in_values=csv.quote is not None or csv.escape is not None,
+        ignore_empty_lines=ignore_empty_lines,
+        invalid_row_handler=skipped,
+    )
+
+
+def _convert_options(csv: CsvFormat, types: Mapping[str, pa.DataType]) -> pa_csv.ConvertOptions:
+    return pa_csv.ConvertOptions(
+        column_types=types, null_values=list(csv.null), strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+
+
+def _csv_type(kind: t.DataType) -> pa.DataType:
+    return pa.string() if isinstance(kind, t.Binary | t.VarBinary) else arrow_type(kind)
+
+
+def _with_bytes(table: pa.Table, kinds: Mapping[str, t.DataType], csv: CsvFormat) -> pa.Table:
+    """Return the rows with binary columns as bytes, which CSV has as text."""
+    for i, name in enumerate(table.column_names):
+        if isinstance(kinds.get(name), t.Binary | t.VarBinary):
+            column = table.column(i)
+            table = table.set_column(i, name, _from_base64(column) if csv.base64 else column.cast(pa.binary()))
+    return table
+
+
+def _too_long(path: str) -> FormatError:
+    return FormatError(
+        f"cannot read the rows of '{path}': one of them is longer than {_BLOCK_BYTES >> 20} MiB, which is the most "
+        "that is read of a text file at a time. An open quote looks the same. Give longer rows as Parquet.",
+        path=path,
+    )
+
+
+# JSON
+
+
+def json_tables(path: str, opened: Opened, fields: Sequence[t.Field]) -> Iterator[pa.Table]:
+    """Yield the rows of a file of JSON lines, a block at a time, as the types that their columns have in the table.
+
+    Raises:
+        InvalidInputError: a value does not fit its column; names the column, the row and the value.
+        FormatError: a line is no object; names the row.
+    """
+    kinds = {field.name: arrow_type(field.type) for field in fields}
+
+    def parsed(data: bytes, only: str | None = None) -> None:
+        for _ in _json_batches(pa.BufferReader(data), kinds, only):
+            pass
+
+    try:
+        with opened() as file:
+            for batch in _json_batches(file, kinds, None):
+                yield pa.Table.from_batches([batch])
+    except pa.ArrowInvalid as error:
+        if _STRADDLES in str(error):
+            raise _too_long(path) from error
+        with opened() as file, io.BufferedReader(file) as lines:
+            raise json_refusal(path, lines, error, fields, parsed) from error
+
+
+def _json_batches(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> Iterator[pa.RecordBatch]:
+    texts = pa.schema([(name, _as_json_has_it(kind)) for name, kind in kinds.items() if only in (None, name)])
+    options = pa_json.ParseOptions(
+        explicit_schema=texts, unexpected_field_behavior="infer" if only is None else "ignore"
+    )
+    try:
+        batches = pa_json.open_json(source, pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
+    except pa.ArrowInvalid as error:
+        if "Empty JSON" in str(error):
+            return
+        raise
+    for batch in batches:
+        names = batch.schema.names
+        columns = [_from_json(held, kinds.get(name, held.type)) for name, held in zip(names, batch, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names)
+
+
+def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which a value stands in JSON: dates, times and bytes are texts there."""
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_json_has_it(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
+    return kind
+
+
+def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values that were read as `_as_json_has_it` says in the type that was wanted."""
+    if array.type == kind:
+        return array
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_list(kind):
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        return pa.ListArray.from_arrays(offsets, _from_json(array.flatten(), kind.value_type), type=kind, mask=mask)
+    if pa.types.is_struct(kind):
+        parts = [_from_json(part, field.type) for part, field in zip(array.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_binary(kind):
+        return _from_base64(array)
+    if pa.types.is_time(kind):  # Arrow reads it from text as a part of a timestamp only
+        moments = pc.binary_join_element_wise("1970-01-01T", array, "").cast(pa.timestamp(kind.unit))
+        return moments.cast(kind)
+    return array.cast(kind)
+
+
+def _from_base64(texts: Any) -> Any:
+    """Return texts in base64 as bytes.
+
+    Raises:
+        pa.ArrowInvalid: one is no base64.
+    """
+    series = pl.from_arrow(texts)
+    assert isinstance(series, pl.Series)
+    try:
+        found = series.str.decode("base64", strict=True)
+    except pl.exceptions.ComputeError as error:
+        raise pa.ArrowInvalid(f"{error}: no base64") from error
+    return found.to_arrow().cast(pa.binary())  # not large_binary, as Polars has it
