@@ -49,7 +49,7 @@ from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire import expire
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
-from merganser.upkeep.plan_compaction import Wish
+from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
 from merganser.write.dropping import drop_partitions, expire_partitions
@@ -412,8 +412,8 @@ class Table:
             ConflictError: others changed the same files again and again; nothing is lost.
             FormatError: a file is damaged or missing; the table is as it was.
         """
-        wish = self.compaction_wish(full, partitions, where, order_by, curve)
-        return compact(self.definition, self.env, wish)
+        request = self.compaction_request(full, partitions, where, order_by, curve)
+        return compact(self.definition, self.env, request)
 
     def check(self, quick: bool = False) -> tuple[Finding, ...]:
         """Derive every invariant of the table anew from its files; branches and tags included. Nothing is written.
@@ -496,14 +496,14 @@ class Table:
         limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
         return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
 
-    def compaction_wish(
+    def compaction_request(
         self,
         full: bool = False,
         partitions: Iterable[Mapping[str, Any]] | None = None,
         where: str | Any | None = None,
         order_by: Sequence[str] | None = None,
         curve: str = "order",
-    ) -> Wish:
+    ) -> CompactionRequest:
         """Return what `compact` is asked to do, checked."""
         through = to_predicate(where, self.definition.schema.user_fields)
         if through is not None and not through.columns <= set(self.partition_by):
@@ -513,16 +513,16 @@ class Table:
                 "compaction rewrites whole partitions, so where can only choose among those.",
                 column=other,
             )
-        wish = Wish(full=full, where=through, order=checked_order(self.definition, order_by, curve))
+        request = CompactionRequest(full=full, where=through, order=checked_order(self.definition, order_by, curve))
         if partitions is None:
-            return wish
+            return request
         target = WriteTarget(self.definition, action=f"cannot compact '{self.name}'")
         if isinstance(partitions, str | Mapping) or not isinstance(partitions, Iterable):
             raise InvalidInputError(
                 f"cannot compact '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
                 "[{'dt': '2026-01-01'}]."
             )
-        return replace(wish, partitions=[target.stored_spec(spec) for spec in partitions])
+        return replace(request, partitions=[target.stored_spec(spec) for spec in partitions])
 
     @property
     def tags(self) -> Tags:

@@ -182,7 +182,7 @@ class SectionReader:
         folded = self._folded(window.rows, groups, kinds, names)
         if not sequence:
             return folded, None
-        return folded, window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.lenders]]
+        return folded, window.rows.column(SEQUENCE_NUMBER.name).to_numpy()[groups.positions[folded.sequence_positions]]
 
     def _folded(self, rows: pa.Table, groups: Groups, kinds: Kinds, names: Sequence[str]) -> Folded:
         try:

@@ -227,10 +227,10 @@ class TableWriter:
         try:
             for part in groups.slices(SLICE_ROWS):
                 folded = self._folded(rows, picked, replace(part, positions=at[part.positions]), kinds)
-                lenders = part.positions[folded.lenders]
+                numbered = part.positions[folded.sequence_positions]
                 writer.write(
                     folded.table(),
-                    sequences=pa.array((lenders if numbers is None else numbers[lenders]) + start),
+                    sequences=pa.array((numbered if numbers is None else numbers[numbered]) + start),
                     kinds=None if folded.kinds is None else pa.array(folded.kinds),
                 )
             files = writer.close()

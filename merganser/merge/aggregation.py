@@ -65,14 +65,14 @@ class Aggregation:
         return removals_before_additions(groups, kinds[groups.positions] == row_kind.DELETE)
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
-        lenders = groups.ends - 1
+        sequence_positions = groups.ends - 1
         if self.remove_on_delete and kinds is not None and groups.additions is not None:
             groups = since_removal(groups, kinds, updates_before=True)
         gathered = Gathering(rows, groups)
         out = [gathered.column(name, self.functions.get(name)) for name in columns]
         table = pa.Table.from_arrays(out, schema=rows.select(columns).schema)
         retracted = row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
-        return Folded(table, None, merged_kinds(groups, kinds, retracted), lenders)
+        return Folded(table, None, merged_kinds(groups, kinds, retracted), sequence_positions)
 
 
 class Gathering:

@@ -30,13 +30,14 @@ class Folded:
         rows: a table that has them.
         positions: int64[k], which rows of it they are; None: all, in order.
         kinds: int8[k]; None: all are inserts.
-        lenders: int64[k] over the sorted rows of the groups: the version whose sequence number each carries on.
+        sequence_positions: int64[k] over the sorted rows of the groups: the version that gives each merged row its
+            sequence number.
     """
 
     rows: pa.Table
     positions: Positions | None
     kinds: Kinds | None
-    lenders: Positions
+    sequence_positions: Positions
 
     def chosen(self, positions: Positions) -> Folded:
         """Return some of the rows, `positions` being of 0 to k - 1."""
@@ -44,7 +45,7 @@ class Folded:
             self.rows,
             positions if self.positions is None else self.positions[positions],
             None if self.kinds is None else self.kinds[positions],
-            self.lenders[positions],
+            self.sequence_positions[positions],
         )
 
     def visible(self) -> Folded:

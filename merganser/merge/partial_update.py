@@ -123,7 +123,7 @@ class PartialUpdate:
         return NO_REMOVALS if removes is None else removals_before_additions(groups, removes)
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
-        lenders = groups.ends - 1
+        sequence_positions = groups.ends - 1
         resets: Positions | None = None
         if kinds is not None and groups.additions is not None:
             if self.remove_on_delete:
@@ -147,7 +147,7 @@ class PartialUpdate:
         out = [found[name] for name in columns]
         table = pa.Table.from_arrays(out, schema=rows.select(columns).schema)
         retracted = row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
-        return Folded(table, None, merged_kinds(groups, kinds, retracted), lenders)
+        return Folded(table, None, merged_kinds(groups, kinds, retracted), sequence_positions)
 
     def _refuse(self, groups: Groups) -> None:
         """Raise where a retraction meets another version: only another engine can have written it."""

@@ -106,7 +106,7 @@ class Merge:
             if not groups.count:
                 return Folded(rows.select(columns), np.empty(0, np.int64), None, np.empty(0, np.int64))
             folded = self.engine.fold(rows, groups, kinds, columns)
-            return Folded(folded.rows, folded.positions, folded.kinds, place[folded.lenders])
+            return Folded(folded.rows, folded.positions, folded.kinds, place[folded.sequence_positions])
         return self.engine.fold(rows, groups, kinds, columns)
 
 

@@ -51,8 +51,8 @@ def compact(
         FormatError: a file is damaged or missing; the table is as it was.
     """
     found = opened(table)
-    wish = found.compaction_wish(full, partitions, where, order_by, curve)
-    return compact_table(found.definition, found.env, wish, run=on_tasks(spark, found.env))
+    request = found.compaction_request(full, partitions, where, order_by, curve)
+    return compact_table(found.definition, found.env, request, run=on_tasks(spark, found.env))
 
 
 def on_tasks(spark: SparkSession, env: Env) -> RunJobs:

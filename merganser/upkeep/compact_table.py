@@ -32,7 +32,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
-from merganser.upkeep.plan_compaction import Wish, check_partitions, plan_jobs
+from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
 RunJobs = Callable[[Sequence[CompactJob]], list[CommitMessage]]
 """Runs jobs side by side and returns what they changed."""
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 def compact(
     table: TableDef,
     env: Env,
-    wish: Wish,
+    request: CompactionRequest,
     *,
     run: RunJobs | None = None,
     commit_user: str | None = None,
@@ -62,7 +62,7 @@ def compact(
         The last snapshot, or None when there was nothing to do.
 
     Raises:
-        NotFoundError: the wish names a partition that the table does not have; nothing was changed.
+        NotFoundError: the request names a partition that the table does not have; nothing was changed.
         ConflictError: others changed the same files again and again; nothing is lost, readers saw no difference.
         FormatError: a file is damaged or missing; the table is as it was.
     """
@@ -75,8 +75,8 @@ def compact(
         table = _renewed(table, env)
         publisher = Publisher(table, env)
         if not lost_rounds and made is None:
-            check_partitions(table, state.live, wish)
-        jobs = plan_jobs(table, env, state, wish)
+            check_partitions(table, state.live, request)
+        jobs = plan_jobs(table, env, state, request)
         if not jobs:
             return made
         lost_rounds += 1
@@ -99,7 +99,7 @@ def compact(
             made, lost_rounds = snapshot, 0
         if not stale:
             return made
-        wish = replace(wish, buckets=stale)
+        request = replace(request, buckets=stale)
 
 
 def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[Snapshot | None, frozenset[BucketId]]:
@@ -197,12 +197,13 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
     full = _full_is_due(table, identifier)
     buckets = frozenset((message.partition, message.bucket) for message in committed.messages)
     # Commits of a job that goes on leave buckets behind that the one that is due did not write.
-    wish = Wish(full=full, buckets=None if full and identifier != BATCH_IDENTIFIER else buckets, inline=True)
+    whole = full and identifier != BATCH_IDENTIFIER
+    request = CompactionRequest(full=full, buckets=None if whole else buckets, inline=True)
     try:
         reader = MetaReader(table.paths, env, table.name)
         state = reader.latest() if committed.snapshot is None else reader.state(committed.snapshot)
-        if plan_jobs(table, env, state, wish):  # most commits end here, and have read nothing
-            compact(table, env, wish, run=run, commit_user=user, identifier=identifier)
+        if plan_jobs(table, env, state, request):  # most commits end here, and have read nothing
+            compact(table, env, request, run=run, commit_user=user, identifier=identifier)
     except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
         _not_compacted(table, error)
 
@@ -229,7 +230,7 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
         if buckets:
             # Not as the commit that is made up for: others of its user may have come since, and theirs must stay
             # newest.
-            compact(table, env, Wish(buckets=buckets, inline=True), run=run)
+            compact(table, env, CompactionRequest(buckets=buckets, inline=True), run=run)
     except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
         _not_compacted(table, error)
 

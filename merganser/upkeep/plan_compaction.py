@@ -39,7 +39,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Wish:
+class CompactionRequest:
     """What a compaction is to do.
 
     Attributes:
@@ -62,12 +62,12 @@ class Wish:
     inline: bool = False
 
 
-def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[CompactJob]:
+def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionRequest) -> list[CompactJob]:
     """Return what there is to compact in a state, the largest first."""
     jobs: list[CompactJob] = []
     planner = _Planner(table, env)
     vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
-    for (partition, bucket), files in _wanted(table, state.live, wish):
+    for (partition, bucket), files in _wanted(table, state.live, request):
         held = vectors.get((partition, bucket), NO_VECTORS)
         of_bucket = [
             CompactJob(
@@ -85,9 +85,9 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[
                 planner.expiry if picked.drops and not picked.older else None,
                 picked.older,
                 held,
-                order=wish.order,
+                order=request.order,
             )
-            for picked in planner.picked(files, held, wish)
+            for picked in planner.picked(files, held, request)
         ]
         if held.entries and of_bucket:  # each would replace the vectors of the bucket as a whole
             of_bucket = [replace(of_bucket[0], others=tuple(of_bucket[1:]))]
@@ -95,14 +95,14 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, wish: Wish) -> list[
     return sorted(jobs, key=lambda job: -job.size_bytes)
 
 
-def check_partitions(table: TableDef, live: LiveFiles, wish: Wish) -> None:
-    """Refuse a wish that names a partition without files.
+def check_partitions(table: TableDef, live: LiveFiles, request: CompactionRequest) -> None:
+    """Refuse a request that names a partition without files.
 
     Raises:
         NotFoundError: names the partition, and one that is there.
     """
     partitions = {partition for (partition, _), files in live.buckets.items() if files.entries}
-    for spec in wish.partitions or ():
+    for spec in request.partitions or ():
         if spec and not any(_fits(table, partition, (spec,)) for partition in partitions):
             names, kinds = table.schema.partition_keys, table.partition_types
             there = {_text(table, dict(zip(names, deserialize(one, kinds), strict=True)), spec) for one in partitions}
@@ -123,14 +123,14 @@ def _text(table: TableDef, values: Mapping[str, Any], names: Collection[str]) ->
     return directory.removeprefix(table.paths.partition_directory([], [], [])).lstrip("/")
 
 
-def _wanted(table: TableDef, live: LiveFiles, wish: Wish) -> Iterator[tuple[BucketId, BucketFiles]]:
-    """Yield the buckets that a wish is about."""
-    named = list(live.buckets) if wish.buckets is None else [key for key in wish.buckets if key in live.buckets]
-    if wish.where is not None:
-        through = partitions_through(table, {key[0] for key in named}, wish.where)
+def _wanted(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Iterator[tuple[BucketId, BucketFiles]]:
+    """Yield the buckets that a request is about."""
+    named = list(live.buckets) if request.buckets is None else [key for key in request.buckets if key in live.buckets]
+    if request.where is not None:
+        through = partitions_through(table, {key[0] for key in named}, request.where)
         named = [key for key in named if key[0] in through]
     for key in named:
-        if key[1] >= 0 and (wish.partitions is None or _fits(table, key[0], wish.partitions)):
+        if key[1] >= 0 and (request.partitions is None or _fits(table, key[0], request.partitions)):
             yield key, live.buckets[key]
 
 
@@ -163,19 +163,19 @@ class _Planner:
             self._schemas[schema_id] = self._store.load(schema_id).fields
         return self._schemas
 
-    def picked(self, bucket: BucketFiles, vectors: BucketVectors, wish: Wish) -> list[_Picked]:
+    def picked(self, bucket: BucketFiles, vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
         """Return what to compact in a bucket."""
         files = [entry.file for entry in bucket.entries]
-        if wish.order is not None:
+        if request.order is not None:
             return [_Picked(tuple(files))] if files else []
         if not self._table.keyed:
             worn = self._worn(files, vectors)
-            groups = append_groups(self._table, files, full=wish.full, worn=worn)
-            if wish.inline and not wish.full:
+            groups = append_groups(self._table, files, full=request.full, worn=worn)
+            if request.inline and not request.full:
                 kept = [group for group in groups if not worn.isdisjoint(file.name for file in group)]
                 groups = kept + [even for group in groups if group not in kept for even in self._even(group)]
             return [_Picked(group) for group in groups]
-        return self._picked_runs(files, vectors, wish)
+        return self._picked_runs(files, vectors, request)
 
     def _worn(self, files: Sequence[DataFile], vectors: BucketVectors) -> set[str]:
         """Return the files of which so large a share is deleted that they are rewritten."""
@@ -183,23 +183,23 @@ class _Planner:
         deleted = {name: vector.cardinality or 0 for name, vector in vectors.by_file.items()}
         return {file.name for file in files if deleted.get(file.name, 0) > share * file.row_count}
 
-    def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, wish: Wish) -> list[_Picked]:
+    def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
         table, options = self._table, self._table.options
         runs = _runs(files)
-        lifted = 0 if wish.full else self._liftable(runs)
+        lifted = 0 if request.full else self._liftable(runs)
         top = u.level_count(options) - 1
         young, old = runs[: len(runs) - lifted], [file for run in runs[len(runs) - lifted :] for file in run]
         sizes = [_size_of(run[0].level, run) for run in young] + ([_size_of(top, old)] if old else [])
         found = pick(
             sizes,
             options,
-            full=wish.full,
-            push_level_0=wish.push_level_0,
+            full=request.full,
+            push_level_0=request.push_level_0,
             now=self._now,
             last_full=_last_full(runs[-1]),
         )
         if found is None:
-            return self._in_place(files, vectors) if wish.full else []
+            return self._in_place(files, vectors) if request.full else []
         if found.run_count == len(sizes):
             young, old = runs, []
         else:
@@ -212,7 +212,7 @@ class _Planner:
         takes_back = any(f.delete_row_count or uncounted(table, f) for run in young for f in run)
         if not drops and not merge_of(table).engine.chooses and takes_back:
             # Merged with what came after it, a retraction would no longer reach the versions that lie below.
-            return self._picked_runs(files, vectors, replace(wish, full=True))
+            return self._picked_runs(files, vectors, replace(request, full=True))
         below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
         taken = tuple(file for file in files if file.name in chosen)
         return [_Picked(taken, found.output_level, drops, below, tuple(old), older)]

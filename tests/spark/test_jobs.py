@@ -24,7 +24,7 @@ from merganser.spark.compaction import CompactTask
 from merganser.spark.jobs import WriteTask
 from merganser.spark.session import unwrapped
 from merganser.spark.splits import packed
-from merganser.upkeep.plan_compaction import Wish, plan_jobs
+from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction, begin
 
@@ -47,7 +47,7 @@ def test_tasks_of_a_replay_tell_the_time_of_its_clock(tmp_path: Path) -> None:
         assert times_of(outcome) == {now}
         commit(transaction, [outcome])
     state = MetaReader(table.definition.paths, table.env, table.name).latest()
-    jobs = plan_jobs(table.definition, table.env, state, Wish(full=True))
+    jobs = plan_jobs(table.definition, table.env, state, CompactionRequest(full=True))
     task = CompactTask(tuple(pickle.dumps(job) for job in jobs), pickle.loads(pickle.dumps(table.env)))
     (batch,) = task([pa.record_batch({"id": [0]})])
     assert times_of(pickle.loads(batch.column(0)[0].as_py())) == {now}

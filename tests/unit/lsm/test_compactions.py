@@ -26,7 +26,7 @@ from merganser.options.option import Options
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.testing.builders import catalog_over, memory_with
-from merganser.upkeep.plan_compaction import Wish, plan_jobs
+from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.overwrite import upgraded
 
 _names = itertools.count()
@@ -337,7 +337,7 @@ def test_what_a_compaction_replaced_goes_from_the_memory_of_the_system_and_nothi
     if keyed:  # so that the last file, which overlaps nothing, only changes its level
         table = table.with_options({"target-file-size": "1 kb"})
     reader = MetaReader(table.definition.paths, table.env, table.name)
-    [job] = plan_jobs(table.definition, table.env, reader.latest(), Wish(full=True))
+    [job] = plan_jobs(table.definition, table.env, reader.latest(), CompactionRequest(full=True))
     storage = table.env.storage
     outside = "/outside/of/the/table.parquet"
     first = min(job.files, key=lambda file: file.min_sequence)
@@ -360,7 +360,7 @@ def test_a_compaction_of_one_bucket_tells_how_far_it_is(keyed: bool) -> None:
     for start in (0, 50):
         table.write([{"k": k, "v": "x" * 20, "n": k} for k in range(start, start + 1000)])
     reader = MetaReader(table.definition.paths, table.env, table.name)
-    [job] = plan_jobs(table.definition, table.env, reader.latest(), Wish(full=True))
+    [job] = plan_jobs(table.definition, table.env, reader.latest(), CompactionRequest(full=True))
     told: list[int] = []
     with patch.object(section, "WINDOW_ROWS", 100):
         assert job.run(table.env, told.append) is not None
