@@ -31,7 +31,6 @@ from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Overwrite, Table
 from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
-from merganser.lsm.buckets import groups
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.spark.bucketing import TASK, to_tasks
@@ -39,6 +38,7 @@ from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.storage.env import Env
+from merganser.write.buckets import assigner_of
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.target import WriteTarget
@@ -176,6 +176,7 @@ class ScatterJob:
     def _scattered(self, share: Share) -> Iterator[pa.RecordBatch]:
         target = self.job.target
         before = share.before
+        assigner = assigner_of(target.table)
         for table in (table for portion in share.portions for table in self.rows.tables(portion)):
             rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
             conformed, kinds, arrival = target.accepted(rows, texts, np.arange(before, before + rows.num_rows))
@@ -184,7 +185,7 @@ class ScatterJob:
             if kinds is not None:
                 whole = whole.append_column(_KIND, kinds)
             places: dict[int, list[np.ndarray]] = {}
-            for group in groups(target.table, conformed):
+            for group in assigner.assign(conformed):
                 places.setdefault((zlib.crc32(group.partition) + group.bucket) % self.count, []).append(group.rows)
             payloads = [_to_stream(whole.take(pa.array(np.sort(np.concatenate(at))))) for at in places.values()]
             yield _scattered_batch(list(places), payloads, [None] * len(places), before - rows.num_rows)

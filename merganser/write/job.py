@@ -21,12 +21,12 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.writer import TableWriter
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
 from merganser.write.sequences import StartingSequences
 from merganser.write.target import WriteTarget
+from merganser.write.writer import table_writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class WriteJob:
             skipped: as for `run`.
         """
         first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
-        writer = TableWriter(self.target.table, self.env, first, parallel=False)
+        writer = table_writer(self.target.table, self.env, first, parallel=False)
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
-from merganser.lsm.writer import TableWriter
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user
+from merganser.write.writer import TableWriter, table_writer
 
 
 class WriteSession:
@@ -73,8 +73,8 @@ class WriteSession:
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             starts = self._transaction.starts()
             if self._writer is None:
-                self._writer = TableWriter(self.table, self.env, starts)
-            self._writer.next_sequence = starts
+                self._writer = table_writer(self.table, self.env, starts)
+            self._writer.begin(starts)
             self._taking = True
         assert self._writer is not None
         try:

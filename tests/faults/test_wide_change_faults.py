@@ -18,7 +18,6 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError
 from merganser.files.masks import index_path
-from merganser.lsm.writer import TableWriter
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.snapshot import Snapshot
 from merganser.storage.protocol import Storage
@@ -26,6 +25,7 @@ from merganser.testing.builders import catalog_over, contents, memory_with, with
 from merganser.testing.faulty import Outcome, Stopped, run_every
 from merganser.write.sequences import starting_sequences
 from merganser.write.target import WriteTarget
+from merganser.write.writer import table_writer
 
 _names = itertools.count()
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -63,7 +63,7 @@ def _base(options: Mapping[str, str]) -> tuple[dict[str, bytes], list[CommitMess
     table.write([{"k": k, "v": 0} for k in range(6)])
     publisher = Publisher(table.definition, table.env)
     starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
-    writer = TableWriter(table.definition, table.env, starts)
+    writer = table_writer(table.definition, table.env, starts)
     rows = pa.table({"k": pa.array(range(4, 9), pa.int32()), "v": pa.array([1] * 5, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())

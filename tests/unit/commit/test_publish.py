@@ -14,7 +14,6 @@ from merganser.commit.conflict import check_removals, check_total_buckets
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, InvalidInputError, StorageError
-from merganser.lsm.writer import TableWriter
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -22,6 +21,7 @@ from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import begin
+from merganser.write.writer import table_writer
 
 _names = itertools.count()
 WEST = timezone(timedelta(hours=-5))
@@ -40,7 +40,7 @@ def _row(k: int, v: int = 0) -> list[dict[str, int]]:
 def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     """Write rows into files without committing them."""
     live = MetaReader(table.definition.paths, table.env, table.name).latest().live
-    writer = TableWriter(table.definition, table.env, starting_sequences(table.definition, live, overwrites=False))
+    writer = table_writer(table.definition, table.env, starting_sequences(table.definition, live, overwrites=False))
     target = WriteTarget(table.definition)
     import pyarrow as pa
 

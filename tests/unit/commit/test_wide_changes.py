@@ -19,13 +19,13 @@ from merganser.commit.publish import Change, Publisher
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, StorageError
 from merganser.files.masks import index_path
 from merganser.lsm.abandoned import remove_files
-from merganser.lsm.writer import TableWriter
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, snapshot_from_json
 from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
 from merganser.write.target import WriteTarget
+from merganser.write.writer import table_writer
 
 _names = itertools.count()
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def _publisher(table: mg.Table) -> Publisher:
 def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     """Write rows into files without committing them."""
     starts = starting_sequences(table.definition, _publisher(table).latest().live, overwrites=False)
-    writer = TableWriter(table.definition, table.env, starts)
+    writer = table_writer(table.definition, table.env, starts)
     rows = pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
     return writer.finish()

@@ -18,7 +18,6 @@ from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.files import read, write
 from merganser.files.write import RollingWriter
 from merganser.lsm import compact, section
-from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_state import MetaReader
@@ -28,6 +27,7 @@ from merganser.schema.types_text import parse_type
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.overwrite import upgraded
+from merganser.write.writer import table_writer
 
 _names = itertools.count()
 SCHEMA = {"k": "INT", "v": "STRING", "n": "INT"}
@@ -260,7 +260,7 @@ def test_files_of_an_overwrite_by_several_writers_are_lifted_only_if_none_of_the
     table = _table()
     messages = []
     for keys in ((0, 5), (3, 9), (10, 12)):
-        writer = TableWriter(table.definition, table.env, lambda bucket, first=keys[0]: first * 100)
+        writer = table_writer(table.definition, table.env, lambda bucket, first=keys[0]: first * 100)
         rows = pa.table({"k": pa.array(keys, pa.int32()), "v": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
         writer.write(rows)
         messages += writer.finish()

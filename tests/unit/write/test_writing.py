@@ -18,19 +18,19 @@ import pytest
 import merganser as mg
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, StorageError
-from merganser.lsm.buckets import bucket_numbers, groups
-from merganser.lsm.writer import TableWriter
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from merganser.write.buckets import assigner_of, bucket_numbers
 from merganser.write.session import WriteSession
+from merganser.write.writer import table_writer
 
 _names = itertools.count()
 
 
 def _table(schema: dict[str, str], **how: Any) -> mg.Table:
-    catalog = catalog_over(memory_with({}, f"lsm-{next(_names)}"))
+    catalog = catalog_over(memory_with({}, f"writing-{next(_names)}"))
     catalog.create_database("db")
     return catalog.create_table("db.t", schema, **how)
 
@@ -146,7 +146,7 @@ def test_rows_lie_in_the_bucket_of_their_key_whatever_batch_they_came_in() -> No
     )
     numbers = bucket_numbers(table.definition, rows)
     seen = np.full(200, -1)
-    for group in groups(table.definition, rows):
+    for group in assigner_of(table.definition).assign(rows):
         assert (numbers[group.rows] == group.bucket).all()
         values = deserialize(group.partition, table.definition.partition_types)
         assert set(rows.column("p").take(pa.array(group.rows)).to_pylist()) == set(values)
@@ -213,7 +213,7 @@ def test_a_failing_bucket_removes_the_files_of_all() -> None:
 
 def test_rows_whose_order_is_given_are_folded_in_it() -> None:
     table = _keyed()
-    writer = TableWriter(table.definition, table.env, lambda bucket: 0)
+    writer = table_writer(table.definition, table.env, lambda bucket: 0)
     rows = pa.table({"k": pa.array([1, 1, 1], pa.int32()), "v": ["second", "third", "first"]})
     schema = table.read().schema
     writer.write(rows.cast(schema), arrival=np.array([1, 2, 0]))

@@ -1,5 +1,8 @@
 """Rows -> the partition and bucket each belongs to.
 
+A writer asks its assigner for every flush of rows, in their order. An assigner may hold state, such as the bucket that
+a key lies in; those of today hold none.
+
 Format: section "bucketing". The partition is not part of the hash.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +20,10 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
+from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 
-UNAWARE = -1
-"""Total buckets of an append table without a bucket key: one directory, no order."""
 _SCANS_MAX = 16
 
 
@@ -37,13 +40,59 @@ class Group:
     bucket: int
     rows: npt.NDArray[np.int64]
 
+    @property
+    def id(self) -> BucketId:
+        """Which bucket it is."""
+        return self.partition, self.bucket
 
-def groups(table: TableDef, rows: pa.Table) -> Iterator[Group]:
-    """Yield the rows of every bucket that has some, by partition and bucket."""
+
+class Assigner(Protocol):
+    """Says where rows belong.
+
+    Attributes:
+        total_buckets: what files say of how many buckets their rows were assigned over.
+    """
+
+    total_buckets: int
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every bucket that has some, by partition and bucket."""
+        ...
+
+
+class FixedBuckets:
+    """A fixed number of buckets: the hash of the bucket key decides."""
+
+    def __init__(self, table: TableDef) -> None:
+        self.total_buckets = table.bucket
+        self._table = table
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every bucket that has some, by partition and bucket."""
+        return _groups(self._table, rows, bucket_numbers(self._table, rows), self.total_buckets)
+
+
+class UnawareBuckets:
+    """No bucket key: one directory in a partition, and no order of its files."""
+
+    def __init__(self, table: TableDef) -> None:
+        self.total_buckets = -1
+        self._table = table
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every partition that has some."""
+        return _groups(self._table, rows, np.zeros(rows.num_rows, np.int32), 1)
+
+
+def assigner_of(table: TableDef) -> Assigner:
+    """Return a new assigner of a table's rows, for one writer."""
+    return FixedBuckets(table) if table.bucket > 0 else UnawareBuckets(table)
+
+
+def _groups(table: TableDef, rows: pa.Table, number: npt.NDArray[np.int32], count: int) -> Iterator[Group]:
+    """Yield the rows of every bucket that has some; `number` below `count` is the bucket of each row."""
     if not rows.num_rows:
         return
-    count = max(1, table.bucket)
-    number = bucket_numbers(table, rows)
     partitions, firsts = _partition_numbers(table, rows)
     combined = number if partitions is None else partitions * count + number
     for code, members in _parted(combined):

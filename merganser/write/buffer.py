@@ -1,0 +1,120 @@
+"""RowBuffer: rows that were taken and not written yet. WrittenBuckets: what was written and not handed out yet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.commit.message import CommitMessage
+from merganser.errors import MerganserError
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketId
+from merganser.meta.table_def import TableDef
+from merganser.schema import row_kind
+from merganser.storage.env import Env
+from merganser.storage.paths import join
+from merganser.write.incoming import Prepared
+
+
+class RowBuffer:
+    """Rows in the order in which they came, up to a size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._held_bytes = 0
+        self._parts: list[Prepared] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no rows."""
+        return not self._parts
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its rows are to be written now."""
+        return self._held_bytes >= self._size_bytes
+
+    def add(self, part: Prepared) -> None:
+        """Take rows with their kinds and arrival."""
+        self._parts.append(part)
+        self._held_bytes += part[0].nbytes
+
+    def taken(self) -> Prepared:
+        """Return all rows as one, and hold none any more."""
+        parts = self._parts
+        self.clear()
+        rows = pa.concat_tables([part[0] for part in parts])
+        kinds = None
+        if any(part[1] is not None for part in parts):
+            kinds = pa.concat_arrays(
+                [row_kind.inserts(part[0].num_rows) if part[1] is None else part[1] for part in parts]
+            )
+        arrivals = [part[2] for part in parts if part[2] is not None]
+        return rows, kinds, np.concatenate(arrivals) if arrivals else None
+
+    def clear(self) -> None:
+        """Drop the rows."""
+        self._parts, self._held_bytes = [], 0
+
+
+class WrittenBuckets:
+    """The buckets of a table that a writer has written since it last handed out its changes.
+
+    Args:
+        starts: gives the first free sequence number of a bucket; asked once per bucket and commit. What was taken
+            here is not taken again, whatever it says.
+    """
+
+    def __init__(self, table: TableDef, env: Env, starts: Callable[[BucketId], int]) -> None:
+        self.starts = starts
+        self._table = table
+        self._env = env
+        self._next: dict[BucketId, int] = {}
+        self._used: dict[BucketId, int] = {}
+        self._files: dict[BucketId, list[DataFile]] = {}
+        self._directories: dict[BucketId, str] = {}
+
+    def directory(self, bucket: BucketId) -> str:
+        """Return where files of a bucket lie."""
+        found = self._directories.get(bucket)
+        if found is None:
+            found = self._directories[bucket] = self._table.bucket_directory(*bucket)
+        return found
+
+    def take_sequences(self, bucket: BucketId, count: int) -> int:
+        """Take sequence numbers of a bucket; return the first.
+
+        Raises:
+            InvalidInputError: the bucket was written with another number of buckets.
+        """
+        start = self._next.get(bucket)
+        if start is None:
+            start = max(self.starts(bucket), self._used.get(bucket, 0))
+        self._next[bucket] = start + count
+        return start
+
+    def keep(self, bucket: BucketId, files: Sequence[DataFile]) -> None:
+        """Take files that are durable."""
+        self._files.setdefault(bucket, []).extend(files)
+
+    def handed_out(self, total_buckets: int) -> list[CommitMessage]:
+        """Return the changes; their files are the caller's now."""
+        messages = [
+            CommitMessage(partition, bucket, total_buckets, tuple(files))
+            for (partition, bucket), files in self._files.items()
+            if files
+        ]
+        self._files = {}
+        self._used |= self._next
+        self._next = {}
+        return messages
+
+    def remove(self) -> None:
+        """Remove the files that were not handed out. Best effort: else it is orphans."""
+        for bucket, files in self._files.items():
+            with contextlib.suppress(MerganserError):
+                self._env.storage.delete([join(self._directories[bucket], file.name) for file in files])
+        self._files = {}

@@ -1,0 +1,225 @@
+"""Rows of many buckets -> files of level 0, without a commit: one writer for key tables, one for append tables.
+
+Both buffer rows up to the write buffer's size, then ask their assigner where each row belongs. A key table gets a
+sorted run per bucket and flush (`lsm.writer`); sequence numbers go on from the bucket's newest, one per row received,
+before rows are folded. An append table keeps one open file per bucket and writes rows as they come.
+
+Rows that the caller holds in one table anyway are not copied into the buffer: they are flushed where they are, in one
+run, whatever their size.
+
+Crash at any instruction: files are there that no snapshot names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from merganser.commit.message import CommitMessage
+from merganser.files.layout import file_layout
+from merganser.files.write import RollingWriter
+from merganser.lsm.gather import Gather
+from merganser.lsm.writer import SLICE_ROWS, Flush
+from merganser.merge.rules import merge_of
+from merganser.meta.live_files import BucketId
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+from merganser.write.buckets import Group, assigner_of
+from merganser.write.buffer import RowBuffer, WrittenBuckets
+from merganser.write.incoming import Arrival, Prepared
+
+Starts = Callable[[BucketId], int]
+_OPEN_FILES_MAX: Final = 128
+
+
+class TableWriter(Protocol):
+    """Writes rows of one table into files of its buckets, without committing."""
+
+    def begin(self, starts: Starts) -> None:
+        """Number the rows of the next commit from there on: others may have committed since the last."""
+
+    def write(
+        self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
+    ) -> None:
+        """Take rows.
+
+        Args:
+            rows: the table's columns in exactly its Arrow types.
+            kinds: int8, one per row; None: all inserts. An append table takes none.
+            arrival: int64, orders the rows of a key table where their position does not. Given with all rows or none.
+            held: the caller holds all rows in memory, so they need no buffer.
+        """
+
+    def finish(self) -> list[CommitMessage]:
+        """Write the rest and return the changes. Their files are durable. The writer may go on for a next commit."""
+        ...
+
+    def abort(self) -> None:
+        """Drop what is buffered and remove what was written and not handed out. Best effort: else it is orphans."""
+
+
+def table_writer(table: TableDef, env: Env, starts: Starts, *, parallel: bool = True) -> TableWriter:
+    """Return a writer of a table.
+
+    Args:
+        starts: gives the first free sequence number of a bucket; see `WrittenBuckets`.
+        parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
+    """
+    if table.keyed:
+        return KeyTableWriter(table, env, starts, parallel=parallel)
+    return AppendTableWriter(table, env, starts)
+
+
+class KeyTableWriter:
+    """Writes rows of a key table; see `TableWriter`.
+
+    Rows given with their arrival may come in any order, so a flush before the last rows numbers them by arrival
+    itself, with gaps: what arrived earlier may still come. Such a writer serves one commit.
+    """
+
+    def __init__(self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True) -> None:
+        self._table = table
+        self._env = env
+        self._merge = merge_of(table, stored=False)
+        self._assigner = assigner_of(table)
+        self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
+        self._written = WrittenBuckets(table, env, starts)
+        self._run: Callable[..., object] = env.map if parallel else _in_turn
+        self._numbers_by_arrival = False
+
+    def begin(self, starts: Starts) -> None:
+        """Number the rows of the next commit from there on."""
+        self._written.starts = starts
+
+    def write(
+        self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
+    ) -> None:
+        """Take rows; see `TableWriter`."""
+        if not rows.num_rows:
+            return
+        if held and self._buffer.is_empty:
+            self._flush((rows, kinds, arrival))
+            return
+        self._buffer.add((rows, kinds, arrival))
+        if self._buffer.is_full:
+            self._numbers_by_arrival |= arrival is not None
+            self._flush(self._buffer.taken())
+
+    def finish(self) -> list[CommitMessage]:
+        """Write the rest and return the changes."""
+        if not self._buffer.is_empty:
+            self._flush(self._buffer.taken())
+        return self._written.handed_out(self._assigner.total_buckets)
+
+    def abort(self) -> None:
+        """Drop what is buffered and remove what was written and not handed out."""
+        self._buffer.clear()
+        self._written.remove()
+
+    def _flush(self, taken: Prepared) -> None:
+        rows, kinds, arrival = taken
+        rows = _one_chunk(rows)
+        flush = Flush(
+            self._table, self._env, self._merge, rows, kinds, arrival, numbers_by_arrival=self._numbers_by_arrival
+        )
+        work: list[tuple[str, Group, int]] = []
+        for group in self._assigner.assign(rows):
+            start = self._written.take_sequences(group.id, 0 if self._numbers_by_arrival else len(group.rows))
+            work.append((self._written.directory(group.id), group, start))
+
+        def write_bucket(item: tuple[str, Group, int]) -> None:
+            directory, group, start = item
+            flush.write_bucket(directory, group.rows, start, lambda files: self._written.keep(group.id, files))
+
+        # Buckets are independent; a failed one leaves the files of the others to `abort`.
+        self._run(write_bucket, work)
+
+
+class AppendTableWriter:
+    """Writes rows of a table without a key; see `TableWriter`."""
+
+    def __init__(self, table: TableDef, env: Env, starts: Starts) -> None:
+        self._table = table
+        self._env = env
+        self._assigner = assigner_of(table)
+        self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
+        self._written = WrittenBuckets(table, env, starts)
+        self._layout = file_layout(table)
+        self._open: dict[BucketId, RollingWriter] = {}
+
+    def begin(self, starts: Starts) -> None:
+        """Number the rows of the next commit from there on."""
+        self._written.starts = starts
+
+    def write(
+        self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
+    ) -> None:
+        """Take rows; see `TableWriter`."""
+        if not rows.num_rows:
+            return
+        if held and self._buffer.is_empty:
+            self._flush(rows)
+            return
+        self._buffer.add((rows, None, None))
+        if self._buffer.is_full:
+            self._flush(self._buffer.taken()[0])
+
+    def finish(self) -> list[CommitMessage]:
+        """Write the rest and return the changes."""
+        if not self._buffer.is_empty:
+            self._flush(self._buffer.taken()[0])
+        for bucket in list(self._open):
+            self._close(bucket)
+        return self._written.handed_out(self._assigner.total_buckets)
+
+    def abort(self) -> None:
+        """Drop what is buffered and remove what was written and not handed out."""
+        self._buffer.clear()
+        for writer in self._open.values():
+            writer.abort()
+        self._open = {}
+        self._written.remove()
+
+    def _flush(self, rows: pa.Table) -> None:
+        rows = _one_chunk(rows)
+        picked = Gather(rows)
+        for group in self._assigner.assign(rows):
+            self._append(group, rows, picked)
+
+    def _append(self, group: Group, rows: pa.Table, picked: Gather) -> None:
+        bucket = group.id
+        if bucket not in self._open:
+            if self._table.bucket > 0:
+                self._written.take_sequences(bucket, 0)  # refuses another number of buckets before a file is begun
+            if len(self._open) >= _OPEN_FILES_MAX:
+                self._close(next(iter(self._open)))
+            self._open[bucket] = RollingWriter(
+                table=self._table, env=self._env, directory=self._written.directory(bucket), layout=self._layout
+            )
+        for begin in range(0, len(group.rows), SLICE_ROWS):
+            at = group.rows[begin : begin + SLICE_ROWS]
+            adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
+            self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else picked.take(at))
+
+    def _close(self, bucket: BucketId) -> None:
+        """Finish the open file of a bucket. Where a bucket has an order, its files are numbered in it."""
+        for file in self._open[bucket].close():
+            if self._table.bucket > 0:
+                first = self._written.take_sequences(bucket, file.row_count)
+                file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)
+            self._written.keep(bucket, [file])
+        del self._open[bucket]  # not before: `abort` removes what a failed close leaves
+
+
+def _one_chunk(rows: pa.Table) -> pa.Table:
+    """Return the rows with each column in one piece: gathering from four takes three times as long."""
+    return rows.combine_chunks() if rows.num_columns and rows.column(0).num_chunks > 1 else rows
+
+
+def _in_turn(work: Callable[[tuple[str, Group, int]], None], items: Iterable[tuple[str, Group, int]]) -> None:
+    for item in items:
+        work(item)
