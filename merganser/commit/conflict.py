@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import sort_key
@@ -167,8 +168,15 @@ def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> Conflic
     )
 
 
+class Totals(Protocol):
+    """What tells with which numbers of buckets files were written."""
+
+    def other_total(self, partition: bytes, total: int) -> int | None:
+        """Return a number of buckets that files of a partition were written with, other than `total`, or None."""
+
+
 def check_total_buckets(
-    changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str, snapshot: int | None = None
+    changes: Sequence[ManifestEntry], live: Totals, *, table: str, snapshot: int | None = None
 ) -> None:
     """Refuse rows hashed over another number of buckets than the files of their partition.
 
@@ -186,27 +194,25 @@ def check_total_buckets(
     wanted = {
         entry.partition: entry.total_buckets for entry in changes if entry.kind == ADD and entry.total_buckets > 0
     }
-    if not wanted:
-        return
-    for (partition, bucket), files in live.buckets.items():
-        total = wanted.get(partition)
-        if total is not None and bucket >= 0 and files.total_buckets > 0 and files.total_buckets != total:
+    for partition, total in wanted.items():
+        other = live.other_total(partition, total)
+        if other is not None:
             if snapshot is not None:
                 raise ConflictError(
                     f"cannot commit to '{table}': the rows were written into {total} buckets, and up to snapshot "
-                    f"{snapshot} somebody else moved their partition to {files.total_buckets}. Nothing was changed. "
+                    f"{snapshot} somebody else moved their partition to {other}. Nothing was changed. "
                     "Open the table again and repeat the write.",
                     table=table,
                     snapshot=snapshot,
-                    buckets=files.total_buckets,
+                    buckets=other,
                 )
             raise InvalidInputError(
-                f"cannot write to '{table}': its partition holds files of {files.total_buckets} buckets, and "
+                f"cannot write to '{table}': its partition holds files of {other} buckets, and "
                 f"'bucket' is now {total}. "
                 f"Nothing was written. Overwrite the partition to move it to {total} buckets, or set 'bucket' back "
-                f"to {files.total_buckets}.",
+                f"to {other}.",
                 table=table,
-                buckets=files.total_buckets,
+                buckets=other,
             )
 
 

@@ -3,7 +3,8 @@
 State(n) = base list then delta list of snapshot n = State(n - 1) then the delta list of n. So a state that
 is known is carried forward by the deltas alone, and the cost of planning follows what was committed since. What a
 commit adds to a bucket of n files costs the k files that it adds, and the copy of n pointers: no file that was there
-is looked at again.
+is looked at again. Buckets that a commit leaves alone cost it nothing: both states share them (`layered`), and what
+is asked of all of them at every commit is counted along.
 
 Format: "merge rules" of data manifests.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from merganser.errors import FormatError
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.layered import Layered
 
 BucketId = tuple[bytes, int]
 """Serialized partition and bucket number."""
@@ -44,21 +46,44 @@ class BucketFiles:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The live files of one snapshot, by partition and bucket."""
+    """The live files of one snapshot, by partition and bucket.
 
-    buckets: Mapping[BucketId, BucketFiles]
+    Attributes:
+        count: how many files.
+        totals: by number of buckets, how many buckets have files that were written with it; fixed buckets only.
+    """
+
+    buckets: Layered[BucketId, BucketFiles]
+    count: int
+    totals: Mapping[int, int]
 
     def __iter__(self) -> Iterator[ManifestEntry]:
         for bucket in self.buckets.values():
             yield from bucket.entries
 
     def __len__(self) -> int:
-        return sum(len(bucket.entries) for bucket in self.buckets.values())
+        return self.count
 
     def next_sequence(self, bucket: BucketId) -> int:
         """Return the first sequence number a new writer of the bucket may use."""
         found = self.buckets.get(bucket)
         return 0 if found is None else found.max_sequence + 1
+
+    def other_total(self, partition: bytes, total: int) -> int | None:
+        """Return a number of buckets that files of a partition were written with, other than `total`; None: none was.
+
+        Time: where a table has one number of buckets, that of a look at it; else that of the buckets of a partition.
+        """
+        for other in self.totals:
+            if other == total:
+                continue
+            few = other < len(self.buckets)
+            buckets = range(other) if few else [bucket for owner, bucket in self.buckets if owner == partition]
+            for bucket in buckets:
+                files = self.buckets.get((partition, bucket))
+                if files is not None and _fixed_total(bucket, files) == other:
+                    return other
+        return None
 
     def apply(self, entries: Iterable[ManifestEntry], *, source: str, path: str | None = None) -> LiveFiles:
         """Return the state after more entries.
@@ -73,17 +98,27 @@ class LiveFiles:
         changes: dict[BucketId, list[ManifestEntry]] = {}
         for entry in entries:
             changes.setdefault((entry.partition, entry.bucket), []).append(entry)
-        buckets = dict(self.buckets)
+        if not changes:
+            return self
+        buckets: dict[BucketId, BucketFiles | None] = {}
+        count, totals = self.count, dict(self.totals)
         for key, changed in changes.items():
-            live = _replay(buckets.get(key), changed, source, path)
-            if live is None:
-                buckets.pop(key, None)
-            else:
-                buckets[key] = live
-        return LiveFiles(buckets)
+            before = self.buckets.get(key)
+            after = buckets[key] = _replay(before, changed, source, path)
+            for files, step in ((before, -1), (after, 1)):
+                if files is not None:
+                    count += step * len(files.entries)
+                    if total := _fixed_total(key[1], files):
+                        totals[total] = totals.get(total, 0) + step
+        return LiveFiles(self.buckets.changed(buckets), count, {total: n for total, n in totals.items() if n})
 
 
-EMPTY = LiveFiles({})
+EMPTY = LiveFiles(Layered(), 0, {})
+
+
+def _fixed_total(bucket: int, files: BucketFiles) -> int:
+    """Return the number of buckets that files were written with; 0 where rows are not hashed over a fixed number."""
+    return max(files.total_buckets, 0) if bucket >= 0 else 0
 
 
 def _replay(

@@ -108,11 +108,7 @@ class MetaReader:
 
     def keep(self, state: TableState) -> None:
         """Remember the newest state, for the next reader or writer of this process."""
-        sample = [
-            entry
-            for _, files in zip(range(8), state.live.buckets.values(), strict=False)
-            for entry in files.entries[:1]
-        ]
+        sample = [entry for files in state.live.buckets.some(8) for entry in files.entries[:1]]
         self.env.cache.put(("state", self.paths.metadata_root), state, weight_of(sample, len(state.live)))
 
     def delta(self, snapshot: Snapshot) -> list[ManifestEntry]:

@@ -1,31 +1,50 @@
-"""Where the sequence numbers of writers begin, as a value that travels to tasks."""
+"""Where the sequence numbers of writers begin.
+
+In the process that holds the live files a writer asks them, bucket by bucket. To tasks travel two columns: keys of
+all buckets, sorted, and the first free numbers, of few bytes each. A key is 64 bits of a hash. Of two buckets with one
+key both get the larger number, which is free in either, so a clash leaves a gap and nothing worse.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from merganser.commit.conflict import check_total_buckets
+import numpy as np
+import numpy.typing as npt
+
+from merganser.commit.conflict import Totals, check_total_buckets
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
-from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
+
+_BUCKET_STEP: Final = 0x9E3779B97F4A7C15
+"""What the keys of neighbouring buckets differ by; odd, and near no small multiple of a power of two."""
+_KEY_MASK: Final = (1 << 64) - 1
+
+
+class _Known(Totals, Protocol):
+    """What tells of the buckets of a state: its live files, or columns of them."""
+
+    def next_sequence(self, bucket: BucketId) -> int:
+        """Return the first sequence number a new writer of the bucket may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartingSequences:
-    """The first free sequence number of every bucket of a state, as a value that travels to tasks.
+    """The first free sequence number of every bucket of a state; pickled, it is a few columns.
 
     Attributes:
         table: the table's name, for messages.
-        total: how many buckets rows are hashed over.
-        first: by bucket; those not named begin at 0.
-        others: buckets whose files were written with another number of buckets, where that matters.
+        total: how many buckets rows are hashed over, if files of a partition must agree; else 0.
+        known: the buckets of the state; those that it does not know begin at 0.
     """
 
     table: str
     total: int
-    first: Mapping[BucketId, int]
-    others: LiveFiles
+    known: _Known
 
     def __call__(self, bucket: BucketId) -> int:
         """Return the first free sequence number of a bucket.
@@ -33,21 +52,68 @@ class StartingSequences:
         Raises:
             InvalidInputError: the partition was written with another number of buckets.
         """
-        if self.others.buckets:
-            probe = ManifestEntry(ADD, bucket[0], bucket[1], self.total, _NO_FILE)
-            check_total_buckets([probe], self.others, table=self.table)
-        return self.first.get(bucket, 0)
+        if self.total > 0:
+            check_total_buckets([ManifestEntry(ADD, *bucket, self.total, _NO_FILE)], self.known, table=self.table)
+        return self.known.next_sequence(bucket)
+
+    def __reduce__(self) -> tuple[Callable[..., StartingSequences], tuple[Any, ...]]:
+        known = _Columns.of(self.known, self.total) if isinstance(self.known, LiveFiles) else self.known
+        return StartingSequences, (self.table, self.total, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The buckets of a state as columns.
+
+    Attributes:
+        keys: of the buckets, rising.
+        firsts: the first free sequence number of each.
+        totals: by partition, the number of buckets its files were written with where that is another one.
+    """
+
+    keys: npt.NDArray[np.uint64]
+    firsts: npt.NDArray[np.integer[Any]]
+    totals: Mapping[bytes, int]
+
+    @classmethod
+    def of(cls, live: LiveFiles, total: int) -> _Columns:
+        """Return the columns of live files; `total` as of `StartingSequences`."""
+        buckets = live.buckets.merged()
+        hashes = {partition: _hash(partition) for partition in {partition for partition, _ in buckets}}
+        owners = np.fromiter((hashes[partition] for partition, _ in buckets), np.uint64, len(buckets))
+        numbers = np.fromiter((bucket for _, bucket in buckets), np.int64, len(buckets)).astype(np.uint64)
+        firsts = np.fromiter((files.max_sequence + 1 for files in buckets.values()), np.int64, len(buckets))
+        keys = owners + numbers * np.uint64(_BUCKET_STEP)
+        order = np.lexsort((firsts, keys))
+        small = np.result_type(*(np.min_scalar_type(end) for end in (firsts.min(initial=0), firsts.max(initial=0))))
+        others: dict[bytes, int] = {}
+        if total > 0 and set(live.totals) - {total}:
+            others = {
+                partition: files.total_buckets
+                for (partition, bucket), files in buckets.items()
+                if bucket >= 0 and 0 < files.total_buckets != total
+            }
+        return cls(keys[order], firsts[order].astype(small), others)
+
+    def next_sequence(self, bucket: BucketId) -> int:
+        key = np.uint64((_hash(bucket[0]) + bucket[1] * _BUCKET_STEP) & _KEY_MASK)
+        at = int(np.searchsorted(self.keys, key, side="right")) - 1  # of equal keys the last has the largest number
+        return int(self.firsts[at]) if at >= 0 and self.keys[at] == key else 0
+
+    def other_total(self, partition: bytes, total: int) -> int | None:
+        other = self.totals.get(partition)
+        return None if other == total else other
 
 
 def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) -> StartingSequences:
-    """Return where the sequence numbers of writers begin that start from a state."""
-    others = {}
-    if table.bucket > 0 and not overwrites:
-        others = {bucket: files for bucket, files in live.buckets.items() if 0 < files.total_buckets != table.bucket}
-    numbered = live.buckets if table.keyed or table.bucket > 0 else {}
-    return StartingSequences(
-        table.name, table.bucket, {bucket: live.next_sequence(bucket) for bucket in numbered}, LiveFiles(others)
-    )
+    """Return where the sequence numbers of writers begin that start from a state. Time: that of no bucket."""
+    total = table.bucket
+    numbered = table.keyed or total > 0
+    return StartingSequences(table.name, 0 if overwrites else max(total, 0), live if numbered else EMPTY)
+
+
+def _hash(partition: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(partition, digest_size=8).digest())
 
 
 _NO_FILE = DataFile("", 0, 0, b"", b"", None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
