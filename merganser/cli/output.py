@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from merganser.cli.json_lines import base64, json_lines
 from merganser.errors import InvalidInputError, StorageError, UnsupportedError
 from merganser.scan.rows import Rows
 
@@ -81,10 +81,11 @@ def format_of_path(path: str) -> str | None:
 def _writer(form: str, sink: IO[bytes], schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
     match form:
         case "csv":
-            with pa_csv.CSVWriter(sink, schema) as csv:
-                yield csv.write_batch
+            texts = pa.schema([f.with_type(pa.string()) if pa.types.is_binary(f.type) else f for f in schema])
+            with pa_csv.CSVWriter(sink, texts) as csv:
+                yield lambda batch: csv.write_batch(_with_base64(batch, texts))
         case "json":
-            yield lambda batch: _json_lines(batch, sink)
+            yield lambda batch: sink.write(json_lines(batch))
         case "parquet":
             with pq.ParquetWriter(sink, schema) as parquet:
                 yield parquet.write_batch
@@ -92,11 +93,10 @@ def _writer(form: str, sink: IO[bytes], schema: pa.Schema) -> Iterator[Callable[
             raise InvalidInputError(f"there is no format '{form}'. Choose from {', '.join(FORMATS)}.")
 
 
-def _json_lines(batch: pa.RecordBatch, sink: IO[bytes]) -> None:
-    """Write a batch as JSON lines; binary columns as base64, which JSON has no other form for."""
-    frame = pl.from_arrow(batch)
-    assert isinstance(frame, pl.DataFrame)
-    sink.write(frame.with_columns(pl.col(pl.Binary).bin.encode("base64")).write_ndjson().encode())
+def _with_base64(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with bytes as text, which CSV has no other form for."""
+    columns = [base64(column) if pa.types.is_binary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _check_flat(schema: pa.Schema) -> None:

@@ -293,6 +293,9 @@ def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
         return pa.list_(kind.value_field.with_type(_as_json_has_it(kind.value_type)))
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        parts = (("key", kind.key_type), ("value", kind.item_type))
+        return pa.list_(pa.struct([(name, _as_json_has_it(part)) for name, part in parts]))
     return kind
 
 
@@ -309,6 +312,9 @@ def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_struct(kind):
         parts = [_from_json(part, field.type) for part, field in zip(array.flatten(), kind, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):  # where rows are conformed, lists of entries become maps
+        parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+        return _from_json(array, pa.list_(pa.struct(parts)))
     if pa.types.is_binary(kind):
         return _from_base64(array)
     if pa.types.is_time(kind):  # Arrow reads it from text as a part of a timestamp only
