@@ -45,14 +45,22 @@ def _row(i: int, **values: Any) -> dict[str, Any]:
 ROWS = [
     _row(0, text="", bytes=b"", double=math.inf, float=-math.inf, floats=[], blobs=[], by_number=[], truth=True),
     _row(1, text="NA", bytes=b"\0\xff", double=math.nan, float=math.nan, truth=False),
-    _row(2, text='quo"te, \\ and\nline\r\nbreak', bytes=b"plain", double=-0.0, float=0.10000000149011612, decimal=Decimal("1E-18")),
+    _row(
+        2,
+        text='quo"te, \\ and\nline\r\nbreak',
+        bytes=b"plain",
+        double=-0.0,
+        float=0.10000000149011612,
+        decimal=Decimal("1E-18"),
+    ),
     _row(3, text="NaN", double=5e-324, decimal=Decimal("-99999999999999999999.999999999999999999")),
     _row(4, text=" ä ", day=date(1, 1, 1), hour=time(23, 59, 59, 999000), us=datetime(1, 1, 1, 0, 0, 0, 1)),
     _row(5, ms=datetime(9999, 12, 31, 23, 59, 59, 999000), ns=datetime(2020, 1, 1, 0, 0, 0, 1)),
     _row(6, instant=datetime(1500, 1, 1, 0, 0, 0, 1, tzinfo=UTC), day=date(9999, 12, 31)),
     _row(7, floats=[math.nan, -math.inf, 1.0, None], blobs=[b"\xff", None], by_number=[(1, math.inf), (2, None)]),
     _row(8, row={"b": b"\xff", "d": math.nan, "days": [date(2020, 1, 1), None]}),
-    _row(9),
+    _row(9, float=0.10000000149011612),
+    _row(10),
 ]
 
 

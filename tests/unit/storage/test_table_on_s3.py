@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
+from merganser.errors import NotFoundError
 
 pytestmark = pytest.mark.s3
 
@@ -86,3 +88,29 @@ def test_tables_are_listed_renamed_and_dropped(bucket: Any) -> None:
     catalog.drop_table("shop.sales")
     assert catalog.list_tables("shop") == []
     assert catalog.list_databases() == ["shop"]
+
+
+def test_files_of_the_store_are_loaded(bucket: Any, tmp_path: Any) -> None:
+    """Through the options of the table's store, and with options given where the table lies elsewhere."""
+    catalog = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
+    catalog.create_database("shop")
+    schema = {"id": "BIGINT", "note": "STRING"}
+    table = catalog.create_table("shop.t", schema, primary_key=["id"], options={"bucket": "1"})
+    storage = table.env.storage
+    data = pa.table({"id": range(1000), "note": ["x" * 500] * 1000})
+    sink = pa.BufferOutputStream()
+    pq.write_table(data, sink, row_group_size=300)
+    storage.create(f"{bucket.root}/in/a.parquet", sink.getvalue().to_pybytes())
+    storage.create(f"{bucket.root}/in/deep/b.csv", b"id;note\n1;NA\n2;\n")
+    storage.create(f"{bucket.root}/in/_SUCCESS", b"")
+    table.load(f"{bucket.root}/in/*.parquet")
+    table.load(f"{bucket.root}/in/**/*.csv", options={"csv.delimiter": ";"})
+    found = {row["id"]: row["note"] for row in table.read().to_pylist()}
+    assert (len(found), found[0], found[1], found[2]) == (1000, "x" * 500, "NA", None)
+    local = mg.catalog(str(tmp_path))
+    local.create_database("shop")
+    copy = local.create_table("shop.t", schema)
+    copy.load(f"{bucket.root}/in", options=bucket.options)
+    assert copy.read().count() == 1000
+    with pytest.raises(NotFoundError, match="no file matches"):
+        copy.load(f"{bucket.root}/nothing/*.csv", options=bucket.options)
