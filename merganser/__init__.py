@@ -1,6 +1,6 @@
-"""merganser: a table store for streams and lakes in the Apache Paimon format, in Python.
+"""merganser: tables with fast upserts and deletes in the Apache Paimon format.
 
-Names resolve when they are first used, so that importing the package costs nothing.
+Names are imported at their first use, so importing the package is cheap.
 """
 
 from __future__ import annotations

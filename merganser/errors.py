@@ -5,13 +5,13 @@
     MerganserError
     ├── NotFoundError (LookupError)      ├── AlreadyExistsError          fix the name
     ├── InvalidInputError (ValueError)   options, rows, schema changes   fix the call
-    ├── ConflictError                    lost a race; nothing changed    plan again, retry (SnapshotExistsError)
+    ├── ConflictError                    another commit won; no change    plan again, retry (SnapshotExistsError)
     ├── CommitUnknownError               may have happened               repeat with the same identifier
     ├── ExpiredError                     needed history is gone          start elsewhere
     ├── StorageError (OSError)           the store failed                wait, retry
     ├── FormatError                      bytes break the format          restore; report path and offset
-    ├── UnsupportedError                 valid, but not ours to do       use another engine
-    └── InvariantError                   our bug; raised before anything is written
+    ├── UnsupportedError                 valid, but merganser lacks it   use another engine
+    └── InvariantError                   a bug of merganser; nothing was written
 
 A message says what could not be done, the fact with its values, what is still true, and what to do.
 Every error carries plain context (table, snapshot, path, column, ...) in `context` and pickles, because it
@@ -24,11 +24,11 @@ from typing import Any, ClassVar
 
 
 class MerganserError(Exception):
-    """Root of all errors that merganser raises on purpose.
+    """The root of all errors that merganser raises on purpose.
 
     Attributes:
-        code: stable kebab-case name of the class of error, for programs.
-        context: the plain facts named in the message, by name.
+        code: a stable kebab-case name of the error class, for programs.
+        context: the facts of the message, by name.
     """
 
     code: ClassVar[str] = "merganser"
@@ -50,43 +50,43 @@ def _rebuild(kind: type[MerganserError], message: str, context: dict[str, Any]) 
 
 
 class NotFoundError(MerganserError, LookupError):
-    """A database, table, snapshot, tag, column or file pattern that does not exist."""
+    """A database, table, snapshot, tag or column does not exist, or a file pattern matches no file."""
 
     code = "not-found"
 
 
 class AlreadyExistsError(MerganserError):
-    """The name is taken. Nothing was changed."""
+    """The name is already in use. Nothing was changed."""
 
     code = "already-exists"
 
 
 class InvalidInputError(MerganserError, ValueError):
-    """A bad call, row, option or combination of options. Raised before anything is written."""
+    """A call, row, option or combination of options is invalid. Nothing was written."""
 
     code = "invalid-input"
 
 
 class ConflictError(MerganserError):
-    """A concurrent change won. Nothing of this change is visible; plan again and retry."""
+    """Another commit changed the same files. Nothing of this change is visible; plan again and retry."""
 
     code = "conflict"
 
 
 class SnapshotExistsError(ConflictError):
-    """Another writer owns this snapshot id."""
+    """Another writer created the snapshot with this number."""
 
     code = "snapshot-exists"
 
 
 class CommitUnknownError(MerganserError):
-    """The store dropped the reply of a commit. Repeat it with the same identifier: it is applied once."""
+    """The store dropped the reply to a commit. Repeat it with the same identifier; it is applied once."""
 
     code = "commit-unknown"
 
 
 class ExpiredError(MerganserError):
-    """The history that was asked for has been removed by expiry."""
+    """The snapshot or changelog has expired."""
 
     code = "expired"
 
@@ -98,18 +98,18 @@ class StorageError(MerganserError, OSError):
 
 
 class FormatError(MerganserError):
-    """Bytes that break the table format, or a file that metadata names and the store lacks."""
+    """A file breaks the table format, or metadata names a file that does not exist."""
 
     code = "format"
 
 
 class UnsupportedError(MerganserError):
-    """Valid in the format, but not something this version of merganser can do."""
+    """The format allows this, but this version of merganser cannot do it."""
 
     code = "unsupported"
 
 
 class InvariantError(MerganserError):
-    """A bug of merganser, found before anything was written."""
+    """A bug of merganser. Nothing was written."""
 
     code = "invariant"

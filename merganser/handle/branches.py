@@ -1,4 +1,4 @@
-"""`table.branches`: lines of snapshots beside the table's own, over the same data files."""
+"""`table.branches`: other lines of snapshots of the table, over the same data files."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from merganser.upkeep.branches import create_branch, drop_branch, fast_forward
 
 @dataclass(frozen=True)
 class Branches:
-    """The branches of one table. Get the table of one with `table.branch(name)`."""
+    """The branches of one table. `table.branch(name)` opens a branch as a table."""
 
     definition: TableDef
     env: Env
 
     def create(self, name: str, tag: str | None = None) -> None:
-        """Make a branch. It copies no data.
+        """Create a branch. It copies no data.
 
         Args:
-            name: not blank, not "main", no number, without a slash or a `$`.
-            tag: where it begins; None: it begins empty, with the schemas of the table.
+            name: must not be blank, "main" or a number, and must not contain a slash or a `$`.
+            tag: the branch starts from this tag; None: it starts empty, with the schemas of the table.
 
         Raises:
-            AlreadyExistsError: there is a branch of this name; nothing was changed.
-            NotFoundError: there is no such tag.
-            InvalidInputError: no branch can have this name.
+            AlreadyExistsError: a branch with this name exists; nothing was changed.
+            NotFoundError: the tag does not exist.
+            InvalidInputError: a branch cannot have this name.
         """
         create_branch(self.definition, self.env, name, tag=tag)
 
@@ -37,25 +37,25 @@ class Branches:
         return BranchStore(self.definition.paths, self.env, self.definition.name).list()
 
     def fast_forward(self, name: str) -> Snapshot:
-        """Put a branch in the place of main: what main committed since the branch was made is gone.
+        """Replace main by a branch. Snapshots that main committed after the branch began are removed.
 
         Returns:
-            The newest snapshot of main, which is that of the branch. The branch stays.
+            The newest snapshot of main, which is now that of the branch. The branch stays.
 
         Raises:
-            NotFoundError: there is no such branch.
-            InvalidInputError: it has no snapshot.
-            ConflictError: the two do not fit, and nothing was changed; or somebody wrote to main meanwhile: stop
-                its writers, and repeat.
-            StorageError: main is at a state of its own or of the branch. Repeat.
+            NotFoundError: the branch does not exist.
+            InvalidInputError: the branch has no snapshot.
+            ConflictError: main and branch do not fit together, and nothing was changed; or another process wrote to
+                main. Stop its writers and repeat.
+            StorageError: the store failed; main is at a state of main or of the branch. Repeat.
         """
         return fast_forward(self.definition, self.env, name)
 
     def drop(self, name: str) -> None:
-        """Remove a branch. Files that only it reached stay until orphans are removed.
+        """Remove a branch. Files that only it needs stay until you remove orphans.
 
         Raises:
-            NotFoundError: there is no such branch.
+            NotFoundError: the branch does not exist.
         """
         drop_branch(self.definition, self.env, name)
 

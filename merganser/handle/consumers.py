@@ -1,4 +1,4 @@
-"""`table.consumers`: named readers, and how far each has come."""
+"""`table.consumers`: named readers and the snapshot that each reads next."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Consumers:
     env: Env
 
     def set(self, consumer_id: str, next_snapshot: int) -> None:
-        """Record that a consumer will read a snapshot next: it and later ones are kept for it.
+        """Store the snapshot that a consumer reads next. This snapshot and later ones do not expire.
 
         Args:
-            consumer_id: makes the consumer, if there is none of this name.
-            next_snapshot: the id; it may be one that is yet to come.
+            consumer_id: the name of the consumer, which is created if it does not exist.
+            next_snapshot: the number of the snapshot, which may not exist yet.
 
         Raises:
-            InvalidInputError: a name or id that has no meaning; nothing was changed.
+            InvalidInputError: the name or the number is invalid; nothing was changed.
         """
         what = f"cannot set a consumer of '{self.definition.name}'"
         check_consumer_id(consumer_id, what=what)
@@ -38,10 +38,10 @@ class Consumers:
         return self._store.list()
 
     def drop(self, consumer_id: str) -> None:
-        """Forget a consumer: nothing is kept for it any more.
+        """Remove a consumer. Its snapshots can expire afterwards.
 
         Raises:
-            NotFoundError: there is no such consumer.
+            NotFoundError: the consumer does not exist.
         """
         check_consumer_id(consumer_id, what=f"cannot drop a consumer of '{self.definition.name}'")
         if not self.env.storage.exists(self.definition.paths.consumer(consumer_id)):

@@ -1,4 +1,4 @@
-"""The two ways in: a catalog of a warehouse, and a table at a path."""
+"""The two public functions that open things: a catalog of a warehouse, and a table at a path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths
 
 _NAME: Final = re.compile(r"\w[^./\\]*\.[^./\\]+")
-"""`database.table`, which is no path that anybody means."""
+"""Text of the form `database.table`, which is a table name and not a path."""
 
 
 def catalog(
@@ -29,15 +29,15 @@ def catalog(
 ) -> Catalog:
     """Return the catalog of a warehouse: a local directory, or a URL such as `s3://bucket/warehouse`.
 
-    Makes nothing until the first database or table is created.
+    It creates nothing until you create the first database or table.
 
     Args:
-        options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, is the most
-            memory for what is known of the files of tables (256 MB). Misspelt ones are refused.
-        clock: returns the current time, aware; for tests and replays.
+        options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
+            memory for cached metadata (default 256 MB). Misspelt options are refused.
+        clock: a function that returns the current time as an aware datetime; for tests and replays.
 
     Raises:
-        InvalidInputError: the path or an option has no meaning.
+        InvalidInputError: the path or an option is invalid.
         StorageError: the warehouse cannot be read.
     """
     text = _path(warehouse, "cannot open a catalog: warehouse")
@@ -56,12 +56,12 @@ def table(
     """Return the table at a path.
 
     Args:
-        options: dynamic table options, and those that `catalog` takes, such as `s3.endpoint`.
-        clock: returns the current time, aware; for tests and replays.
+        options: dynamic table options, and the options of `catalog`, such as `s3.endpoint`.
+        clock: a function that returns the current time as an aware datetime; for tests and replays.
 
     Raises:
-        InvalidInputError: the path or an option has no meaning.
-        NotFoundError: there is no table at the path; says how to make one, or how to open one by name.
+        InvalidInputError: the path or an option is invalid.
+        NotFoundError: there is no table at the path; the message says how to create one or open one by name.
     """
     text = _path(path, "cannot open a table: path")
     what = f"cannot open the table at '{text}'"
@@ -80,8 +80,8 @@ def table(
     plain, dollar, behind = root.rpartition("/")[2].partition("$")
     if dollar and plain and not storage.exists(TablePaths(root).schema(0)):
         raise NotFoundError(
-            f"there is no table at '{root}'. What stands after the '$' is no part of a path: a branch is the option "
-            f"'branch', such as {{'branch': '{behind.removeprefix('branch_')}'}}, and a system table is "
+            f"there is no table at '{root}'. A path has no '$'. Open a branch with the option 'branch', such as "
+            f"{{'branch': '{behind.removeprefix('branch_')}'}}, and a system table with "
             f"merganser.table('{root.removesuffix(dollar + behind)}').system('{behind}').",
             path=root,
         )
@@ -92,7 +92,7 @@ def _path(value: object, what: str) -> str:
     """Return a path as text.
 
     Raises:
-        InvalidInputError: begins with `what`, which ends in the name of the argument.
+        InvalidInputError: the path is not text. The message begins with `what`, which names the argument.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
@@ -107,7 +107,7 @@ def _options(options: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     """Return options as a dict. No message holds a value: they may be secrets.
 
     Raises:
-        InvalidInputError: begins with `what`; there is no mapping, or a key in it that is no text.
+        InvalidInputError: the options are not a mapping, or a key is not text. The message begins with `what`.
     """
     if options is None:
         return {}
@@ -125,12 +125,12 @@ def _clock(clock: Callable[[], datetime] | None, what: str) -> Callable[[], date
     """Return the clock.
 
     Raises:
-        InvalidInputError: begins with `what`; it is nothing that can be called.
+        InvalidInputError: the clock cannot be called. The message begins with `what`.
     """
     if clock is not None and not callable(clock):
         raise InvalidInputError(
-            f"{what}: clock is {clock!r:.100}, a {type(clock).__name__}. Give a function without arguments that gives "
-            "an aware datetime, or None for the clock of this machine."
+            f"{what}: clock is {clock!r:.100}, a {type(clock).__name__}. Give a function without arguments that "
+            "returns an aware datetime, or None for the clock of this machine."
         )
     return clock
 

@@ -1,4 +1,4 @@
-"""Table: the handle. Each method composes what the layers below decide."""
+"""Table: the handle of one table. Its methods call the layers below and decide nothing themselves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Overwrite = Mapping[str, Any] | str | None
 
 @dataclass(frozen=True)
 class Table:
-    """One table: read it, write it, look at it. Cheap to make; holds no open file.
+    """One table, to read, write and inspect. It is cheap to create and holds no open file.
 
     Get one from `Catalog.table`, `Catalog.create_table` or `merganser.table`.
     """
@@ -69,7 +69,7 @@ class Table:
     definition: TableDef
     env: Env
 
-    # what it is
+    # facts
 
     @property
     def name(self) -> str:
@@ -78,17 +78,17 @@ class Table:
 
     @property
     def path(self) -> str:
-        """The table's directory."""
+        """The directory of the table."""
         return self.definition.path
 
     @property
     def schema(self) -> TableSchema:
-        """Columns, keys and stored options, as they were when the handle was made."""
+        """Columns, keys and stored options at the time the handle was created."""
         return self.definition.schema.shown
 
     @property
     def options(self) -> Options:
-        """Options, dynamic ones included; of secrets the keys only."""
+        """Options, including dynamic ones. The values of secrets are hidden."""
         return shown(self.definition.options)
 
     @property
@@ -105,8 +105,8 @@ class Table:
         """Return the same table with dynamic options on top of its own.
 
         Raises:
-            InvalidInputError: an option that is misspelt or whose value has no meaning, or one that decides
-                how stored data lies and so can only be set on the table itself.
+            InvalidInputError: an option is misspelt or has an invalid value, or decides how data is stored and so
+                can only be changed on the table itself.
         """
         texts = normalize_options(options, columns=self.schema.names)
         own = self.definition.options
@@ -125,16 +125,16 @@ class Table:
                 stored = self.schema.options.get(option.key)
                 has = "does not set it" if stored is None else f"has '{stored}'"
                 raise InvalidInputError(
-                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': it says how stored data lies, and the "
-                    f"table {has}. Only the table itself can change it.",
+                    f"cannot open '{self.name}' with '{key}' = '{texts[key]}': this option decides how data is stored, "
+                    f"and the table {has}. It can only be changed on the table itself.",
                     option=key,
                     table=self.name,
                 )
         for option in (w.IGNORE_DELETE, w.IGNORE_UPDATE_BEFORE):
             if self.schema.options.get(option) and not merged.get(option):
                 raise InvalidInputError(
-                    f"cannot open '{self.name}' with '{option.key}' = 'false': the table drops such rows, and one of "
-                    "its writers cannot keep them. Open it without the option.",
+                    f"cannot open '{self.name}' with '{option.key}' = 'false': the table drops such rows, and a single "
+                    "writer cannot keep them. Open it without this option.",
                     option=option.key,
                     table=self.name,
                 )
@@ -163,15 +163,17 @@ class Table:
         """Return a lazy scan of the table.
 
         Args:
-            columns: names, in the order wanted; None: all.
-            where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly.
-            snapshot, tag, timestamp: read the table as of then; at most one of them. None: the newest. A time is an
-                aware datetime or ISO text, without a zone UTC; a snapshot of that very time counts.
-            limit: most rows to return; which ones is not defined.
+            columns: names of the columns to return, in this order; None: all.
+            where: SQL text, a `pyarrow.compute` expression or a predicate; rows that do not match are dropped.
+            snapshot, tag, timestamp: read an older state; give at most one of them. None: the newest snapshot. A
+                timestamp is an aware datetime or ISO text (UTC if it has no zone), and selects the newest snapshot
+                at or before this time.
+            limit: the largest number of rows to return; which rows is not defined.
 
         Raises:
-            InvalidInputError: a column, filter or time that has no meaning.
-            NotFoundError, ExpiredError: no such snapshot or tag, or no longer.
+            InvalidInputError: a column, the filter or the time is invalid.
+            NotFoundError: the snapshot or tag does not exist.
+            ExpiredError: the snapshot has expired.
         """
         definition = self.definition
         if snapshot is None and tag is None and timestamp is None:
@@ -196,10 +198,10 @@ class Table:
     ) -> Rows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
 
-        `ro` and `audit_log` are the table read in another way; see `scan.views`.
+        `ro` and `audit_log` return rows of the table itself; see `scan.views`.
 
         Raises:
-            NotFoundError: there is no system table of this name.
+            NotFoundError: no system table has this name.
         """
         plain = str(name).removeprefix("$")
         if plain in VIEWS:
@@ -230,12 +232,12 @@ class Table:
         return StoredRows(rows, f"{self.name}${plain}")
 
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Return the snapshots that are kept, oldest first."""
+        """Return all snapshots that have not expired, oldest first."""
         store = self._snapshots
         return tuple(found for found in (store.get(i) for i in store.ids()) if found is not None)
 
     def latest_snapshot(self) -> Snapshot | None:
-        """Return the newest snapshot, or None of a table that was never written."""
+        """Return the newest snapshot, or None if nothing was written yet."""
         return self._snapshots.latest()
 
     def files(self) -> pa.Table:
@@ -243,7 +245,7 @@ class Table:
         return self.system("files").to_arrow()
 
     def describe(self) -> str:
-        """Return what the table is, as text for a person: columns, keys, options, size."""
+        """Return a description of the table for people: columns, keys, options, size."""
         schema = self.schema
         latest = self.latest_snapshot()
         width = max(len(n) for n in schema.names)
@@ -294,23 +296,24 @@ class Table:
         """Write rows as one commit.
 
         Args:
-            data: Arrow table, batches or reader, pandas or Polars frame, a list or an iterator of dictionaries.
-            kinds: what rows do: the name of a column of `data` (not stored), or one of "+I" "-U" "+U" "-D" per
-                row, in the order of the rows, across batches; None: all are inserts. An insert of a key that is
-                there replaces its row.
-            columns: only these columns are supplied, the others take their default, else null; None: all are.
-            overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions
-                that occur in the data; None: add to what is there.
-            commit_user, identifier: who commits and which of their commits it is. Identifiers of one user
-                rise; one at or below the user's last is applied already, and nothing is written.
+            data: an Arrow table, batches or reader, a pandas or Polars frame, or a list or iterator of dictionaries.
+            kinds: the kinds of the rows: the name of a column of `data`, which is not stored, or one of "+I", "-U",
+                "+U", "-D" per row, in the order of the rows across all batches. None: all rows are inserts. An
+                insert replaces an existing row with the same key.
+            columns: the columns that `data` has; the others get their default or null. None: all columns.
+            overwrite: {"dt": "2026-01-01"} replaces this partition, {} the whole table, and "dynamic" the partitions
+                that occur in `data`. None: replace nothing.
+            commit_user, identifier: the name of the committer and the number of this commit. Use a larger identifier
+                for each new commit. If it is not larger than the last one of this user, the commit was already
+                applied, and nothing is written.
 
         Returns:
-            The snapshot, or None when there was nothing to commit.
+            The snapshot, or None if there was nothing to commit.
 
         Raises:
             InvalidInputError: the rows do not fit the table; nothing was written.
-            UnsupportedError: the table asks for something this version does not write.
-            ConflictError: lost a race for good; nothing of it is visible.
+            UnsupportedError: the table needs a feature that this version does not have; nothing was written.
+            ConflictError: another commit changed the same files; nothing of this write is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
@@ -324,7 +327,7 @@ class Table:
     def writer(
         self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None
     ) -> Writer:
-        """Return a writer for many batches and commits. Leaving it without a commit drops the rest."""
+        """Return a writer for many batches and commits. It drops rows that are not committed when it is closed."""
         return Writer(
             WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
         )
@@ -339,19 +342,19 @@ class Table:
         identifier: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Write the rows of files as one commit, by column name, in the order of their paths; memory is bounded.
+        """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
         Args:
-            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv"; the extension says the format:
-                parquet, csv, json (an object per line) or arrow. Text is read as the table's types.
+            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv". The extension gives the format:
+                parquet, csv, json (one object per line) or arrow. Text is converted to the types of the table.
             kinds, columns, overwrite, commit_user, identifier: see `write`.
-            options: how CSV files are laid out, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of
-                the store of the files, where it is not that of the table. See `docs/files.md`.
+            options: the layout of CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of the
+                store of the files if it is not the store of the table. See `docs/files.md`.
 
         Raises:
             NotFoundError: no file matches.
             InvalidInputError: the rows do not fit the table; nothing was written.
-            FormatError: a file is damaged, or not what its name says.
+            FormatError: a file is damaged, or its extension is wrong.
         """
         from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
@@ -377,7 +380,7 @@ class Table:
         return self.write(pa.schema([]).empty_table(), overwrite={})
 
     def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
-        """Remove all rows of partitions as one commit; a spec may name some partition columns only."""
+        """Remove all rows of some partitions as one commit. A spec may name only some of the partition columns."""
         if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)
         return drop_partitions(self.definition, self.env, partitions)  # type: ignore[arg-type]
@@ -392,38 +395,40 @@ class Table:
         order_by: Sequence[str] | None = None,
         curve: str = "order",
     ) -> Snapshot | None:
-        """Put files together, so that reads merge less; what a read returns stays the same.
+        """Compact the table: join files, so that reads merge less. Reads return the same rows as before.
 
         Args:
-            full: everything into the highest level. Otherwise what the rules of universal compaction pick, which
-                is nothing while a bucket has few sorted runs.
-            partitions: only these, such as [{"dt": "2026-01-01"}]; a spec may name some partition columns only.
-            where: only partitions that this filter on partition columns lets through.
-            order_by: columns to sort by, so that filters on them read few files: all rows of each partition are
-                rewritten. For tables without a key and with `bucket` = -1.
-            curve: `order`: by the first column, then the next; `zorder` or `hilbert`: for filters on any of them.
+            full: merge everything into the highest level. Otherwise universal compaction picks what to merge, and
+                picks nothing if a bucket has few sorted runs.
+            partitions: compact only these, such as [{"dt": "2026-01-01"}]; a spec may name only some of the
+                partition columns.
+            where: compact only partitions that match this filter on partition columns.
+            order_by: sort by these columns, so that filters on them read few files. This rewrites all rows of each
+                partition. Only for tables without a primary key and with `bucket` = -1.
+            curve: `order` sorts by the first column, then the next; `zorder` and `hilbert` help filters on any of
+                the columns.
 
         Returns:
-            The snapshot, or None when there was nothing to do.
+            The snapshot, or None if there was nothing to do.
 
         Raises:
-            InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
+            InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.
             NotFoundError: the table has no such partition; nothing was changed.
-            ConflictError: others changed the same files again and again; nothing is lost.
-            FormatError: a file is damaged or missing; the table is as it was.
+            ConflictError: other commits changed the same files again and again; no row is lost.
+            FormatError: a file is damaged or missing; nothing was changed.
         """
         request = self.compaction_request(full, partitions, where, order_by, curve)
         return compact(self.definition, self.env, request)
 
     def check(self, quick: bool = False) -> tuple[Finding, ...]:
-        """Derive every invariant of the table anew from its files; branches and tags included. Nothing is written.
+        """Check the table, its branches and its tags against their files. Nothing is written.
 
         Args:
-            quick: metadata only, and whether the files that it names are there; else all rows are read too.
+            quick: read only metadata, and check that the data files exist. Otherwise read all rows too.
 
         Returns:
-            What is wrong, each with the file, the reason and what to do; empty when the table is sound. A damaged
-            file is a finding and hides no other.
+            The findings, each with the file, the reason and advice; empty if the table has no fault. The check goes
+            on after a damaged file.
         """
         return check_table(self.definition, self.env, quick=quick)
 
@@ -435,22 +440,24 @@ class Table:
         max_deletes: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Snapshot, ...]:
-        """Remove old snapshots, and the files that nothing else needs. What tags and branches keep stays readable.
+        """Remove old snapshots and the files that only they need. Tags and branches stay readable.
 
         Args:
-            retain_max, retain_min: most and least snapshots to keep; None: 'snapshot.num-retained.max' and '.min'.
-            older_than: a datetime or ISO text, without a zone UTC: of the rest those go whose successor is older;
-                None: 'snapshot.time-retained' ago.
-            max_deletes: most snapshots to remove; None: 'snapshot.expire.limit'.
+            retain_max, retain_min: the largest and smallest number of snapshots to keep; None:
+                'snapshot.num-retained.max' and 'snapshot.num-retained.min'.
+            older_than: a datetime or ISO text (UTC if it has no zone). Between the two numbers, a snapshot is removed
+                if its successor is older than this; None: 'snapshot.time-retained' before now.
+            max_deletes: the largest number of snapshots to remove; None: 'snapshot.expire.limit'.
             dry_run: change nothing.
 
         Returns:
-            The snapshots that were, or would be, removed, oldest first. None that a consumer still wants to read.
+            The snapshots that were removed, or with `dry_run` would be removed, oldest first. Snapshots that a
+            consumer has not read yet are never among them.
 
         Raises:
-            InvalidInputError: numbers or a time that have no meaning; nothing was removed.
-            FormatError: what says which files are needed is damaged; nothing was removed.
-            StorageError: the store failed; snapshots that are there are whole.
+            InvalidInputError: a number or the time is invalid; nothing was removed.
+            FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
+            StorageError: the store failed; the snapshots that still exist have all their files.
         """
         retention = snapshot_retention(
             self.definition.options,
@@ -464,34 +471,36 @@ class Table:
         return expire(self.definition, self.env, retention, dry_run=dry_run)
 
     def expire_partitions(self, dry_run: bool = False) -> tuple[Mapping[str, Any], ...]:
-        """Drop the partitions that are older than 'partition.expiration-time'; see the options that begin so.
+        """Drop the partitions that are older than 'partition.expiration-time'.
+
+        Other options that start with 'partition.' say how to find the age.
 
         Returns:
-            The values of the partitions that were, or with `dry_run` would be, dropped.
+            The values of the partitions that were dropped, or with `dry_run` would be dropped.
 
         Raises:
-            InvalidInputError: the table has no partitions, or does not say when they expire.
-            UnsupportedError: its strategy is a class of another engine.
-            ConflictError: others committed again and again; some partitions may have been dropped.
+            InvalidInputError: the table has no partitions, or no 'partition.expiration-time'.
+            UnsupportedError: the expiration strategy is a Java class.
+            ConflictError: other writers committed again and again; some partitions may have been dropped.
         """
         if dry_run:
             return expired_partitions(self.definition, self.env, None)
         return expire_partitions(self.definition, self.env)
 
     def remove_orphans(self, older_than: datetime | str | None = None, dry_run: bool = True) -> tuple[str, ...]:
-        """Remove files that no snapshot, tag, branch or changelog names. By default only say which.
+        """List, or with `dry_run=False` remove, files that no snapshot, tag, branch or changelog names.
 
         Args:
-            older_than: a datetime or ISO text, without a zone UTC: files written since then stay, for whoever has not
-                committed them yet; None: a day ago.
+            older_than: a datetime or ISO text (UTC if it has no zone). Newer files stay, because a writer may be
+                about to commit them; None: a day ago.
             dry_run: change nothing.
 
         Returns:
-            The paths that were, or would be, removed.
+            The paths that were removed, or with `dry_run` would be removed.
 
         Raises:
-            FormatError: metadata is damaged, so it is not known what it names; nothing was removed.
-            StorageError: the store failed; what was removed until then were orphans.
+            FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
+            StorageError: the store failed; only orphans were removed.
         """
         limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
         return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
@@ -504,13 +513,13 @@ class Table:
         order_by: Sequence[str] | None = None,
         curve: str = "order",
     ) -> CompactionRequest:
-        """Return what `compact` is asked to do, checked."""
+        """Return the checked request of a call of `compact`."""
         through = to_predicate(where, self.definition.schema.user_fields)
         if through is not None and not through.columns <= set(self.partition_by):
             other = sorted(through.columns - set(self.partition_by))[0]
             raise InvalidInputError(
-                f"cannot compact '{self.name}': where looks at '{other}', which is not a partition column. A "
-                "compaction rewrites whole partitions, so where can only choose among those.",
+                f"cannot compact '{self.name}': where uses '{other}', which is not a partition column. A compaction "
+                "rewrites whole partitions, so where can only select partitions.",
                 column=other,
             )
         request = CompactionRequest(full=full, where=through, order=checked_order(self.definition, order_by, curve))
@@ -526,24 +535,24 @@ class Table:
 
     @property
     def tags(self) -> Tags:
-        """Its tags: snapshots that are kept by name."""
+        """The tags of the table: snapshots with a name, which do not expire."""
         return Tags(self.definition, self.env)
 
     @property
     def branches(self) -> Branches:
-        """Its branches: lines of snapshots beside its own."""
+        """The branches of the table: other lines of snapshots over the same data files."""
         return Branches(self.definition, self.env)
 
     @property
     def consumers(self) -> Consumers:
-        """Its consumers: named readers, and how far each has come."""
+        """The consumers of the table: named readers and the snapshot that each reads next."""
         return Consumers(self.definition, self.env)
 
     def branch(self, name: str) -> Table:
-        """Return a branch as a table of its own: read it, write it, tag it. "main" is the table itself.
+        """Return a branch as a table that you can read, write and tag. "main" is the table itself.
 
         Raises:
-            NotFoundError: there is no such branch.
+            NotFoundError: the branch does not exist.
         """
         plain = self.name.removesuffix(f"$branch_{self.definition.branch}")
         paths = self.definition.paths.of_branch(MAIN)
@@ -551,7 +560,7 @@ class Table:
             paths = BranchStore(paths, self.env, plain).load(name)
         schema = SchemaStore(paths, self.env).latest()
         if schema is None:  # dropped since it was found
-            raise NotFoundError(f"there is no table '{plain}' any more: it was dropped or renamed.", table=plain)
+            raise NotFoundError(f"table '{plain}' no longer exists: it was dropped or renamed.", table=plain)
         stored = self.definition.schema.options
         dynamic = {key: text for key, text in self.definition.options.items() if stored.get(key) != text}
         dynamic.pop(r.BRANCH.key, None)
@@ -565,18 +574,20 @@ class Table:
         )
 
     def rollback(self, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
-        """Make the table what it was at a snapshot or tag. Later snapshots, and their tags, go for good.
+        """Set the table back to a snapshot or tag. Later snapshots and their tags are removed for good.
 
-        Stop streams that follow the table first, and its writers if you can: what they commit meanwhile goes as well.
-        Ids of snapshots are used again. A consumer beyond the snapshot goes back to the one after it.
+        First stop streams that follow the table, and writers if you can: commits during the rollback are removed too.
+        Later commits use the numbers of removed snapshots again. A consumer past the snapshot goes back to the
+        snapshot after it.
 
         Returns:
-            The snapshot that is the newest now.
+            The snapshot that is now the newest.
 
         Raises:
-            NotFoundError, ExpiredError: no such snapshot or tag, or no longer; nothing was changed.
-            ConflictError: writers went on and on. Stop them, and repeat.
-            StorageError: the table is at one of its own states, not before the one asked for. Repeat.
+            NotFoundError: the snapshot or tag does not exist; nothing was changed.
+            ExpiredError: the snapshot has expired; nothing was changed.
+            ConflictError: writers kept committing. Stop them and repeat.
+            StorageError: the store failed; the table is at the target snapshot or a later one. Repeat.
         """
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
 
@@ -589,17 +600,17 @@ class Table:
 
 
 class Writer:
-    """Writes batches and commits them. Use as a context: leaving without a commit drops what was not committed."""
+    """Writes batches and commits them. Use it in a `with` block, which drops rows that were not committed."""
 
     def __init__(self, session: WriteSession) -> None:
         self.session = session
 
     def write(self, data: Any, kinds: Any = None) -> None:
-        """Take rows; see `Table.write`. After an error that came halfway the writer has to be aborted."""
+        """Take rows; see `Table.write`. Call `abort` after an error."""
         self.write_each((data,), kinds)
 
     def write_each(self, parts: Iterable[Any], kinds: Any = None) -> None:
-        """Take the rows of several `data` one after the other; kinds that are given row by row are those of all."""
+        """Take the rows of several `data`, one after the other. A list of kinds covers the rows of all of them."""
         taken = False
         try:
             with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
@@ -617,11 +628,11 @@ class Writer:
             raise
 
     def commit(self, identifier: int | None = None) -> Snapshot | None:
-        """Make the rows written since the last commit one snapshot; None when there were none."""
+        """Commit the rows since the last commit as one snapshot. Return None if there were none."""
         return self.session.commit(identifier)
 
     def abort(self) -> None:
-        """Drop what was not committed."""
+        """Drop the rows that were not committed."""
         self.session.abort()
 
     def __enter__(self) -> Self:
@@ -634,9 +645,9 @@ class Writer:
 
 
 _LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME, w.DELETION_VECTORS)
-"""Options that may change on a table, but not for one reader or writer of it: its files lie by them."""
+"""Options that can be changed on the table but not for one handle, because they decide where files are stored."""
 _READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
-"""What `read` is told, and no option of the format: as one it would be kept, and the newest rows read."""
+"""Arguments of `read`, and the option for each. As table options they would be ignored, so they are refused."""
 
 
 def _check_limit(limit: int | None, table: str) -> None:
@@ -650,8 +661,8 @@ def open_table(
     """Return the table at a path.
 
     Raises:
-        NotFoundError: there is no table; says how to make one.
-        FormatError: there are snapshots, and no schema.
+        NotFoundError: there is no table; the message says how to create one.
+        FormatError: there are snapshots but no schema.
     """
     paths = TablePaths(path, branch=branch)
     schema = SchemaStore(paths, env).latest()
@@ -659,7 +670,7 @@ def open_table(
         if branch == MAIN:
             _check_not_lost(paths, env, name)
         raise NotFoundError(
-            f"there is no table at '{path}': it has no schema file. Make one with catalog.create_table(...), or "
+            f"there is no table at '{path}': it has no schema file. Create a table with catalog.create_table(...), or "
             "check the path.",
             path=path,
         )
@@ -667,10 +678,10 @@ def open_table(
 
 
 def _check_not_lost(paths: TablePaths, env: Env, name: str) -> None:
-    """Tell a table whose schemas were lost from one that is not there, or that is being dropped or moved.
+    """Refuse a table whose schema files were lost. Accept one that does not exist, or is being dropped or moved.
 
     Raises:
-        FormatError: there are snapshots, and nobody who took the schemas away has left a mark.
+        FormatError: there are snapshots but no schemas, and no drop or rename has left its mark.
     """
     snapshots = SnapshotStore(paths, env, name).ids()
     if not snapshots or SchemaStore(paths, env).is_marked():
@@ -679,10 +690,10 @@ def _check_not_lost(paths: TablePaths, env: Env, name: str) -> None:
     if any(found.startswith(DROPPED) for found in names) or not SnapshotStore(paths, env, name).ids():
         return
     if SchemaStore(paths, env).exists():
-        return  # made anew meanwhile
+        return  # another process created the table again in the meantime
     raise FormatError(
-        f"cannot open '{name}': its schema files are missing ('{paths.schema(0)}' and those after it), though it has "
-        f"snapshots up to {snapshots[-1]}. Restore them from a backup: without them no row can be read.",
+        f"cannot open '{name}': its schema files are missing ('{paths.schema(0)}' and later ones), but it has "
+        f"snapshots up to {snapshots[-1]}. Restore the schema files from a backup; no row can be read without them.",
         path=paths.schema(0),
         table=name,
     )
@@ -697,11 +708,11 @@ def table_of(
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
 ) -> Table:
-    """Return the table of a schema that lies at a path.
+    """Return the table at a path with this schema.
 
     Raises:
-        InvalidInputError: dynamic options that do not fit the table.
-        UnsupportedError: the table is of a kind that does not keep its rows in this format.
+        InvalidInputError: the dynamic options do not fit the table.
+        UnsupportedError: tables of this type do not store rows in this format.
     """
     check_type(schema.options, what=f"cannot open '{name}'", table=name)
     made = Table(TableDef(name=name, path=path, schema=schema, options=schema.options, branch=branch), env)

@@ -1,4 +1,4 @@
-"""`table.tags`: snapshots that are kept by name."""
+"""`table.tags`: snapshots with a name, which do not expire."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ class Tags:
     env: Env
 
     def create(self, name: str, snapshot: int | None = None, retain: timedelta | str | None = None) -> Tag:
-        """Keep a snapshot under a name: it and its files stay when it expires.
+        """Give a snapshot a name. The snapshot and its files then stay when it expires.
 
         Args:
-            name: not blank, without a slash.
-            snapshot: its id; None: the newest.
-            retain: how long the tag is kept: a timedelta or text such as "3 d"; None: as the table's option
-                'tag.default-time-retained' says, else for ever.
+            name: must not be blank or contain a slash.
+            snapshot: the number of the snapshot; None: the newest.
+            retain: how long to keep the tag: a timedelta or text such as "3 d"; None: the table option
+                'tag.default-time-retained', which by default keeps the tag without limit.
 
         Raises:
-            AlreadyExistsError: there is a tag of this name; nothing was changed.
-            NotFoundError, ExpiredError: no such snapshot, or no longer; there is no such tag.
-            InvalidInputError: a name or time that has no meaning.
-            CommitUnknownError: the store lost the reply; look whether the tag is there.
+            AlreadyExistsError: a tag with this name exists; nothing was changed.
+            NotFoundError: the snapshot does not exist; no tag was created.
+            ExpiredError: the snapshot has expired; no tag was created.
+            InvalidInputError: the name or the time is invalid.
+            CommitUnknownError: the store lost the reply; check whether the tag exists.
         """
         return create_tag(self.definition, self.env, name, snapshot=snapshot, retain=retain)
 
     def list(self) -> tuple[Tag, ...]:
-        """Return all tags, the one of the oldest snapshot first."""
+        """Return all tags, ordered by snapshot, oldest first."""
         return TagStore(self.definition.paths, self.env, self.definition.name).list()
 
     def drop(self, name: str) -> None:
-        """Remove a tag, and the files that were kept for it alone.
+        """Remove a tag and the files that only it needs.
 
         Raises:
-            NotFoundError: there is no such tag.
+            NotFoundError: the tag does not exist.
         """
         drop_tag(self.definition, self.env, name)
 

@@ -252,7 +252,7 @@ class MetaReader:
         except NotFoundError as error:
             if not SchemaStore(self.paths, self.env).exists():
                 raise NotFoundError(
-                    f"there is no table '{self.table_name}' any more: it was dropped or renamed.", table=self.table_name
+                    f"table '{self.table_name}' no longer exists: it was dropped or renamed.", table=self.table_name
                 ) from error
             raise FormatError(
                 f"cannot read '{self.table_name}': its metadata names '{path}', which is missing. "

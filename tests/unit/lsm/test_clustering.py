@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"order_by": ["a", "a"]}, r"names 'a' twice"),
     "no name": ({"order_by": [["a"]]}, r"names '\['a'\]', which is no column"),
     "nested": ({"order_by": ["r"]}, r"names 'r', a ARRAY<INT>"),
-    "where": ({"where": "a > 1"}, r"where looks at 'a', which is not a partition column"),
+    "where": ({"where": "a > 1"}, r"where uses 'a', which is not a partition column"),
 }
 
 
