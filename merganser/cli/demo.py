@@ -28,7 +28,7 @@ from merganser.cli.history import Step, steps
 from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
-from merganser.storage.sizes import size_text
+from merganser.progress.sizes import size_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from rich.console import Console
 from merganser.cli import render
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
+from merganser.progress.sizes import size_text
 from merganser.rules.gaps import unsupported_for_reading, unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import waiting
-from merganser.storage.sizes import size_text
 
 
 def show(table: Table, console: Console) -> None:

@@ -13,7 +13,7 @@ from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader
-from merganser.storage.sizes import size_text
+from merganser.progress.sizes import size_text
 
 
 @dataclass(frozen=True, slots=True)

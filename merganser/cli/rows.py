@@ -15,8 +15,8 @@ from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.ingest.files import rows_of_files
+from merganser.progress.sizes import size_text
 from merganser.scan.rows import Rows
-from merganser.storage.sizes import size_text
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 

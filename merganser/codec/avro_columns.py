@@ -11,6 +11,7 @@ others is left out of every answer, and the caller reads it alone, which names w
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,15 +22,11 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from merganser.codec import avro_accelerator
 from merganser.codec.avro import read_records
 from merganser.codec.avro_container import MAGIC, SYNC_BYTES, Block, block_places, encoded_map, header_map
 from merganser.codec.avro_schema import without_logical_types
 from merganser.errors import FormatError
-
-try:
-    from polars_avro._avro_rs import AvroSource  # what `polars_avro.read_avro` reads with, but for the lazy frame
-except ImportError:  # the extra `[avro]` is not installed, or a version of it that we do not know
-    AvroSource = None  # type: ignore[assignment, misc]
 
 Columns: TypeAlias = dict[str, list[Any]]
 """Values by the dotted names of fields (`_FILE._FILE_NAME`), as many of each as there are records; timestamps as
@@ -131,13 +128,9 @@ def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], as_f
         container = _joined(schema, codec, containers)
     except (ValueError, TypeError, AttributeError, RecursionError):  # the schema is no JSON, or none of a schema
         return None
-    if as_file is not None and AvroSource is not None and len(container) >= _ACCELERATED_BYTES_MIN:
-        try:
+    if as_file is not None and len(container) >= _ACCELERATED_BYTES_MIN and avro_accelerator.is_installed():
+        with contextlib.suppress(Exception):  # the other library may still read the file
             return _accelerated(container, as_file)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # a panic of its Rust code is no Exception; the other library may still read the file
-            pass
     try:
         return columns_of(read_records(container, ""))
     except (FormatError, KeyError, TypeError, ValueError, AttributeError):
@@ -147,15 +140,14 @@ def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], as_f
 def _accelerated(container: bytes, as_file: AsFile) -> Columns:
     """Return the columns of a container through polars-avro.
 
-    It gets a file: Python objects it reads through a buffer of 4 MB, and to fill that with zeros takes longer than all
-    the rest. A batch is given up before the next one is read: they share their memory, and a process that plans once
-    does not fetch pages from the system for all of them.
+    A batch is given up before the next one is read: they share their memory, and a process that plans once does not
+    fetch pages from the system for all of them.
     """
     out: Columns = {}
     with as_file(container) as path:
-        for batch in AvroSource([path], False, False).batch_iter(_BATCH_ROWS, None):
-            columns = pa.record_batch(batch)
-            _add_flattened(out, "", columns.schema.names, columns.columns)
+        for batch in avro_accelerator.batches(path, _BATCH_ROWS):
+            _add_flattened(out, "", batch.schema.names, batch.columns)
+            del batch
     return out
 
 
@@ -174,7 +166,8 @@ def _values(array: pa.Array) -> Sequence[Any]:
     """
     if array.null_count == len(array):
         return [None] * len(array)
-    if pa.types.is_list(array.type) and not array.null_count and not pa.types.is_nested(array.type.value_type):
+    is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+    if is_list and not array.null_count and not pa.types.is_nested(array.type.value_type):
         inside, ends = tuple(array.values.to_pylist()), array.offsets.to_pylist()
         kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         return [kept.setdefault(some, some) for some in (inside[begin:end] for begin, end in pairwise(ends))]

@@ -41,8 +41,8 @@ from merganser.codec.avro_container import (
     read_long,
 )
 from merganser.codec.avro_schema import avro_schema, has_text_keys, without_logical_types
-from merganser.codec.layout import RowGroups, WriteFormat
 from merganser.codec.physical import decoding, exact_column, exact_table
+from merganser.codec.row_groups import RowGroups, WriteFormat
 from merganser.errors import FormatError, InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_type

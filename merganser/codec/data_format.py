@@ -16,9 +16,9 @@ from typing import IO, Final, Protocol
 import pyarrow as pa
 
 from merganser.codec.avro_file import AvroFileReader, AvroFileWriter
-from merganser.codec.layout import WriteFormat
 from merganser.codec.orc import OrcFileReader, OrcFileWriter
 from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
+from merganser.codec.row_groups import WriteFormat
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema.types import Field
 

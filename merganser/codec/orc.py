@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from merganser.codec.layout import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.physical import decoding, exact_table
+from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
 

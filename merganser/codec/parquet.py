@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from merganser.codec import group_bounds
-from merganser.codec.layout import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.parquet_footer import ChunkStatistics, chunk_statistics, parsed, read_footer, with_raw_int96
 from merganser.codec.physical import decoding, exact_table, unit_factor
+from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.stored import Stored, arrow_to_stored
 from merganser.errors import FormatError, InvalidInputError, InvariantError
 from merganser.schema import types as t

@@ -438,7 +438,7 @@ def cast(item: Expression, kind: t.DataType) -> Expression:
     same = family(item.type) == family(kind) and family(kind) in ("text", "binary")
     if item.type.with_nullable(True) == kind or same:
         return item
-    if not castable(item.type, kind):
+    if not can_cast(item.type, kind):
         raise InvalidInputError(f"cannot CAST {sql(item)} ({type_text(item)}) AS {kind}: there is no such cast")
     if isinstance(item, Literal):
         try:
@@ -467,7 +467,7 @@ def assigned(item: Expression, kind: t.DataType) -> Expression:
     )
 
 
-def castable(source: t.DataType, target: t.DataType) -> bool:
+def can_cast(source: t.DataType, target: t.DataType) -> bool:
     """Return whether values of one type can be cast to another."""
     origin, goal = family(source), family(target)
     if isinstance(source, Null) or source.with_nullable(True) == target.with_nullable(True):

@@ -32,7 +32,7 @@ from merganser.schema.arrow import arrow_type, timestamp_unit
 
 
 def cast_values(values: Values, source: t.DataType, target: t.DataType) -> Values:
-    """Return values cast from one type to another (`expr.build.castable`).
+    """Return values cast from one type to another (`expr.build.can_cast`).
 
     Args:
         values: n values of the Arrow type of `source`.

@@ -46,8 +46,8 @@ from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import compact
-from merganser.upkeep.expire import expire
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
+from merganser.upkeep.expire_snapshots import expire
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.upkeep.retention import snapshot_retention

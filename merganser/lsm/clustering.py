@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.codec.layout import ROW_GROUP_ROWS
+from merganser.codec.row_groups import ROW_GROUP_ROWS
 from merganser.errors import InvalidInputError
 from merganser.lsm.levels import dense_ranks
 from merganser.merge.keys import sorted_positions

@@ -33,10 +33,10 @@ from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
 from merganser.lsm.clustering import Order, ordered
-from merganser.lsm.expiry import Expiry
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
+from merganser.lsm.record_expiry import RecordExpiry
 from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.deduplicate import Deduplicate
@@ -94,7 +94,7 @@ class CompactJob:
     schemas: Mapping[int, tuple[t.Field, ...]]
     below: tuple[DataFile, ...] = ()
     lifted: tuple[DataFile, ...] = ()
-    expiry: Expiry | None = None
+    expiry: RecordExpiry | None = None
     older: tuple[DataFile, ...] = ()
     vectors: BucketVectors = NO_VECTORS
     others: tuple[CompactJob, ...] = ()

@@ -21,8 +21,8 @@ from merganser.errors import FormatError, InvalidInputError
 from merganser.expr.predicate import Predicate, sure
 from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead
-from merganser.lsm.expiry import Expiry, Rows, Unexpired
 from merganser.lsm.levels import dense_ranks, runs_of
+from merganser.lsm.record_expiry import RecordExpiry, RowSource, Unexpired
 from merganser.merge.deduplicate import FirstRow
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
@@ -66,7 +66,7 @@ class SectionReader:
     storage: Storage
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     only: Mapping[str, Positions] = field(default_factory=dict)
-    expiry: Expiry | None = None
+    expiry: RecordExpiry | None = None
 
     @cached_property
     def merge(self) -> Merge:
@@ -172,7 +172,7 @@ class SectionReader:
             for reader in readers:
                 reader.close()
 
-    def _unexpired(self, reader: DataFileReader) -> Rows:
+    def _unexpired(self, reader: DataFileReader) -> RowSource:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
 
     def _merged(self, window: Window, names: Sequence[str], sequence: bool) -> tuple[Folded, Sequences | None]:
@@ -278,7 +278,7 @@ def _disjoint(runs: Runs) -> bool:
 class _RunReader:
     """Files of one sorted run, one after the other."""
 
-    def __init__(self, files: list[Rows]) -> None:
+    def __init__(self, files: list[RowSource]) -> None:
         self._files = files
         self._at = 0
         self.rows = sum(file.rows for file in files)

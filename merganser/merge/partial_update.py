@@ -30,7 +30,7 @@ from merganser.merge.engine import (
     removals_before_additions,
     since_removal,
 )
-from merganser.merge.functions.function import Function, IgnoreRetract, IgnoreRetractPick, additions_only
+from merganser.merge.functions.function import Function, LateRows, additions_only
 from merganser.merge.functions.picks import LastNonNullValue
 from merganser.merge.functions.segments import any_of, whole
 from merganser.merge.groups import Groups, Mask, Positions
@@ -38,14 +38,6 @@ from merganser.merge.order import ascending_ranks, dense_ranks
 from merganser.schema import row_kind
 
 _RANK_PRODUCT_MAX = 1 << 62
-_AS_THEY_COME = frozenset(
-    {"sum", "count", "product", "max", "min", "bool_and", "bool_or", "rbm32", "rbm64", "hll_sketch", "theta_sketch"}
-    | {"collect"}
-)
-"""Functions that late versions reach like others: what comes first makes no difference, or `collect` appends it."""
-_ONE_BY_ONE = frozenset({"merge_map_with_keytime", "nested_update"})
-"""Functions whose result depends on which neighbours are merged first."""
-_IGNORING = (IgnoreRetract, IgnoreRetractPick)
 
 
 @dataclass(frozen=True)
@@ -304,16 +296,17 @@ class _GroupFold:
         found = {}
         for name, function in functions.items():
             column = self._rows.column(name)
-            groups = arrived if function.name in _AS_THEY_COME else ordered
-            ignoring = isinstance(function, _IGNORING)
+            anywhere = function.late_rows is LateRows.ANYWHERE
+            groups = arrived if anywhere else ordered
+            ignoring = function.ignores_retractions
             if bare is not None and not ignoring:
                 values = function.fold(*_after_null(column, groups, bare))
             else:
                 values = function.fold(column, groups)
             if bare is not None and ignoring:
                 values = values.take(pa.array(np.arange(len(values)), mask=bare))
-            some = late if function.name in _ONE_BY_ONE else None if ignoring else turning
-            if some is not None and function.name not in _AS_THEY_COME:
+            some = late if function.late_rows is LateRows.ONE_BY_ONE else None if ignoring else turning
+            if some is not None and not anywhere:
                 values = _row_by_row(function, column, arrived, some[alive], self._late[arrived.positions], values)
             found[name] = values if place is None else values.take(pa.array(place, mask=place < 0))
         return found
@@ -417,7 +410,7 @@ def _row_by_row(
         at = np.arange(len(chosen))
         at[active] = len(chosen) + np.arange(count) + np.where(plain, count, 0)
         held = merged.take(pa.array(at))
-        begun[active] |= adds | (not isinstance(function, _IGNORING))
+        begun[active] |= adds | (not function.ignores_retractions)
     at = np.arange(len(values))
     at[chosen] = len(values) + np.arange(len(chosen))
     return pa.concat_arrays([values, held]).take(pa.array(at))

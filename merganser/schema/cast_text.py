@@ -74,7 +74,7 @@ _TIMESTAMP: Final = (
 
 
 def to_text(values: pa.Array, source: t.DataType) -> pa.Array:
-    """Return values of any type that has a text (`casts.castable` to STRING) as text, null where they are.
+    """Return values of any type that has a text (`casts.can_read_as` to STRING) as text, null where they are.
 
     Raises:
         CastError: bytes that are not UTF-8.

@@ -1,6 +1,6 @@
 """Which types the values of an older schema can be turned into, and the turning.
 
-`castable` says yes exactly where the reference has a rule that runs, which is less than its table of allowed type
+`can_read_as` says yes exactly where the reference has a rule that runs, which is less than its table of allowed type
 changes: DATE, TIME and timestamps become STRING but no CHAR or VARCHAR of some length; only INT and BIGINT are
 seconds of a timestamp; nothing becomes a container. One rule is ours: TIME may gain precision. What the rules do is
 told where they are: `cast_values` for numbers and instants, `cast_text` for text.
@@ -27,7 +27,7 @@ from merganser.schema.cast_values import (
     number_to_number,
 )
 
-__all__ = ["CastError", "cast_array", "castable"]
+__all__ = ["CastError", "can_read_as", "cast_array"]
 
 _Kinds = tuple[type[t.DataType], ...]
 _TEXT: Final[_Kinds] = (t.Char, t.VarChar)
@@ -52,7 +52,7 @@ _RULES: Final[tuple[tuple[_Kinds, _Kinds], ...]] = (
 )
 
 
-def castable(source: t.DataType, target: t.DataType) -> bool:
+def can_read_as(source: t.DataType, target: t.DataType) -> bool:
     """Return whether values of one type can be turned into another one, nullability apart.
 
     A single value may still not be (`cast_array`). ROW, ARRAY and MAP turned into their own kind are `evolve`'s.
@@ -72,7 +72,7 @@ def castable(source: t.DataType, target: t.DataType) -> bool:
 
 
 def _has_text(kind: t.DataType) -> bool:
-    return castable(kind, t.string())
+    return can_read_as(kind, t.string())
 
 
 def cast_array(values: pa.Array, source: t.DataType, target: t.DataType) -> pa.Array:
@@ -81,7 +81,7 @@ def cast_array(values: pa.Array, source: t.DataType, target: t.DataType) -> pa.A
     Args:
         values: n values of the Arrow type of `source`.
         source: their type.
-        target: another type that is castable to.
+        target: another type that the source can be read as.
 
     Returns:
         n values of the Arrow type of `target`; null where the input is, and where a DECIMAL has no room.

@@ -22,7 +22,7 @@ from merganser.errors import UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
 from merganser.schema.cast_values import items_of, validity
-from merganser.schema.casts import CastError, cast_array, castable
+from merganser.schema.casts import CastError, can_read_as, cast_array
 from merganser.schema.hidden import nulls
 
 
@@ -133,7 +133,7 @@ def _check(old: t.DataType, new: t.DataType, *, column: str, name: str) -> None:
             return _check(old.element, new.element, column=column + ".element", name=name)
         case t.Map(), t.Map() if _same(old.key, new.key):
             return _check(old.value, new.value, column=column + ".value", name=name)
-    if not _same(old, new) and not castable(old, new):
+    if not _same(old, new) and not can_read_as(old, new):
         raise UnsupportedError(
             f"cannot read column '{column}' of '{name}': it was written as {old} and is {new} now, and such values are "
             f"not turned into each other. Columns whose type did not change can be read; select them by name. To read "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import platform
 from typing import Final
@@ -22,8 +23,11 @@ _MMAP_THRESHOLD: Final = (-3, 32 * 1024 * 1024)
 """glibc: pieces from this size on are mapped one by one, and given back when freed. More it does not take."""
 
 
+@functools.cache
 def choose_allocator() -> None:
-    """Let Arrow allocate through the C library, and let that keep what a window frees; unless the user chose himself.
+    """Let Arrow allocate through the C library, and let that keep what a window frees, unless the user chose otherwise.
+
+    The first call in a process decides, and later ones do nothing: what the user sets afterwards stays.
 
     `ARROW_DEFAULT_MEMORY_POOL` is a choice of the one; variables `MALLOC_*`, and `glibc.malloc` in `GLIBC_TUNABLES`,
     are choices of the other.

@@ -23,9 +23,9 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.progress.work import Progress
 from merganser.storage.allocator import choose_allocator
 from merganser.storage.cache import Cache
-from merganser.storage.progress import Progress
 from merganser.storage.protocol import Storage
 from merganser.storage.spill import Spill
 
@@ -47,9 +47,6 @@ def _enter_pool(owner: int) -> None:
 
 def _enter_requests(owner: int) -> None:
     _thread.requests_of = owner
-
-
-choose_allocator()
 
 
 def _system_clock() -> datetime:
@@ -115,6 +112,9 @@ class Env:
     _pool_process: int = 0
     _mapped: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        choose_allocator()  # whoever works on tables has an Env; importing merganser changes nothing in the process
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the storage, and of a clock that was given the time it tells now. The rest is rebuilt.

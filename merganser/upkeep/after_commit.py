@@ -19,8 +19,8 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.upkeep.auto_tags import make_tags
 from merganser.upkeep.compact_table import RunJobs, follow
-from merganser.upkeep.expire import expire_after_commit
 from merganser.upkeep.expire_partitions import expire_partitions
+from merganser.upkeep.expire_snapshots import expire_after_commit
 from merganser.upkeep.tags import drop_listed_tag
 from merganser.write.overwrite import Selection
 

@@ -23,7 +23,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options.option import Options
 from merganser.storage.env import Env
-from merganser.upkeep.expire import remove_files_of_tag
+from merganser.upkeep.expire_snapshots import remove_files_of_tag
 from merganser.upkeep.tags import drop_listed_tag
 
 _BATCH: Final = "batch-write-"

@@ -28,7 +28,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import escape, join
 from merganser.storage.protocol import Entry
-from merganser.upkeep.expire import remove_empty_directories, remove_files
+from merganser.upkeep.expire_snapshots import remove_empty_directories, remove_files
 from merganser.upkeep.needed_files import NeededFiles
 
 DAY_MS: Final = 86_400_000

@@ -19,9 +19,9 @@ from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.clustering import Order
 from merganser.lsm.compact import CompactJob, append_groups, uncounted
-from merganser.lsm.expiry import Expiry
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
+from merganser.lsm.record_expiry import RecordExpiry
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
@@ -155,7 +155,7 @@ class _Planner:
         self._schemas: dict[int, tuple[t.Field, ...]] = {table.schema.id: table.schema.fields}
         now_ms = env.now_ms()
         self._now = _EPOCH + timedelta(milliseconds=now_ms)
-        self.expiry = Expiry.of(table, now_ms)
+        self.expiry = RecordExpiry.of(table, now_ms)
 
     def schemas_of(self, files: Sequence[DataFile]) -> Mapping[int, tuple[t.Field, ...]]:
         """Return the columns of the schemas of files, and of others."""

@@ -16,7 +16,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options.option import DURATION
 from merganser.storage.env import Env
-from merganser.upkeep.expire import remove_files_of_tag
+from merganser.upkeep.expire_snapshots import remove_files_of_tag
 
 
 def create_tag(

@@ -17,6 +17,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # values: what a row is, and what may be asked and defined of it; no bytes, no input or output
     ("schema",),
     ("expr", "rules"),
+    # what a person who waits is shown; a value in `Env`
+    ("progress",),
     # effects, and bytes <-> values; neither knows the other
     ("storage", "codec"),
     # the files that describe a table
@@ -49,7 +51,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "spark": "an optional dependency, at its rim",
     "handle.table": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
-    "storage.progress": "Rich, wanted by long work alone",
+    "progress.work": "Rich, wanted by long work alone",
     "storage.paths": "numpy, for the shortest digits of a float partition value",
 }
 """Modules (or packages) whose functions may import, each with the reason."""

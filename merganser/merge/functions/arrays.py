@@ -6,24 +6,26 @@ A retracted element takes away one equal element: of several the first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from merganser.merge.functions.entries import Entries, apart, entries_of, gathered, runs_of, undone
-from merganser.merge.functions.function import retracting
+from merganser.merge.functions.function import LateRows, Traits, retracting
 from merganser.merge.functions.segments import any_of, empty
 from merganser.merge.groups import Groups, Positions
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(Traits):
     """The arrays of a group in one.
 
     The image of retractions is all their elements, equal ones too, so that as many are taken away later.
     """
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     distinct: bool = False
     name: str = "collect"

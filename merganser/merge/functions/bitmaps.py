@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 import pyroaring
 
 from merganser.merge.functions import bitmap64
-from merganser.merge.functions.function import refuse
+from merganser.merge.functions.function import LateRows, Traits, refuse
 from merganser.merge.functions.unions import union
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class Bitmap32:
+class Bitmap32(Traits):
     """The union of bitmaps of 32-bit numbers, in the portable form with runs where they are shorter."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "rbm32"
     retracts: bool = False
@@ -38,12 +40,13 @@ class Bitmap32:
 
 
 @dataclass(frozen=True, slots=True)
-class Bitmap64:
+class Bitmap64(Traits):
     """The union of bitmaps of 64-bit numbers, in the form of the JVM (`bitmap64`).
 
     Where every bitmap came in the portable form, as clients without a JVM write them, the union stays portable.
     """
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "rbm64"
     retracts: bool = False

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from merganser.merge.functions.function import refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, refuse_retractions
 from merganser.merge.functions.segments import any_of, empty, validity, whole
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class BoolAnd:
+class BoolAnd(Traits):
     """Whether all values are true."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "bool_and"
     retracts: bool = False
@@ -27,9 +29,10 @@ class BoolAnd:
 
 
 @dataclass(frozen=True, slots=True)
-class BoolOr:
+class BoolOr(Traits):
     """Whether any value is true."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "bool_or"
     retracts: bool = False

@@ -7,12 +7,13 @@ time: only groups whose candidates agree so far look at the next eight.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.merge.functions.function import refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, refuse_retractions
 from merganser.merge.functions.segments import Values, any_of, array_of, empty, taken, validity, whole
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
@@ -20,9 +21,10 @@ from merganser.schema.spans import spans
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme:
+class Extreme(Traits):
     """The largest value (`max`) or the smallest (`min`) that is not null."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str
     retracts: bool = False

@@ -9,7 +9,8 @@ loses, the elements that a collection loses).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from enum import Enum, auto
+from typing import ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,27 @@ from merganser.errors import InvalidInputError
 from merganser.merge.functions.segments import any_of, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
+
+
+class LateRows(Enum):
+    """What a function makes of rows that are late in a sequence group.
+
+    ANYWHERE: the same wherever they come; or it appends them, as `collect` does.
+    FIRST: they come before the rest, together.
+    ONE_BY_ONE: each comes before what was folded so far, since the result depends on which neighbours are merged first.
+    """
+
+    ANYWHERE = auto()
+    FIRST = auto()
+    ONE_BY_ONE = auto()
+
+
+class Traits:
+    """What a function is unless it says otherwise."""
+
+    __slots__ = ()
+    late_rows: ClassVar[LateRows] = LateRows.FIRST
+    ignores_retractions: ClassVar[bool] = False
 
 
 class Function(Protocol):
@@ -31,6 +53,14 @@ class Function(Protocol):
     @property
     def retracts(self) -> bool:
         """Whether it can take a row back; if not, a retraction in a group of two or more rows is an error."""
+
+    @property
+    def late_rows(self) -> LateRows:
+        """What it makes of rows that are late in a sequence group."""
+
+    @property
+    def ignores_retractions(self) -> bool:
+        """Whether a retraction leaves the column as it is."""
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return k values, one per group, of exactly the column's type.
@@ -107,12 +137,17 @@ class IgnoreRetract:
     row's value untouched, like any group of one.
     """
 
+    ignores_retractions: ClassVar[bool] = True
     inner: Function
     retracts: bool = True
 
     @property
     def name(self) -> str:
         return self.inner.name
+
+    @property
+    def late_rows(self) -> LateRows:
+        return self.inner.late_rows
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return self.inner.fold(column, additions_only(groups))
@@ -122,12 +157,17 @@ class IgnoreRetract:
 class IgnoreRetractPick:
     """`IgnoreRetract` of a function that picks."""
 
+    ignores_retractions: ClassVar[bool] = True
     inner: PickFunction
     retracts: bool = True
 
     @property
     def name(self) -> str:
         return self.inner.name
+
+    @property
+    def late_rows(self) -> LateRows:
+        return self.inner.late_rows
 
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
         return self.inner.pick(valid, additions_only(groups))

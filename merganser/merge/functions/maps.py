@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from merganser.merge.functions.entries import KEY, VALUE, Entries, apart, runs_of
 from merganser.merge.functions.equality import ranks
-from merganser.merge.functions.function import refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, refuse_retractions
 from merganser.merge.functions.segments import empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class MergeMap:
+class MergeMap(Traits):
     """The entries of all maps; of several with one key the last. A retracted map takes its keys away."""
 
     column: t.Field
@@ -28,7 +29,7 @@ class MergeMap:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeMapWithKeytime:
+class MergeMapWithKeytime(Traits):
     """The entries of all maps, of several with one key the one whose row has the latest time.
 
     The first map is taken as it is. From then on an entry without a row removes its key, one without a time is
@@ -39,6 +40,7 @@ class MergeMapWithKeytime:
         time: field of the row that holds the time; None: the last.
     """
 
+    late_rows: ClassVar[LateRows] = LateRows.ONE_BY_ONE
     column: t.Field
     time: str | None = None
     name: str = "merge_map_with_keytime"

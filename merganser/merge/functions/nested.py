@@ -7,6 +7,7 @@ its key, which stays where the key was first seen. Null elements are ignored.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +16,14 @@ import pyarrow as pa
 from merganser.merge.functions import segments
 from merganser.merge.functions.entries import Entries, Runs, apart, by_place, cut, entries_of, gathered, runs_of, undone
 from merganser.merge.functions.equality import Codes, ranks
-from merganser.merge.functions.function import refuse, refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, refuse, refuse_retractions
 from merganser.merge.functions.segments import any_of, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class NestedUpdate:
+class NestedUpdate(Traits):
     """The rows of all arrays.
 
     Retractions make room again under a limit. The image of retractions knows no limit, no sequence and no strategy for
@@ -36,6 +37,7 @@ class NestedUpdate:
         limit: rows at which no more are taken in, or None. With a key, rows of keys that are there still are.
     """
 
+    late_rows: ClassVar[LateRows] = LateRows.ONE_BY_ONE
     column: t.Field
     key: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
@@ -149,7 +151,7 @@ class _Limited:
 
 
 @dataclass(frozen=True, slots=True)
-class NestedPartialUpdate:
+class NestedPartialUpdate(Traits):
     """The rows of all arrays, one per key: of each field the last value that is not null."""
 
     column: t.Field

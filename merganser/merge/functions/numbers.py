@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.merge.functions import decimals
-from merganser.merge.functions.function import refuse, retracting
+from merganser.merge.functions.function import LateRows, Traits, refuse, retracting
 from merganser.merge.functions.segments import (
     Values,
     any_of,
@@ -36,9 +36,10 @@ _EXACT_BELOW = 2.0**62
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Traits):
     """The sum of the values that are not null; null if there is none."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "sum"
     retracts: bool = True
@@ -87,9 +88,10 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Product(Traits):
     """The product of the values that are not null; retracting divides."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "product"
     retracts: bool = True
@@ -147,13 +149,14 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class CountInput:
+class CountInput(Traits):
     """How many rows have a value, those that retract taken away: what the write buffer makes of raw values.
 
     Rows that are stored hold counts, which `sum` puts together. The one function that a group of one row does not
     pass through: its count is 1, or 0 for a null.
     """
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "count"
     retracts: bool = True

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from merganser.merge.functions.function import picked, refuse_retractions
+from merganser.merge.functions.function import Traits, picked, refuse_retractions
 from merganser.merge.functions.segments import any_of
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
 
 
 @dataclass(frozen=True, slots=True)
-class LastValue:
+class LastValue(Traits):
     """The last value, null or not; null when the last row retracts."""
 
     column: t.Field
@@ -31,7 +31,7 @@ class LastValue:
 
 
 @dataclass(frozen=True, slots=True)
-class LastNonNullValue:
+class LastNonNullValue(Traits):
     """The last value that is not null; null when its row retracts."""
 
     column: t.Field
@@ -50,7 +50,7 @@ class LastNonNullValue:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstValue:
+class FirstValue(Traits):
     """The first value, null or not."""
 
     column: t.Field
@@ -66,7 +66,7 @@ class FirstValue:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstNonNullValue:
+class FirstNonNullValue(Traits):
     """The first value that is not null."""
 
     column: t.Field
@@ -84,7 +84,7 @@ class FirstNonNullValue:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(Traits):
     """The value of a key column, which all rows of a group share."""
 
     column: t.Field

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from merganser.errors import UnsupportedError
-from merganser.merge.functions.function import refuse
+from merganser.merge.functions.function import LateRows, Traits, refuse
 from merganser.merge.functions.unions import union
 from merganser.merge.groups import Groups
 from merganser.schema import types as t
@@ -22,9 +22,10 @@ _THETA_LG_K: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class HllSketch:
+class HllSketch(Traits):
     """The union of HLL sketches, as a compact HLL_4 sketch as fine as the coarsest of them."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "hll_sketch"
     retracts: bool = False
@@ -43,9 +44,10 @@ class HllSketch:
 
 
 @dataclass(frozen=True, slots=True)
-class ThetaSketch:
+class ThetaSketch(Traits):
     """The union of theta sketches, as a compact ordered sketch."""
 
+    late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
     column: t.Field
     name: str = "theta_sketch"
     retracts: bool = False

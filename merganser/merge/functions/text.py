@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.merge.functions.equality import codes
-from merganser.merge.functions.function import refuse_retractions
+from merganser.merge.functions.function import Traits, refuse_retractions
 from merganser.merge.functions.segments import apart, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.keys import sorted_positions
@@ -28,7 +28,7 @@ _BLANK: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ListAgg:
+class ListAgg(Traits):
     """The texts of a group, joined.
 
     Attributes:

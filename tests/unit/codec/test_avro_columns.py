@@ -6,12 +6,13 @@ import io
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import fastavro
 import pytest
 
-from merganser.codec import avro_columns
+from merganser.codec import avro_accelerator, avro_columns
 from merganser.codec.avro import read_records, write_records
 from merganser.codec.avro_columns import Columns, columns_of, read_together
 from merganser.storage.scratch import scratch_file
@@ -60,15 +61,17 @@ def _file(start: int, count: int, codec: str = "zstd") -> bytes:
     return write_records(SCHEMA, _records(start, count), compression=codec)
 
 
-@pytest.fixture(params=["accelerated", "accelerated, no files in memory", "plain"])
+@pytest.fixture(params=["accelerated", "accelerated, no files in memory", "accelerated, other version", "plain"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """With polars-avro for files of any size, and without it."""
     if request.param == "plain":
-        monkeypatch.setattr(avro_columns, "AvroSource", None)
+        monkeypatch.setattr(avro_accelerator, "polars_avro", None)
     else:
         pytest.importorskip("polars_avro")
         monkeypatch.setattr(avro_columns, "_ACCELERATED_BYTES_MIN", 0)
         monkeypatch.setattr(avro_columns, "_BATCH_ROWS", 100)
+    if request.param.endswith("other version"):
+        monkeypatch.setattr(avro_accelerator, "_TRIED", ())
     if request.param.endswith("no files in memory"):
         monkeypatch.delattr(os, "memfd_create", raising=False)
     return str(request.param)
@@ -77,6 +80,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_accelerator_that_is_installed_is_one_we_know(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reached below its public functions, so that another version may lack what we ask of it."""
     pytest.importorskip("polars_avro")
+    assert version("polars-avro").startswith(avro_accelerator._TRIED)
 
     def none(*_: object) -> None:
         raise AssertionError("read without the accelerator")

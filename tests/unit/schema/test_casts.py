@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.schema.casts import CastError, cast_array, castable
+from merganser.schema.casts import CastError, can_read_as, cast_array
 from merganser.schema.types_text import parse_type
 from tests.interop.values import rows_of
 
@@ -51,7 +51,7 @@ def stored(value, text):
 def cast(array, source, target):
     """The result of a cast, checked to be sound."""
     source, target = (parse_type(text) if isinstance(text, str) else text for text in (source, target))
-    assert castable(source, target)
+    assert can_read_as(source, target)
     out = cast_array(array, source, target)
     out.validate(full=True)
     assert out.type == arrow_type(target)
@@ -94,7 +94,7 @@ def test_a_cast_gives_what_the_reference_gives(vector):
 
 @pytest.mark.parametrize("vector", REFUSED, ids=lambda v: f"{v['from']} to {v['to']}")
 def test_a_type_change_that_the_reference_refuses_has_no_cast(vector):
-    assert not castable(parse_type(vector["from"]), parse_type(vector["to"]))
+    assert not can_read_as(parse_type(vector["from"]), parse_type(vector["to"]))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_type_change_that_the_reference_refuses_has_no_cast(vector):
 )
 def test_a_cast_with_a_rule_exists(source, targets):
     for target in targets.replace(", ", ",").split():
-        assert castable(parse_type(source), parse_type(target)), target
+        assert can_read_as(parse_type(source), parse_type(target)), target
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_cast_with_a_rule_exists(source, targets):
 )
 def test_a_cast_without_a_rule_does_not_exist(source, targets):
     for target in targets.replace("ROW<a INT>", "ROW<a/INT>").split():
-        assert not castable(parse_type(source), parse_type(target.replace("/", " "))), target
+        assert not can_read_as(parse_type(source), parse_type(target.replace("/", " "))), target
 
 
 # ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -529,7 +529,7 @@ def test_an_error_names_the_first_wrong_value_and_counts_them():
 def test_nulls_and_empty_columns_pass_every_cast(source):
     kind = parse_type(source)
     for target in map(parse_type, ATOMIC):
-        if castable(kind, target):
+        if can_read_as(kind, target):
             assert cast(pa.nulls(3, arrow_type(kind)), kind, target).null_count == 3
             assert len(cast(pa.nulls(0, arrow_type(kind)), kind, target)) == 0
 

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told what to keep")
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only 
 WINDOW = """
 from pathlib import Path
 import mmap
-import merganser.storage.env  # imported when a table is first touched
+from merganser.storage.env import Env
+from merganser.storage.memory import MemoryStorage
 import numpy as np
 import pyarrow as pa
 
@@ -29,18 +31,40 @@ def window():
         np.frombuffer(piece, np.uint8)[::4096] = 1
     return pages()
 
+Env(MemoryStorage("first use"))
 before = pages()
 assert window() - before > 4_000
 print(pa.default_memory_pool().backend_name, pages() - before)
 """
 
 
+IMPORTED = """
+import merganser, pyarrow as pa
+merganser.catalog, merganser.table, merganser.Table
+before = pa.default_memory_pool().backend_name
+merganser.catalog("/tmp/nowhere")
+after = pa.default_memory_pool().backend_name
+pa.set_memory_pool(pa.mimalloc_memory_pool())
+merganser.catalog("/tmp/nowhere")
+print(before, after, pa.default_memory_pool().backend_name)
+"""
+
+
 def held(**variables: str) -> tuple[str, int]:
+    pool, pages = printed_by(WINDOW, **variables)
+    return pool, int(pages)
+
+
+def printed_by(program: str, **variables: str) -> list[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_") and k != "ARROW_DEFAULT_MEMORY_POOL"}
-    printed = subprocess.run(
-        [sys.executable, "-c", WINDOW], env=clean | variables, capture_output=True, text=True, check=True
+    return subprocess.run(
+        [sys.executable, "-c", program], env=clean | variables, capture_output=True, text=True, check=True
     ).stdout.split()
-    return printed[0], int(printed[1])
+
+
+@pytest.mark.skipif("mimalloc" not in pa.supported_memory_backends(), reason="the pool is chosen instead of mimalloc")
+def test_the_pool_is_chosen_when_a_catalog_is_first_opened_and_never_again() -> None:
+    assert printed_by(IMPORTED) == ["mimalloc", "system", "mimalloc"]
 
 
 def test_the_memory_of_a_window_stays_for_the_next() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from merganser.storage.sizes import size_text
+from merganser.progress.sizes import size_text
 
 
 @pytest.mark.parametrize(

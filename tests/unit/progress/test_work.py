@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from merganser.storage.progress import Progress
+from merganser.progress.work import Progress
 
 
 class Terminal(io.StringIO):

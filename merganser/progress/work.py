@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from merganser.storage.bar import Bar
+    from merganser.progress.bar import Bar
 
 SHOWN_AFTER_SECONDS: Final = 1.0
 _OFF: Final = ("0", "off", "false", "no")
@@ -104,7 +104,7 @@ class _Shown:
             self._draw()
 
     def start(self) -> None:
-        from merganser.storage.bar import Bar  # noqa: PLC0415 - wanted by long work alone
+        from merganser.progress.bar import Bar  # noqa: PLC0415 - wanted by long work alone
 
         with self._lock:
             if not self._ended:

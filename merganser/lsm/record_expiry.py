@@ -29,7 +29,7 @@ _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class RecordExpiry:
     """Which rows are too old.
 
     Attributes:
@@ -41,7 +41,7 @@ class Expiry:
     oldest_s: int
 
     @classmethod
-    def of(cls, table: TableDef, now_ms: int) -> Expiry | None:
+    def of(cls, table: TableDef, now_ms: int) -> RecordExpiry | None:
         """Return what expires in a table at a time, or None when nothing does."""
         keep, name = table.options.get(u.RECORD_LEVEL_EXPIRE_TIME), table.options.get(u.RECORD_LEVEL_TIME_FIELD)
         if keep is None or name is None or not table.keyed:
@@ -75,7 +75,7 @@ class Expiry:
         return bool(oldest < self.oldest_s)
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """What is read stretch by stretch."""
 
     @property
@@ -95,7 +95,7 @@ class Rows(Protocol):
 class Unexpired:
     """The rows of a file that are not too old."""
 
-    def __init__(self, reader: Rows, expiry: Expiry) -> None:
+    def __init__(self, reader: RowSource, expiry: RecordExpiry) -> None:
         self._reader = reader
         self._expiry = expiry
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from merganser.storage.sizes import size_text
+from merganser.progress.sizes import size_text
 
 
 class _Bytes(ProgressColumn):
