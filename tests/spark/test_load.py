@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import pairwise
 from pathlib import Path
 
@@ -109,3 +110,21 @@ def test_what_does_not_fit_is_refused_before_any_job(spark: SparkSession, orders
     pq.write_table(pa.table({"id": pa.array([], pa.int64()), "n": pa.array([], pa.int64())}), tmp_path / "none.parquet")
     assert ms.load(spark, str(tmp_path / "none.parquet"), orders) is None
     assert orders.snapshots() == ()
+
+
+def test_files_are_read_by_the_same_rules_as_without_spark(
+    spark: SparkSession, orders: mg.Table, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    """Options of CSV, compressed text, whose rows are no more than its bytes allow, and batches of Arrow files."""
+    schema = {"id": "BIGINT", "name": "STRING"}
+    names = catalog.create_table("shop.names", schema, primary_key=["id"], options={"bucket": "1"})
+    (tmp_path / "1.csv.gz").write_bytes(gzip.compress(b"".join(b"%d;first\n" % i for i in range(2_000))))
+    (tmp_path / "2.csv").write_text('1;NA\n2;\n3;""\n')
+    ms.load(spark, str(tmp_path / "*.csv*"), names, options={"csv.delimiter": ";", "csv.header": "false"})
+    found = {row["id"]: row["name"] for row in names.read().to_pylist()}
+    assert ([found[i] for i in range(5)], len(found)) == (["first", "NA", None, "", "first"], 2_000)
+    many = pa.table({"id": [n % KEYS for n in range(ROWS)], "n": range(ROWS)})
+    with pa.ipc.new_file(tmp_path / "a.arrow", many.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
+        out.write_table(many, max_chunksize=170)
+    ms.load(spark, str(tmp_path / "a.arrow"), orders)
+    assert rows(orders) == LAST

@@ -1,0 +1,56 @@
+"""JSON lines: what stands for which value, and which row is wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import FormatError, InvalidInputError
+
+
+def _loaded(tmp_path: Path, data: str, schema: dict[str, str]) -> list[tuple[Any, ...]]:
+    catalog = mg.catalog(f"memory://{tmp_path.name}/w")
+    catalog.create_database("d", if_not_exists=True)
+    catalog.drop_table("d.t", if_exists=True)
+    table = catalog.create_table("d.t", schema)
+    (tmp_path / "in.jsonl").write_text(data)
+    table.load(str(tmp_path / "in.jsonl"))
+    return [tuple(row.values()) for row in table.read().to_pylist()]
+
+
+def test_numbers_that_are_none_stand_bare_at_any_depth(tmp_path: Path) -> None:
+    data = '{"d": NaN, "a": [1, Infinity, null]}\n{"d": -Infinity, "a": [NaN]}\n{"d": null, "a": null}\n'
+    first, *rest = _loaded(tmp_path, data, {"d": "DOUBLE", "a": "ARRAY<FLOAT>"})
+    assert math.isnan(first[0])
+    assert first[1] == [1, math.inf, None]
+    assert (rest[0][0], math.isnan(rest[0][1][0]), rest[1]) == (-math.inf, True, (None, None))
+
+
+def test_bytes_are_base64_at_any_depth(tmp_path: Path) -> None:
+    data = '{"b": "AP8=", "r": {"x": ["YQ==", null]}}\n{"b": null, "r": null}\n'
+    schema = {"b": "BYTES", "r": "ROW<x ARRAY<BYTES>>"}
+    assert _loaded(tmp_path, data, schema) == [(b"\0\xff", {"x": [b"a", None]}), (None, None)]
+    with pytest.raises(InvalidInputError, match=r"column 'b' has 'plain text' in row 2 .* written as base64"):
+        _loaded(tmp_path, '{"b": "YQ=="}\n{"b": "plain text"}\n', {"b": "BYTES"})
+
+
+def test_maps_are_lists_of_entries(tmp_path: Path) -> None:
+    data = '{"m": [{"key": "a", "value": 1}]}\n{"m": []}\n{"m": null}\n'
+    assert _loaded(tmp_path, data, {"m": "MAP<STRING, INT>"}) == [([("a", 1)],), ([],), (None,)]
+    with pytest.raises(InvalidInputError, match=r"column 'm' has .* in row 1 .* does not fit MAP<STRING, INT>"):
+        _loaded(tmp_path, '{"m": {"a": 1}}\n', {"m": "MAP<STRING, INT>"})
+
+
+def test_rows_may_be_large_and_not_larger_than_a_block(tmp_path: Path) -> None:
+    text = "x" * 3_000_000
+    assert _loaded(tmp_path, f'{{"s": "{text}"}}\n' * 6, {"s": "STRING"}) == [(text,)] * 6
+    with pytest.raises(FormatError, match="longer than 8 MiB"):
+        _loaded(tmp_path, '{"s": "' + "x" * 30_000_000 + '"}\n', {"s": "STRING"})
+
+
+def test_a_file_of_nothing_has_no_rows(tmp_path: Path) -> None:
+    assert _loaded(tmp_path, "", {"s": "STRING"}) == []
