@@ -57,11 +57,11 @@ class FileOptions:
 
     Attributes:
         csv: how CSV files are laid out.
-        store: options of the store that holds the files.
+        store: options of the store that holds the files; they may hold keys, so no repr shows them.
     """
 
     csv: CsvFormat = CsvFormat()
-    store: Mapping[str, str] = field(default_factory=dict)
+    store: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptions:

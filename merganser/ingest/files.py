@@ -25,7 +25,7 @@ import pyarrow as pa
 from merganser.codec.data_format import format_of
 from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.ingest import parquet
-from merganser.ingest.file_options import FileOptions, file_options
+from merganser.ingest.file_options import CsvFormat, FileOptions, file_options
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -91,13 +91,13 @@ class RowFiles:
     Attributes:
         storage: where the files live.
         fields: columns of the table: what text in CSV and JSON files is read as.
-        options: how CSV files are laid out.
+        csv: how CSV files are laid out.
         names: columns of CSV files without a heading, by position.
     """
 
     storage: Storage
     fields: tuple[t.Field, ...]
-    options: FileOptions = field(default_factory=FileOptions)
+    csv: CsvFormat = field(default_factory=CsvFormat)
     names: tuple[str, ...] = ()
 
     def schema(self, path: str) -> pa.Schema | None:
@@ -155,7 +155,7 @@ class RowFiles:
             case "csv":
                 with self._errors(path):
                     names = self.names or tuple(column.name for column in self.fields)
-                    yield from csv_tables(path, lambda: self._text(path), self.fields, self.options.csv, names)
+                    yield from csv_tables(path, lambda: self._text(path), self.fields, self.csv, names)
             case "json" | "jsonl" | "ndjson":
                 with self._errors(path):
                     yield from json_tables(path, lambda: self._text(path), self.fields)
@@ -298,4 +298,4 @@ def rows_of_files(
     names = tuple(columns if columns is not None else (column.name for column in fields))
     if isinstance(kinds, str) and kinds not in names:
         names = (*names, kinds)
-    return found, RowFiles(found.storage, fields, said, names)
+    return found, RowFiles(found.storage, fields, said.csv, names)

@@ -14,7 +14,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
-from merganser.ingest.file_options import FileOptions
+from merganser.ingest.file_options import FileOptions, file_options
 from merganser.ingest.files import Portion, RowFiles, found_files, rows_of_files
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
@@ -194,3 +194,9 @@ def test_a_format_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.xlsx").write_bytes(b"x")
     with pytest.raises(InvalidInputError, match="parquet, csv, json and arrow files, not 'xlsx'"):
         _table({"n": "INT"}, tmp_path.name).load(str(tmp_path / "a.xlsx"))
+
+
+def test_keys_of_a_store_stand_in_no_repr() -> None:
+    said = file_options({"s3.secret-access-key": "hidden", "csv.delimiter": ";"}, action="cannot load")
+    assert said.store == {"s3.secret-access-key": "hidden"}
+    assert "hidden" not in repr(said)
