@@ -2,7 +2,8 @@
 
 1,250 commits of 40 rows into a key table of four buckets, in one process: what the last ones cost against the first
 ones. The table then has 5,000 data files, and planning a full scan is measured cold (a fresh process that opens the
-table) and warm (a process that planned before and plans again after one commit more).
+table) and warm (a process that planned before and plans again after one commit more); so is `files()`, the list of
+all files with their keys and statistics.
 
 The commits of `pypaimon` are fewer, since its planning grows with every one of them (`--pypaimon-commits`).
 
@@ -100,6 +101,14 @@ def _measure_planning(bench: Bench, tables: Tables) -> None:
         "plan_cold",
         lambda contender: {"table": str(tables.path(contender, "many"))},
         before=table_is_there,
+    )
+
+    bench.measure(
+        "files of an open table",
+        "files",
+        lambda contender: {"table": str(tables.path(contender, "many"))},
+        before=table_is_there,
+        only=(MERGANSER,),
     )
 
     def grown_copy(contender: Contender) -> None:

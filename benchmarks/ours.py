@@ -117,6 +117,13 @@ def plan_warm(table: str, key_space: int) -> Callable[[], dict[str, int]]:
     return lambda: {"files": _planned_files(target)}
 
 
+def files(table: str) -> Callable[[], dict[str, int]]:
+    """List the files of an open table, with their keys and statistics as text."""
+    target = mg.table(table)
+    _planned_files(target)
+    return lambda: {"files": target.files().num_rows}
+
+
 def _planned_files(table: Any) -> int:
     return sum(len(split.files) for split in table.read().plan().splits)
 

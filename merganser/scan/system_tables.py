@@ -6,18 +6,20 @@ Columns are those of the format's engines. Values of keys and statistics are tex
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from merganser.codec.binary_row import deserialize
+from merganser.codec.binary_row import deserialize, deserialize_columns
 from merganser.codec.data_format import format_of
 from merganser.codec.stats import SimpleStats
-from merganser.errors import NotFoundError
+from merganser.errors import NotFoundError, UnsupportedError
 from merganser.meta.consumers import ConsumerStore
-from merganser.meta.data_file import SOURCE_COMPACT
+from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.index_manifest import DELETION_VECTORS
 from merganser.meta.refs import BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
@@ -26,8 +28,8 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
 from merganser.options.secrets import shown
-from merganser.scan.plan import partition_values
 from merganser.schema import types as t
+from merganser.schema.cast_text import to_text
 from merganser.storage.env import Env
 from merganser.storage.paths import join, partition_text
 
@@ -135,43 +137,67 @@ def _snapshot_value(snapshot: Snapshot, column: str) -> Any:
 def _files(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     reader = MetaReader(table.paths, env, table.name)
     state = reader.state(snapshot) if snapshot is not None else reader.latest()
-    schemas = SchemaStore(table.paths, env)
-    rows: list[list[Any]] = []
-    for (partition, bucket), files in state.live.buckets.items():
-        directory = table.bucket_directory(partition, bucket)
-        shown = _partition_shown(table, partition)
-        for entry in files.entries:
-            file = entry.file
-            fields = table.schema.fields if file.schema_id == table.schema.id else schemas.load(file.schema_id).fields
-            names = [f.name for f in fields] if file.value_stats_columns is None else list(file.value_stats_columns)
-            kinds = {f.name: f.type for f in fields}
-            low, high, nulls = _stats_shown(file.value_stats, [n for n in names if n in kinds], kinds)
-            rows.append(
-                [
-                    shown,
-                    bucket,
-                    file.external_path or join(directory, file.name),
-                    format_of(file.name),
-                    file.schema_id,
-                    file.level,
-                    file.row_count,
-                    file.size,
-                    _key_shown(file.min_key, table),
-                    _key_shown(file.max_key, table),
-                    nulls,
-                    low,
-                    high,
-                    file.min_sequence,
-                    file.max_sequence,
-                    file.creation_time_ms,
-                    file.delete_row_count,
-                    "COMPACT" if file.source == SOURCE_COMPACT else "APPEND",
-                    file.first_row_id,
-                    file.write_columns,
-                ]
-            )
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_FILES)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _FILES, strict=True)], schema=_FILES)
+    buckets = state.live.buckets
+    partitions = _partitions_shown(table, [partition for partition, _ in buckets])
+    files: list[DataFile] = []
+    paths: list[str] = []
+    of_partition: list[str] = []
+    numbers: list[int] = []
+    for ((partition, bucket), held), text in zip(buckets.items(), partitions, strict=True):
+        directory = join(table.bucket_directory(partition, bucket), "")
+        found = [entry.file for entry in held.entries]
+        files += found
+        paths += [file.external_path or f"{directory}/{file.name}" for file in found]
+        of_partition += [text] * len(found)
+        numbers += [bucket] * len(found)
+    low, high, nulls = _file_stats_shown(table, SchemaStore(table.paths, env), files)
+    columns: list[Any] = [
+        of_partition,
+        numbers,
+        paths,
+        [format_of(file.name) for file in files],
+        [file.schema_id for file in files],
+        [file.level for file in files],
+        [file.row_count for file in files],
+        [file.size for file in files],
+        _keys_shown(table, [file.min_key for file in files]),
+        _keys_shown(table, [file.max_key for file in files]),
+        nulls,
+        low,
+        high,
+        [file.min_sequence for file in files],
+        [file.max_sequence for file in files],
+        [file.creation_time_ms for file in files],
+        [file.delete_row_count for file in files],
+        ["COMPACT" if file.source == SOURCE_COMPACT else "APPEND" for file in files],
+        [file.first_row_id for file in files],
+        [file.write_columns for file in files],
+    ]
+    return pa.table([_column(c, f.type) for c, f in zip(columns, _FILES, strict=True)], schema=_FILES)
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _file_stats_shown(
+    table: TableDef, schemas: SchemaStore, files: Sequence[DataFile]
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the smallest values, largest values and null counts of files, by the columns each has them of."""
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for i, file in enumerate(files):
+        groups.setdefault((file.schema_id, file.value_stats_columns), []).append(i)
+    parts = []
+    for (schema_id, listed), members in groups.items():
+        fields = table.schema.fields if schema_id == table.schema.id else schemas.load(schema_id).fields
+        kinds = {field.name: field.type for field in fields}
+        names = [name for name in (kinds if listed is None else listed) if name in kinds]
+        parts.append(_stats_shown([files[i].value_stats for i in members], names, kinds))
+    if not parts:
+        return (pa.array([], pa.string()),) * 3
+    places = pa.array(np.argsort(np.concatenate([np.array(members) for members in groups.values()])))
+    low, high, nulls = (pa.concat_arrays(texts).take(places) for texts in zip(*parts, strict=True))
+    return low, high, nulls
 
 
 def _schemas(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
@@ -201,7 +227,7 @@ def _manifests(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table
     reader = MetaReader(table.paths, env, table.name)
     found = reader.manifests(snapshot or reader.snapshots.latest())
     kinds = dict(zip(table.schema.partition_keys, table.partition_types, strict=True))
-    stats = [_stats_shown(m.partition_stats, list(kinds), kinds) for m in found]
+    low, high, _ = _stats_shown([m.partition_stats for m in found], list(kinds), kinds)
     return pa.table(
         {
             "file_name": pa.array([m.name for m in found], pa.string()),
@@ -209,8 +235,8 @@ def _manifests(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table
             "num_added_files": pa.array([m.added for m in found], pa.int64()),
             "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
             "schema_id": pa.array([m.schema_id for m in found], pa.int64()),
-            "min_partition_stats": pa.array([s[0] for s in stats], pa.string()),
-            "max_partition_stats": pa.array([s[1] for s in stats], pa.string()),
+            "min_partition_stats": low,
+            "max_partition_stats": high,
             "min_row_id": pa.array([m.min_row_id for m in found], pa.int64()),
             "max_row_id": pa.array([m.max_row_id for m in found], pa.int64()),
         }
@@ -220,16 +246,17 @@ def _manifests(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table
 def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     reader = MetaReader(table.paths, env, table.name)
     state = reader.state(snapshot) if snapshot is not None else reader.latest()
+    partitions = _partitions_shown(table, [partition for partition, _ in state.live.buckets])
     rows = [
         (
-            _partition_shown(table, partition),
+            text,
             bucket,
             sum(e.file.row_count for e in files.entries),
             sum(e.file.size for e in files.entries),
             len(files.entries),
             max((e.file.creation_time_ms or 0 for e in files.entries), default=0),
         )
-        for (partition, bucket), files in state.live.buckets.items()
+        for ((_, bucket), files), text in zip(state.live.buckets.items(), partitions, strict=True)
     ]
     schema = pa.schema(
         [
@@ -298,7 +325,8 @@ def _table_indexes(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.T
     found = reader.index(snapshot or reader.snapshots.latest())
     names: dict[int | None, str] = {field.id: field.name for field in table.schema.fields}
     rows = []
-    for entry in found:
+    partitions = _partitions_shown(table, [entry.partition for entry in found])
+    for entry, partition in zip(found, partitions, strict=True):
         of_rows = entry.global_index or {}
         field_id = of_rows.get("_INDEX_FIELD_ID")
         vectors = [
@@ -306,7 +334,7 @@ def _table_indexes(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.T
         ]
         rows.append(
             (
-                _partition_shown(table, entry.partition),
+                partition,
                 entry.bucket,
                 entry.index_type,
                 entry.name,
@@ -338,34 +366,76 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
 """The system tables, by name."""
 
 
-def _partition_shown(table: TableDef, partition: bytes) -> str:
+def _partitions_shown(table: TableDef, partitions: Sequence[bytes]) -> list[str]:
+    """Return serialized partitions as text."""
     if not table.schema.partition_keys:
-        return "{}"
-    values = partition_values(table, [partition])[0]
-    return "{" + ", ".join(_shown(v, k) for v, k in zip(values, table.partition_types, strict=True)) + "}"
+        return ["{}"] * len(partitions)
+    texts = _row_texts(partitions, table.partition_types)
+    return _listed("{", [""] * len(texts), texts, "}", len(partitions)).to_pylist()  # type: ignore[no-any-return]
 
 
-def _key_shown(key: bytes, table: TableDef) -> str | None:
-    if not table.keyed or not key:
-        return None
-    return (
-        "["
-        + ", ".join(_shown(v, k) for v, k in zip(deserialize(key, table.key_types), table.key_types, strict=True))
-        + "]"
-    )
+def _keys_shown(table: TableDef, keys: Sequence[bytes]) -> pa.Array:
+    """Return serialized keys as text, null where there is none."""
+    known = np.array([bool(key) for key in keys], np.bool_) & table.keyed
+    texts = _row_texts([key for key, has in zip(keys, known.tolist(), strict=True) if has], table.key_types)
+    shown = _listed("[", [""] * len(texts), texts, "]", int(known.sum()))
+    return shown.take(pa.array(np.cumsum(known) - 1, mask=~known))
 
 
-def _stats_shown(stats: SimpleStats, names: Sequence[str], kinds: dict[str, t.DataType]) -> tuple[str, str, str]:
+def _stats_shown(
+    stats: Sequence[SimpleStats], names: Sequence[str], kinds: Mapping[str, t.DataType]
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return statistics of some columns as text: smallest values, largest values, null counts."""
     types = [kinds[name].with_nullable(True) for name in names]
-    low = deserialize(stats.min_values, types) or (None,) * len(names)
-    high = deserialize(stats.max_values, types) or (None,) * len(names)
-    nulls = list(stats.null_counts or ()) or [None] * len(names)
-    return tuple(
-        "{"
-        + ", ".join(f"{n}={_shown(v, k) if k is not None else v}" for n, v, k in zip(names, values, of, strict=False))
-        + "}"
-        for values, of in ((low, types), (high, types), (nulls, [None] * len(names)))
-    )  # type: ignore[return-value]
+    titles = [f"{name}=" for name in names]
+    low, high = (
+        _listed("{", titles, _row_texts([getattr(s, side) for s in stats], types), "}", len(stats))
+        for side in ("min_values", "max_values")
+    )
+    unknown = (None,) * len(names)
+    counted: dict[tuple[int | None, ...], str] = {}  # files differ in few counts, most often in none
+    for one in stats:
+        counts = one.null_counts or unknown
+        if counts not in counted:
+            pairs = zip(names, counts, strict=False)
+            counted[counts] = "{" + ", ".join(f"{name}={count}" for name, count in pairs) + "}"
+    return low, high, pa.array([counted[one.null_counts or unknown] for one in stats], pa.string())
+
+
+def _listed(opening: str, titles: Sequence[str], texts: Sequence[pa.Array], closing: str, rows: int) -> pa.Array:
+    """Return the texts of every row behind their titles, joined by commas, between two marks."""
+    parts: list[Any] = []
+    for i, (title, text) in enumerate(zip(titles, texts, strict=True)):
+        parts += [(", " if i else opening) + title, text]
+    if not parts:
+        return pa.array([opening + closing] * rows, pa.string())
+    return pc.binary_join_element_wise(*parts, closing, "")
+
+
+def _row_texts(rows: Sequence[bytes], kinds: Sequence[t.DataType]) -> list[pa.Array]:
+    """Return serialized rows as one column of text per field, `null` for nulls and for rows without fields."""
+    if not rows:
+        return [pa.array([], pa.string())] * len(kinds)
+    try:
+        columns = deserialize_columns(rows, kinds)
+    except UnsupportedError:  # a timestamp that Arrow does not count, a type without values
+        columns = []
+    if not columns or any(t.is_nested(k) and c.null_count < len(c) for c, k in zip(columns, kinds, strict=True)):
+        values = [deserialize(row, kinds) or (None,) * len(kinds) for row in rows]
+        return [pa.array([_shown(row[i], kind) for row in values], pa.string()) for i, kind in enumerate(kinds)]
+    return [_texts(column, kind).fill_null("null") for column, kind in zip(columns, kinds, strict=True)]
+
+
+def _texts(values: pa.Array, kind: t.DataType) -> pa.Array:
+    """Return values as text, as `_shown` does one by one."""
+    if t.is_nested(kind):
+        return pa.nulls(len(values), pa.string())
+    if isinstance(kind, t.Binary | t.VarBinary):
+        distinct = values.dictionary_encode()
+        shown = pa.array([_shown(value, kind) for value in distinct.dictionary.to_pylist()], pa.string())
+        return shown.take(distinct.indices)
+    text = to_text(values, kind)
+    return pc.if_else(pc.utf8_is_space(text), "", text) if isinstance(kind, t.Char | t.VarChar) else text
 
 
 def _shown(value: Any, kind: t.DataType) -> str:
