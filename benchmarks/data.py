@@ -98,6 +98,11 @@ class Batches:
         start = int(self.rows * 2 * 0.4)
         return start, start + max(1, int(self.rows * 2 * 0.002)) - 1
 
+    @property
+    def some_keys(self) -> list[int]:
+        """1,000 numbers anywhere among the keys, of which about half are keys."""
+        return sorted(np.random.default_rng(self.rows).choice(self.rows * 2, 1_000, replace=False).tolist())
+
 
 VALUE_BELOW = 10_000
 """`i32 < VALUE_BELOW` holds for 1 % of the rows."""

@@ -59,6 +59,7 @@ def scan(
     columns: Sequence[str] | None = None,
     key_range: Sequence[int] | None = None,
     value_below: int | None = None,
+    keys: Sequence[int] | None = None,
     batches: bool = False,
 ) -> Callable[[], int]:
     """Open the table and read it merged: into one Arrow table, or batch by batch, each dropped at once."""
@@ -67,6 +68,8 @@ def scan(
         where = f"k BETWEEN {key_range[0]} AND {key_range[1]}"
     elif value_below is not None:
         where = f"i32 < {value_below}"
+    elif keys:
+        where = f"k IN ({', '.join(map(str, keys))})"
 
     def action() -> int:
         found = mg.table(table).read(columns=list(columns) if columns else None, where=where)

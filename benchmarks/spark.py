@@ -6,7 +6,7 @@
 | load: `ms.load` of the same files | the same |
 | upserts: `ms.write` of ten upserts | Spark writes the ten in the same way |
 | scan all, scan 2 columns: merged, to `noop` | Python tasks read the base from plain Parquet and hand it over |
-| scan key range 0.2 %, scan value filter 1 % | none: the targets are seconds |
+| scan key range 0.2 %, scan value filter 1 %, scan 1,000 keys | none: the targets are seconds |
 | commit of 1,000 rows: through tasks, and collected | none |
 
 Rows per second are those of the base, whatever an action reads. Every action has run once on small tables before anything is measured, and the contenders take turns. CPU seconds are
@@ -176,6 +176,7 @@ class _Run:
             "scan 2 columns": {"columns": data.TWO_COLUMNS},
             "scan key range 0.2 %": {"where": f"k BETWEEN {start_key} AND {end_key}"},
             "scan value filter 1 %": {"where": f"i32 < {data.VALUE_BELOW}"},
+            "scan 1,000 keys": {"where": f"k IN ({', '.join(map(str, self.batches.some_keys))})"},
         }
         merged: list[Path] = []
 

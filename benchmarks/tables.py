@@ -95,15 +95,16 @@ def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
         "scan 2 columns": {"columns": list(data.TWO_COLUMNS)},
         "scan key range 0.2 %": {"key_range": list(batches.key_range)},
         "scan value filter 1 %": {"value_below": data.VALUE_BELOW},
+        "scan 1,000 keys": {"keys": batches.some_keys},
     }
     for action, arguments in scans.items():
-        filtered = "key_range" in arguments or "value_below" in arguments
+        filtered = bool({"key_range", "value_below", "keys"} & arguments.keys())
         bench.measure(
             action,
             "scan",
             _scan_arguments(tables, "merged", arguments),
             before=merged_is_there,
-            only=TABLES if filtered else None,
+            only=(MERGANSER,) if "keys" in arguments else TABLES if filtered else None,
             floor="scan all" if filtered else None,
         )
         if not filtered:

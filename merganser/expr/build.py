@@ -24,6 +24,7 @@ from merganser.expr.tree import (
     Case,
     Cast,
     Coalesce,
+    Column,
     Compare,
     Concat,
     Expression,
@@ -43,6 +44,9 @@ from merganser.schema import types as t
 NULL: Final = Literal(None, Null())
 TRUE: Final = Literal(True, t.Boolean())
 FALSE: Final = Literal(False, t.Boolean())
+
+_LISTED_MIN: Final = 16
+"""Equalities of one column in an OR from which on they are a list."""
 
 _WIDER: Final[tuple[type[t.DataType], ...]] = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double)
 
@@ -127,8 +131,34 @@ def conjunction(items: Sequence[Expression]) -> Expression:
 
 
 def disjunction(items: Sequence[Expression]) -> Expression:
-    """Return the OR of conditions, nested ORs flattened."""
-    return _connect(items, Or)
+    """Return the OR of conditions, nested ORs flattened; many equalities of one column become one IN."""
+    found = _connect(items, Or)
+    return _with_lists(found) if isinstance(found, Or) and len(found.items) >= _LISTED_MIN else found
+
+
+def _with_lists(node: Or) -> Expression:
+    """Return an OR in which the equalities of a column with literals are one look-up, where they are many."""
+    pairs = [_equality(item) for item in node.items]
+    options: dict[Column, dict[Literal, None]] = {}
+    for pair in pairs:
+        if pair is not None:
+            options.setdefault(pair[0], {})[pair[1]] = None
+    lists: dict[Expression, Expression] = {}  # by what a list stands for: its column, or the condition itself
+    for item, pair in zip(node.items, pairs, strict=True):
+        if pair is not None and len(options[pair[0]]) >= _LISTED_MIN:
+            lists.setdefault(pair[0], In(pair[0], tuple(options[pair[0]])))
+        else:
+            lists.setdefault(item, item)
+    return _connect(list(lists.values()), Or)
+
+
+def _equality(node: Expression) -> tuple[Column, Literal] | None:
+    """Return column and literal of `column = literal`, where a list of such literals means the same; else None."""
+    match node:
+        case Compare(op="=", left=Column() as left, right=Literal() as right):
+            same = family(left.type) == family(right.type)  # one DOUBLE makes a whole list of exact numbers DOUBLE
+            return (left, right) if same and right.value is not None else None
+    return None
 
 
 def _connect(items: Sequence[Expression], kind: type[And] | type[Or]) -> Expression:

@@ -5,13 +5,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from predicate_oracle import CELLS, KINDS, SCHEMA, column, evaluate, literals
+from predicate_oracle import CELLS, FIELDS, KINDS, SCHEMA, column, evaluate, literals
 
 from merganser.codec.stats import StatsMode, column_stats, truncate
 from merganser.expr import build, tree
 from merganser.expr.listed import listed
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many, must_match_many
+from merganser.expr.text import parse_predicate
 
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = [name for name in KINDS if name != "r"]
@@ -85,6 +86,32 @@ def test_a_file_is_kept_when_one_option_alone_would_keep_it(name, data):
     # Of another type an option may lie between two neighbouring values and equal none, which a list knows.
     assert (kept <= np.logical_or.reduce(alone)).all()
     assert not own or (kept == np.logical_or.reduce(alone)).all(), (options, stats)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@FAST
+@given(data=st.data())
+def test_many_equalities_of_a_column_are_a_list_that_means_the_same(name, data):
+    values = data.draw(cells(name))
+    options = [o for o in data.draw(lists(name, values, min_size=20)) if o.value is not None]
+    equalities = [build.compare("=", column(name), option) for option in options]
+    others = [build.is_null(column("a")), build.compare(">", column("b"), tree.Literal(3, KINDS["b"]))]
+    p = Predicate(build.disjunction([*others[:1], *equalities, *others[1:]]))
+    rows = pa.table({name: pa.array(values, SCHEMA.field(name).type)})
+    for other in {"a", "b"} - {name}:
+        rows = rows.append_column(other, pa.array([7 if other == "a" else 1] * len(values), SCHEMA.field(other).type))
+    plain = tree.Or((*others[:1], *equalities, *others[1:]))
+    expected = [evaluate(plain, {"a": 7, "b": 1, name: value}) for value in values]
+    assert p.mask(rows).to_pylist() == expected, str(p)
+    assert parse_predicate(str(p), FIELDS) == p
+
+
+def test_an_or_of_many_equalities_is_written_as_a_list():
+    text = " OR ".join(f"a = {i}" for i in range(30))
+    assert str(parse_predicate(f"{text} OR b = 1 OR a = 3", FIELDS)) == (
+        f"a IN ({', '.join(map(str, range(30)))}) OR b = 1"
+    )
+    assert " OR " in str(parse_predicate(" OR ".join(f"a = {i}" for i in range(5)), FIELDS))
 
 
 def test_a_list_is_turned_into_sets_once():

@@ -201,7 +201,7 @@ def test_a_column_whose_name_has_a_dot_is_written_in_backticks():
 
 
 def test_thousands_of_alternatives_are_read():
-    p = parse_predicate(" OR ".join(f"a = {i}" for i in range(3000)), FIELDS)
+    p = parse_predicate(" OR ".join(f"a > {i}" for i in range(3000)), FIELDS)
     assert len(p.expression.items) == 3000
 
 
