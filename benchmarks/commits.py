@@ -10,6 +10,9 @@ The commits of `pypaimon` are fewer, since its planning grows with every one of 
 Then the same after 12,500 commits, 50,000 files: planning, with the accelerator for manifests and without, and commits
 against those into a new table. The peers take too long for it. The table is made once, in some minutes, and kept in the
 work directory (`--long-commits 0` leaves all of it out).
+
+Last, 100 commits of 400 rows into ten buckets, of a table that has no others, and of one with 20,000 buckets
+(`--buckets`): what a commit costs is to follow what it changes. That table, too, is kept (`--buckets 0` leaves it out).
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ PLAIN = Contender("merganser, no accelerator", "benchmarks.ours_plain")
 FIRST, LAST = 10, 50
 """How many commits stand for "commit 1" and for "commit 1,250"."""
 
+INTO_BUCKETS = 100
+"""How many commits into ten buckets are measured together."""
+
 
 def main() -> None:
     """Run it."""
@@ -34,6 +40,7 @@ def main() -> None:
     options.add_argument("--commits", type=int, default=1_250, help="number of commits (default 1,250)")
     options.add_argument("--pypaimon-commits", type=int, default=250, help="commits of pypaimon (default 250)")
     options.add_argument("--long-commits", type=int, default=12_500, help="commits of the long table (default 12,500)")
+    options.add_argument("--buckets", type=int, default=20_000, help="buckets of the wide table (default 20,000)")
     chosen = options.parse_args()
     bench = start("commits", chosen, (MERGANSER, RUST, PYPAIMON))
     tables = Tables(bench.work)
@@ -42,6 +49,8 @@ def main() -> None:
         _measure_planning(bench, tables)
         if bench.options.long_commits and MERGANSER in bench.contenders:
             _measure_long_table(bench, tables)
+        if bench.options.buckets and MERGANSER in bench.contenders:
+            _measure_many_buckets(bench, tables)
     finally:
         tables.close()
     bench.finish()
@@ -182,6 +191,44 @@ def _measure_long_table(bench: Bench, tables: Tables) -> None:
     if new and late:
         print(f"  a commit: {new * 1000:.1f} ms, after {commits:,} {late * 1000:.1f} ms: {late / new:.2f} x")
     bench.contenders = contenders
+
+
+def _measure_many_buckets(bench: Bench, tables: Tables) -> None:
+    def grown_copy(buckets: int) -> None:
+        kept = bench.work / f"kept-{buckets}-buckets" / "db.db" / "wide"
+        done = kept.with_name("done")
+        if not done.exists():
+            shutil.rmtree(kept.parent.parent, ignore_errors=True)
+            run_child(MERGANSER, "create_buckets", {"table": str(kept), "buckets": buckets})
+            done.touch()
+        _link(kept, tables.path(MERGANSER, "wide"))
+
+    def per_commit(_: Contender, measures: Measures) -> None:
+        measures["each_cpu_seconds"] = measures["cpu_seconds"] / INTO_BUCKETS
+        measures["last_seconds"] = statistics.median(measures["each_seconds"])
+
+    names = {}
+    for buckets in (10, bench.options.buckets):
+        names[buckets] = f"{INTO_BUCKETS} commits into 10 of {buckets:,} buckets"
+        bench.measure(
+            names[buckets],
+            "commits_into_a_partition",
+            lambda contender: {
+                "table": str(tables.path(contender, "wide")),
+                "rows": 10 * bench.options.rows,
+                "commits": INTO_BUCKETS,
+            },
+            before=lambda _, buckets=buckets: grown_copy(buckets),
+            after=per_commit,
+            only=(MERGANSER,),
+        )
+    few, many = (
+        next((r.median("each_cpu_seconds") for r in bench.results if r.action == name and r.runs), None)
+        for name in names.values()
+    )
+    if few and many:
+        print(f"  a commit into ten buckets: {few * 1000:.1f} ms of CPU")
+        print(f"  the same among {max(names):,}: {many * 1000:.1f} ms of CPU, {many / few:.2f} x")
 
 
 def _link(source: Path, target: Path) -> None:

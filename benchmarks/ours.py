@@ -107,6 +107,37 @@ def _timed_each(batches: Sequence[pa.Table], write: Callable[[pa.Table], object]
     return {"rows": sum(batch.num_rows for batch in batches), "each_seconds": each}
 
 
+def create_buckets(table: str, buckets: int) -> Callable[[], int]:
+    """Make a table of ten buckets in each partition, a file in every bucket, whose writer compacts."""
+    path = Path(table)
+    catalog = mg.catalog(str(path.parent.parent))
+    catalog.create_database("db", if_not_exists=True)
+    columns = {"p": "INT", "k": "BIGINT", "v": "STRING"}
+    target = catalog.create_table(
+        f"db.{path.name}", columns, primary_key=["p", "k"], partition_by=["p"], options={"bucket": "10"}
+    )
+
+    def action() -> int:
+        rows = pa.concat_tables([_of_partition(p, 40, 0) for p in range(buckets // 10)])
+        target.write(rows)
+        return int(rows.num_rows)
+
+    return action
+
+
+def commits_into_a_partition(table: str, rows: int, commits: int) -> Callable[[], dict[str, Any]]:
+    """Commit `rows` rows `commits` times into the ten buckets of one partition of an open table."""
+    target = mg.table(table)
+    target.write(_of_partition(0, rows, 0))
+    batches = [_of_partition(0, rows, seed) for seed in range(commits)]
+    return lambda: _timed_each(batches, target.write)
+
+
+def _of_partition(partition: int, rows: int, seed: int) -> pa.Table:
+    keys = pa.array(range(rows), pa.int64())
+    return pa.table({"p": pa.array([partition] * rows, pa.int32()), "k": keys, "v": [f"row {seed}"] * rows})
+
+
 def plan_cold(table: str) -> Callable[[], dict[str, int]]:
     """Open the table and plan a full scan; counts the files."""
     return lambda: {"files": _planned_files(mg.table(table))}

@@ -66,7 +66,11 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
     """Return what there is to compact in a state, the largest first."""
     jobs: list[CompactJob] = []
     planner = _Planner(table, env)
-    vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
+    index = MetaReader(table.paths, env, table.name).index(state.snapshot)
+    if request.buckets is not None:
+        wanted = frozenset(request.buckets)
+        index = tuple(entry for entry in index if (entry.partition, entry.bucket) in wanted)
+    vectors = vectors_by_bucket(table, index)
     for (partition, bucket), files in _wanted(table, state.live, request):
         held = vectors.get((partition, bucket), NO_VECTORS)
         of_bucket = [
