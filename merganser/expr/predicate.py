@@ -11,7 +11,7 @@ would evaluate. Skipping files by statistics is `prune`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -125,16 +125,6 @@ def conjunction(items: Sequence[Predicate]) -> Predicate | None:
 def sure(p: Predicate) -> Predicate | None:
     """Return the part of a condition that fails for no row, whatever other conditions would leave out first."""
     return conjunction([part for part in conjuncts(p) if not can_fail(part.expression)])
-
-
-def renamed(p: Predicate, mapping: Mapping[str, str]) -> Predicate:
-    """Return `p` over columns of other names.
-
-    Args:
-        p: a condition.
-        mapping: from the names in `p` to the new ones; columns that are absent keep theirs.
-    """
-    return Predicate(tree.rename_columns(p.expression, lambda name: mapping.get(name, name)))
 
 
 def points(p: Predicate, columns: Sequence[str]) -> list[tuple[Value | None, ...]] | None:

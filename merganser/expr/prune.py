@@ -51,7 +51,6 @@ from merganser.expr.tree import (
     Not,
     Null,
     Or,
-    Value,
     walk,
 )
 from merganser.schema import types as t
@@ -62,34 +61,7 @@ NULL_COUNT_UNKNOWN: Final = -1
 # Each column that may be NaN doubles the questions; past this many they are asked together, less sharply.
 _NAN_COLUMNS_MAX: Final = 3
 
-Stats = Mapping[str, tuple[Value | None, Value | None, int | None]]
-"""By column: a lower bound, an upper bound (stored values, None if unknown) and the null count (None if unknown)."""
-
 Flags = npt.NDArray[np.bool_]
-
-
-def may_match(p: Predicate, stats: Stats, row_count: int, *, nan_free: Collection[str] = ()) -> bool:
-    """Return whether rows with these statistics may contain one for which `p` is true.
-
-    Args:
-        p: a condition.
-        stats: bounds and null counts by column; columns that are absent are unknown.
-        row_count: number of rows.
-        nan_free: FLOAT and DOUBLE columns that certainly hold no NaN.
-
-    Returns:
-        False only if no row can match.
-    """
-    return bool(may_match_many(p, *_as_arrays(p, stats, row_count), nan_free=nan_free)[0])
-
-
-def must_match(p: Predicate, stats: Stats, row_count: int, *, nan_free: Collection[str] = ()) -> bool:
-    """Return whether `p` is true for every row with these statistics; arguments as for `may_match`.
-
-    Returns:
-        True only if every row matches for certain.
-    """
-    return bool(must_match_many(p, *_as_arrays(p, stats, row_count), nan_free=nan_free)[0])
 
 
 def may_match_many(
@@ -144,32 +116,6 @@ def _any(parts: Sequence[Flags]) -> Flags:
 
 def _all(parts: Sequence[Flags]) -> Flags:
     return np.asarray(np.logical_and.reduce(parts), bool)
-
-
-def _as_arrays(
-    p: Predicate, stats: Stats, row_count: int
-) -> tuple[dict[str, pa.Array], dict[str, pa.Array], dict[str, npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-    """Return the statistics of one file as those of n = 1 files."""
-    mins: dict[str, pa.Array] = {}
-    maxs: dict[str, pa.Array] = {}
-    nulls: dict[str, npt.NDArray[np.int64]] = {}
-    kinds = {part.path[0]: part.type for part in walk(p.expression) if isinstance(part, Column) and len(part.path) == 1}
-    for name in p.columns & stats.keys():
-        low, high, null_count = stats[name]
-        nulls[name] = np.array([NULL_COUNT_UNKNOWN if null_count is None else null_count])
-        kind = kinds.get(name)
-        if kind is not None and family(kind) is not None:
-            mins[name] = _one(low, kind)
-            maxs[name] = _one(high, kind)
-    return mins, maxs, nulls, np.array([row_count])
-
-
-def _one(value: Value | None, kind: t.DataType) -> pa.Array:
-    try:
-        return pa.array([value], arrow_type(kind))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        # A bound that is not a value of the type says nothing.
-        return pa.nulls(1, arrow_type(kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ finer than a stored TIME so that no literal is rounded; None for null.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -278,29 +278,6 @@ def columns(node: Expression) -> frozenset[str]:
         elif isinstance(part, ArrowCall):
             found.update(name for _, name in part.names)
     return frozenset(found)
-
-
-def rename_columns(node: Expression, rename: Callable[[str], str]) -> Expression:
-    """Return the same expression over columns of other names. ROW fields keep theirs."""
-
-    def go(part: Expression) -> Expression:
-        match part:
-            case Column(path=path):
-                return replace(part, path=(rename(path[0]), *path[1:]))
-            case ArrowCall(names=names):
-                return replace(part, names=tuple((inner, rename(outer)) for inner, outer in names))
-            case Compare() | Arithmetic():
-                return replace(part, left=go(part.left), right=go(part.right))
-            case And() | Or() | Concat() | Coalesce() | Call():
-                return replace(part, items=tuple(go(i) for i in part.items))
-            case Not() | IsNull() | Like() | Match() | Negate() | Cast() | In():
-                return replace(part, item=go(part.item))
-            case Case():
-                branches = tuple((go(condition), go(value)) for condition, value in part.branches)
-                return replace(part, branches=branches, otherwise=go(part.otherwise))
-        return part
-
-    return go(node)
 
 
 def nanoseconds(literal: Literal) -> int:

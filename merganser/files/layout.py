@@ -17,8 +17,6 @@ from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 
-_MEBIBYTE = 1024 * 1024
-
 
 @dataclass(frozen=True)
 class FileLayout:
@@ -82,7 +80,7 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
         prefix=options.get(w.DATA_FILE_PREFIX),
         stats_modes=_stats_modes(table, level),
         dense_stats=options.get(w.STATS_DENSE_STORE),
-        target_size_bytes=options.get(w.TARGET_FILE_SIZE) or (128 if table.keyed else 256) * _MEBIBYTE,
+        target_size_bytes=w.target_file_size_bytes(options, keyed=table.keyed),
         target_rows=options.get(w.TARGET_FILE_ROW_NUM),
     )
 

@@ -1,1 +1,11 @@
-"""What goes together: definitions of tables, their options, and what this version can honour."""
+"""What goes together: definitions of tables, their options, and what this version can honour.
+
+::
+
+    create      gaps        the first schema of a table; what this version does not do
+    checks                  options with each other and with the columns
+    starts  merging  dialects   scan options; merge engines; options in the words of others
+    facts                   what checks need to know of a table, and how they refuse one
+
+Options themselves are defined in `options`, which knows no table.
+"""

@@ -19,9 +19,6 @@ DELETE: Final = 3
 SYMBOLS: Final = ("+I", "-U", "+U", "-D")
 """Symbol of each kind, indexed by its byte."""
 
-BYTES: Final = {symbol: byte for byte, symbol in enumerate(SYMBOLS)}
-"""Byte of each kind, by its symbol."""
-
 
 def inserts(rows: int) -> pa.Array:
     """Return int8[rows], all +I. Memory that the kernel hands out is zero; `pyarrow.repeat` takes 100 times as long."""

@@ -128,11 +128,6 @@ class TableSchema:
         return tuple(key_field(self.field(name)) for name in self.trimmed_primary_key)
 
     @property
-    def partition_fields(self) -> tuple[t.Field, ...]:
-        """The partition columns, in their order."""
-        return tuple(self.field(name) for name in self.partition_keys)
-
-    @property
     def fields_with_defaults(self) -> tuple[t.Field, ...]:
         """The columns of users, with the defaults of options `fields.<column>.default-value` where they have none."""
         defaults = {name: self.options.get(options_write.DEFAULT_VALUE.of(name)) for name in self.names}

@@ -46,6 +46,33 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("testing",),
 )
 
+INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "expr": (
+        ("tree",),
+        ("literal", "names"),
+        ("compare",),
+        ("build", "cast", "listed"),
+        ("arithmetic", "functions"),
+        ("compute",),
+        ("predicate",),
+        ("prune", "from_arrow"),
+        ("text",),
+    ),
+    "rules": (("facts",), ("starts", "merging", "dialects"), ("checks",), ("gaps", "create")),
+}
+"""The same inside of packages whose docstrings draw it: all modules of each, lowest first."""
+
+WAITING: Final[dict[str, str]] = {
+    "expr.build.assigned": "values of update and merge, in the type of their column",
+    "expr.predicate.Projection": "values of update and merge",
+    "expr.prune.must_match_many": "delete drops files whole whose rows all match",
+    "expr.text.parse_projection": "values of update and merge",
+}
+"""Functions and classes of `CALLED` without a caller yet, each with the work that brings one."""
+
+CALLED: Final[tuple[str, ...]] = ("expr", "schema", "rules", "options")
+"""Packages in which each function and class has a caller in the product."""
+
 IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "cli": "the bodies of commands, so that --help loads neither Arrow nor Polars",
     "spark": "an optional dependency, at its rim",

@@ -48,6 +48,21 @@ def test_imports_point_down(module: Module) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("package", layers.INNER_LAYERS)
+def test_imports_point_down_inside_a_package(package: str) -> None:
+    heights = {name: height for height, group in enumerate(layers.INNER_LAYERS[package]) for name in group}
+    inside = [module for module in INSIDE if within(module.short, package) and module.short != package]
+    assert sorted(heights) == sorted(module.short.removeprefix(package + ".") for module in inside)
+    wrong = []
+    for module in inside:
+        mine = module.short.removeprefix(package + ".")
+        for found, target in ours(module):
+            theirs = target.removeprefix(package + ".")
+            if within(target, package) and heights[theirs] >= heights[mine]:
+                wrong.append(f"{mine}, line {found.line}: may not import '{theirs}'")
+    assert wrong == []
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {m.name: {f.target for f, _ in ours(m) if not f.typing_only and not f.inside} for m in INSIDE}
     done: set[str] = set()

@@ -18,8 +18,8 @@ CONSTANTS = {
 HOMES = ("options.write", "options.read", "options.upkeep")
 CHECKS = ("rules.checks", "rules.merging", "rules.facts", "rules.gaps")
 """Modules that judge options, and do nothing with what they say."""
-ANSWERS = {"sequence_groups": "SEQUENCE_GROUP"}
-"""Functions of options/ that answer for an option: whoever imports them reads it."""
+ANSWERS = {"sequence_groups": "SEQUENCE_GROUP", "target_file_size_bytes": "TARGET_FILE_SIZE"}
+"""Functions of options/ that answer for an option: whoever calls them reads it."""
 
 
 def read_by(module: Module) -> set[str]:
@@ -36,7 +36,7 @@ def read_by(module: Module) -> set[str]:
     found = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
-            found.add(node.attr)
+            found.add(ANSWERS.get(node.attr, node.attr))
         elif isinstance(node, ast.Name) and node.id in names:
             found.add(names[node.id])
     return found & CONSTANTS.keys()

@@ -9,7 +9,7 @@ from predicate_oracle import ANY, CELLS, ROWS, SIMPLE, SqlError, build, evaluate
 
 from merganser.errors import InvalidInputError
 from merganser.expr.compute import arrow_type_of
-from merganser.expr.predicate import POINTS_MAX, Predicate, Projection, conjunction, conjuncts, points, renamed
+from merganser.expr.predicate import POINTS_MAX, Predicate, Projection, conjunction, conjuncts, points
 from merganser.expr.text import parse_predicate, parse_projection
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
@@ -164,12 +164,6 @@ def test_more_points_than_the_limit_are_no_points():
     many = ", ".join(map(str, range(POINTS_MAX)))
     assert len(points(parse_predicate(f"k IN ({many})", KEYS), ["k"])) == POINTS_MAX
     assert points(parse_predicate(f"k IN ({many}) AND dt IN ('a', 'b')", KEYS), ["k", "dt"]) is None
-
-
-def test_renaming_moves_columns_and_leaves_fields_of_rows_alone():
-    p = parse_predicate("r.a = 1 AND a > 2", fields(a="INT", r="ROW<a INT>"))
-    assert str(renamed(p, {"a": "b"})) == "r.a = 1 AND b > 2"
-    assert renamed(p, {"a": "b"}).columns == {"r", "b"}
 
 
 @pytest.mark.parametrize(

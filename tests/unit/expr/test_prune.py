@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from one_file import may_match, must_match
 from predicate_oracle import KINDS, PLAIN, ROWS, SCHEMA, SqlError, computed, conditions, evaluate
 
 from merganser.expr.predicate import Predicate
-from merganser.expr.prune import may_match, may_match_many, must_match, must_match_many
+from merganser.expr.prune import may_match_many, must_match_many
 from merganser.expr.text import parse_predicate
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type

@@ -46,7 +46,6 @@ def test_a_schema_knows_its_keys_partitions_and_buckets():
     assert schema.trimmed_primary_key == ("order_id",)
     assert schema.bucket_key == ("order_id",)
     assert schema.bucket == 4
-    assert [field.name for field in schema.partition_fields] == ["dt"]
     assert [(field.id, field.name) for field in schema.key_fields] == [(1073741823, "_KEY_order_id")]
     assert schema.value_fields == schema.fields
     assert schema.keyed
