@@ -1,1 +1,1 @@
-"""Catalogs: where tables have names."""
+"""Catalogs: databases and tables by name."""

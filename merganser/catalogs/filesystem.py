@@ -1,13 +1,12 @@
 """The file system catalog: databases are directories `<name>.db`, tables are directories below them.
 
-A table exists when it has a schema file. So creating one is creating `schema-0`, which of racing creators
-exactly one wins. Dropping one first renames its schema directory and then removes everything: a half-dropped table
-is no table. A rename of a directory is one step on a local disk; elsewhere it is a copy of which no half is taken for
-a table (`storage.moving`).
+A table exists when it has a schema file. Creating a table means creating `schema-0`; of several processes that try,
+exactly one succeeds. A drop first renames the schema directory and then removes everything, so a half-dropped table
+does not exist. On a local disk, the rename of a directory is one step. In an object store it is a copy, and half a copy
+is never taken for a table (`storage.moving`).
 
-What is left of such a table never becomes part of another one. Its name is refused until `drop_table` has removed
-what is left; what lies there belongs to no other table. A directory that holds files of somebody else is refused too:
-dropping the table would remove them.
+Files that an unfinished drop leaves behind never become part of another table: the name is refused until `drop_table`
+has removed them. A directory with other files is refused too, because dropping the table would remove them.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from merganser.storage.protocol import Entries
 
 _SUFFIX = ".db"
 _MARKER = ".merganser"
-"""An object store has no empty directories: a database without tables is held by this file."""
+"""An object store has no empty directories, so this file marks a database without tables."""
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Databases and tables of one warehouse. Makes nothing until the first database is created."""
+    """Databases and tables of one warehouse. It creates nothing until the first database is created."""
 
     warehouse: str
     env: Env
@@ -54,17 +53,17 @@ class Catalog:
     # databases
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
-        """Make a database.
+        """Create a database.
 
         Raises:
-            AlreadyExistsError: there is one of this name.
+            AlreadyExistsError: a database with this name exists.
         """
         check_name(name, what="database")
         if self._has_database(name):
             if if_not_exists:
                 return
             raise AlreadyExistsError(
-                f"there is a database '{name}' already. Choose another name, or pass if_not_exists=True.", database=name
+                f"database '{name}' already exists. Choose another name, or pass if_not_exists=True.", database=name
             )
         self.env.storage.replace(join(self._database(name), _MARKER), b"")
 
@@ -75,7 +74,7 @@ class Catalog:
             cascade: remove its tables too; otherwise it must be empty.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: the database does not exist.
             InvalidInputError: it has tables, and cascade is off.
         """
         check_name(name, what="database")
@@ -94,7 +93,7 @@ class Catalog:
             inside = sorted(e.name for e in self.env.storage.list(self._database(name)) if not _of_ours(e.name))
             if inside:
                 raise InvalidInputError(
-                    f"cannot drop database '{name}': its directory holds {len(inside)} things that are no tables "
+                    f"cannot drop database '{name}': its directory holds {len(inside)} entries that are not tables "
                     "(first: "
                     f"'{inside[0]}'). Remove them first, or pass cascade=True to remove everything.",
                     database=name,
@@ -123,24 +122,24 @@ class Catalog:
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> Table:
-        """Make a table.
+        """Create a table.
 
         Args:
             name: `database.table`.
             schema: column -> type text, an Arrow schema, or a Spark schema.
-            primary_key: columns that identify a row; none: an append table.
+            primary_key: columns that identify a row; without them, the table is an append table.
             partition_by: partition columns, outermost directory first.
             options: table options; misspelt ones are refused.
-            comment: what the table is for.
-            if_not_exists: return the table that is there instead of an error.
+            comment: a description of the table.
+            if_not_exists: if the table exists, return it instead of raising an error.
 
         Raises:
-            NotFoundError: there is no such database.
-            AlreadyExistsError: there is a table of this name, or its directory holds something else.
-            InvalidInputError: the definition is not a table of the format; names the column or option.
-            UnsupportedError: a primary key without a number of buckets, or a type of table that has no rows here.
-            StorageError: the store failed; nothing was made.
-            CommitUnknownError: the store lost the reply; look whether the table is there.
+            NotFoundError: the database does not exist.
+            AlreadyExistsError: a table with this name exists, or its directory holds other files.
+            InvalidInputError: the definition is invalid; the message names the column or option.
+            UnsupportedError: a primary key without a number of buckets, or a type of table that stores no rows.
+            StorageError: the store failed; nothing was created.
+            CommitUnknownError: the store lost the reply; check whether the table exists.
         """
         parsed = self._plain_name(name)
         if options is not None and not isinstance(options, Mapping):
@@ -169,7 +168,7 @@ class Catalog:
         if made.keyed and made.bucket == DYNAMIC:
             raise UnsupportedError(
                 f"cannot create '{parsed}': a table with a primary key and 'bucket' = '-1', the default, has dynamic "
-                "buckets, which this version of merganser reads and does not write. Nothing was made. Set the "
+                "buckets, which this version of merganser reads and does not write. Nothing was created. Set the "
                 "option 'bucket' to a number such as 4.",
                 option="bucket",
                 table=str(parsed),
@@ -182,19 +181,19 @@ class Catalog:
                 return self._opened(parsed)
             raise _exists(parsed) from None
         with contextlib.suppress(StorageError):
-            if store.is_marked():  # somebody moves a table here; they look for our schema once they have set their mark
+            if store.is_marked():  # another process moves a table here; after its mark it looks for our schema
                 self.env.storage.delete([paths.schema(0)])
-                raise self._not_free(parsed, paths, ["files of a table that somebody moves there"])
+                raise self._not_free(parsed, paths, ["files of a table that another process is moving there"])
         return table_of(made, paths.root, self.env, name=str(parsed))
 
     def table(self, name: str) -> Table | TableView | SystemTable:
-        """Return a table, or for `database.table$name` one of its system tables.
+        """Return a table. A name `database.table$name` returns a branch, a view or a system table of it.
 
         Returns:
             A `Table` for a name without `$`; a `TableView` for `table$ro`; else a `SystemTable`.
 
         Raises:
-            NotFoundError: there is no such database or table.
+            NotFoundError: the database or the table does not exist.
         """
         parsed = parse_table_name(name)
         self._require_database(parsed.database)
@@ -213,7 +212,7 @@ class Catalog:
         """Remove a table and its files.
 
         Raises:
-            NotFoundError: there is no such table.
+            NotFoundError: the table does not exist.
         """
         parsed = self._plain_name(name)
         paths = TablePaths(self._table(parsed))
@@ -232,18 +231,18 @@ class Catalog:
             # One rename of one directory: before it the table is whole, after it there is none.
             self.env.storage.move_tree(paths.schema_directory, join(paths.root, DROPPED + self.env.new_id()))
         except NotFoundError:
-            pass  # somebody else drops it too
+            pass  # another process drops it too
         except StorageError:
             if store.exists():
                 raise
         self._remove(parsed, paths)
 
     def rename_table(self, name: str, new_name: str) -> None:
-        """Give a table another name, also in another database. Its path changes with it.
+        """Rename a table. The new name may be in another database. The path of the table changes too.
 
         Raises:
-            NotFoundError: there is no such table or database.
-            AlreadyExistsError: the new name is taken.
+            NotFoundError: the table or the database does not exist.
+            AlreadyExistsError: the new name is already in use.
         """
         old, new = self._plain_name(name), self._plain_name(new_name)
         source, target = TablePaths(self._table(old)), TablePaths(self._table(new))
@@ -260,7 +259,7 @@ class Catalog:
             self.env.storage.move_tree(source.root, target.root)
         except AlreadyExistsError:
             raise AlreadyExistsError(
-                f"cannot rename '{old}' to '{new}': something that is not a table lies at '{target.root}'. "
+                f"cannot rename '{old}' to '{new}': there are files that are not a table at '{target.root}'. "
                 "Remove it, or choose another name.",
                 path=target.root,
             ) from None
@@ -271,7 +270,7 @@ class Catalog:
                 raise StorageError(
                     f"'{old}' is now '{new}', but not all that lies at '{source.root}' could be removed: {error} "
                     f"catalog.drop_table('{old}', if_exists=True) removes the rest. Compare the snapshots of both "
-                    "places first, if somebody may have written while the table was renamed.",
+                    "places first, if another process may have written while the table was renamed.",
                     path=source.root,
                 ) from error
 
@@ -315,7 +314,7 @@ class Catalog:
         known = self.list_databases()
         hint = did_you_mean(name, known) if known else f"The warehouse '{self.warehouse}' has none yet."
         return NotFoundError(
-            f"there is no database '{name}'. {hint} catalog.create_database('{name}') makes it.", database=name
+            f"there is no database '{name}'. {hint} catalog.create_database('{name}') creates it.", database=name
         )
 
     def _no_table(self, name: TableName) -> NotFoundError:
@@ -324,18 +323,18 @@ class Catalog:
         return NotFoundError(f"there is no table '{name}'. {hint}", table=str(name))
 
     def _check_free(self, name: TableName, paths: TablePaths) -> None:
-        """Refuse a place where something lies: it would become part of the new table, and go when that is dropped.
+        """Refuse a directory with files: they would become part of the new table, and a drop would remove them.
 
-        Empty directories are fine, and files of writers that no snapshot names.
+        Empty directories are accepted, and files of writers that no snapshot names.
 
         Raises:
-            AlreadyExistsError: says how to remove what is left.
+            AlreadyExistsError: there are files; the message says how to remove them.
         """
         try:
             found = self.env.storage.list(paths.root)
         except StorageError as error:
             raise StorageError(
-                f"cannot make table '{name}': {error} Nothing was changed.", table=str(name), path=paths.root
+                f"cannot create table '{name}': {error} Nothing was changed.", table=str(name), path=paths.root
             ) from error
         if not found:
             return
@@ -343,14 +342,14 @@ class Catalog:
             raise self._not_free(name, paths, left)
         if (stranger := self._stranger(paths.root, found)) is not None:
             raise AlreadyExistsError(
-                f"cannot make table '{name}': something that is not a table lies at '{paths.root}' (first: "
+                f"cannot create table '{name}': there are files that are not a table at '{paths.root}' (first: "
                 f"'{stranger}'). Nothing was changed. Remove it, or choose another name.",
                 table=str(name),
                 path=paths.root,
             )
 
     def _listed(self, directory: str) -> Entries:
-        """Return what lies in a directory; nothing where it is a file."""
+        """Return the entries of a directory, or none if it is a file."""
         try:
             return self.env.storage.list(directory)
         except StorageError:
@@ -359,10 +358,10 @@ class Catalog:
             raise
 
     def _stranger(self, root: str, found: Entries, inside: str = "") -> str | None:
-        """Return a file below a directory that writers of tables do not make, or None.
+        """Return a file below a directory that no writer of tables creates, or None.
 
         Args:
-            found: what lies in the directory `inside` of `root`.
+            found: the entries of the directory `inside` of `root`.
         """
         for entry in found:
             below = f"{inside}{entry.name}"
@@ -375,24 +374,24 @@ class Catalog:
 
     def _not_free(self, name: TableName, paths: TablePaths, left: builtins.list[str]) -> AlreadyExistsError:
         return AlreadyExistsError(
-            f"cannot make table '{name}': '{paths.root}' still holds {' and '.join(left)}. "
+            f"cannot create table '{name}': '{paths.root}' still holds {' and '.join(left)}. "
             f"catalog.drop_table('{name}') removes all of it for good.",
             table=str(name),
             path=paths.root,
         )
 
     def _left(self, name: TableName, paths: TablePaths) -> builtins.list[str]:
-        """Return what is left of a table at a place where there is none, in words."""
+        """Return a description of files that a removed table has left behind."""
         left = []
         snapshots = SnapshotStore(paths, self.env, str(name)).ids()
         dropped = any(entry.name.startswith(DROPPED) for entry in self._listed(paths.root))
-        # What one reads by name would be the new table's. Files of rows would not: no snapshot names them.
+        # The new table would take over metadata files, which are read by name. No snapshot names the data files.
         named = any(self._listed(join(paths.root, kind)) for kind in ("tag", "branch", "consumer", "changelog"))
         taken_away = dropped or named or SchemaStore(paths, self.env).is_marked()
         if snapshots and not taken_away:
             left.append(
                 f"{counted(len(snapshots), 'snapshot')} without a schema. If its schema files were lost, restore "
-                f"'{paths.schema(0)}' and those after it from a backup, and the table is there again. Otherwise it was "
+                f"'{paths.schema(0)}' and later ones from a backup, and the table exists again. Otherwise it was "
                 "dropped or renamed, which did not finish, or a writer went on"
             )
         elif snapshots or taken_away:
@@ -403,7 +402,7 @@ class Catalog:
     def _remove(self, name: TableName, paths: TablePaths) -> None:
         """Remove the files of a table that is dropped.
 
-        Its schemas, under the name that they have since, go last: as long as anything is left they say what it is of.
+        Its renamed schemas are removed last. Until then they show which table the remaining files belong to.
         """
         try:
             try:
@@ -430,23 +429,24 @@ class Catalog:
 
 
 def _of_ours(name: str) -> bool:
-    """Return whether this is what holds a database, or what a removal that was stopped left in it."""
+    """Return whether this file marks a database, or is left from an interrupted removal."""
     return name == _MARKER or (name.startswith(".") and name.endswith(".tmp"))
 
 
 def _without_path(options: Mapping[str, Any], root: str, name: TableName) -> Mapping[str, Any]:
-    """Return options without the one that says where the table lies, which the catalog decides.
+    """Return options without the path of the table, because the catalog chooses the path.
 
     Raises:
-        InvalidInputError: it names another place.
+        InvalidInputError: the option names another path.
     """
     given = options.get(PATH.key)
     if given is None:
         return options
     if not isinstance(given, str) or storage_for(given)[1].rstrip("/") != root.rstrip("/"):
         raise InvalidInputError(
-            f"cannot create '{name}' with '{PATH.key}' = {given!r}: tables of this catalog lie in its warehouse, this "
-            f"one at '{root}'. Nothing was made. Leave the option out, or open a catalog of another warehouse.",
+            f"cannot create '{name}' with '{PATH.key}' = {given!r}: this catalog stores its tables in its warehouse, "
+            f"and this one at '{root}'. Nothing was created. Leave the option out, or open a catalog of another "
+            "warehouse.",
             option=PATH.key,
             table=str(name),
         )
@@ -455,7 +455,7 @@ def _without_path(options: Mapping[str, Any], root: str, name: TableName) -> Map
 
 def _exists(name: TableName) -> AlreadyExistsError:
     return AlreadyExistsError(
-        f"there is a table '{name}' already. Choose another name, or pass if_not_exists=True.", table=str(name)
+        f"table '{name}' already exists. Choose another name, or pass if_not_exists=True.", table=str(name)
     )
 
 

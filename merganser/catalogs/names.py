@@ -1,4 +1,4 @@
-"""Names of databases and tables, checked: they become directories, and must not lead out of the warehouse."""
+"""Checks names of databases and tables. Names become directories and must not lead out of the warehouse."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from merganser.errors import InvalidInputError
 
 _SLASHES: Final = re.compile(r"[/\\]")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that nobody sees: controls, formats (may turn text around), halves of pairs."""
+"""Unicode categories of invisible characters: controls, formats (may reverse text), halves of surrogate pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table's name, with what may stand behind it.
+    """The name of a table, with an optional branch and system table.
 
     Attributes:
-        branch: of `table$branch_<branch>`, else "main".
-        system: of `table$<system>`, else None.
+        branch: the branch in `table$branch_<branch>`, else "main".
+        system: the system table in `table$<system>`, else None.
     """
 
     database: str
@@ -36,7 +36,7 @@ def parse_table_name(name: str) -> TableName:
     """Return the parts of `database.table`, `database.table$system`, `database.table$branch_b$system`.
 
     Raises:
-        InvalidInputError: not such a name, or one that would lead out of the warehouse.
+        InvalidInputError: the name is malformed, or leads out of the warehouse.
     """
     if not isinstance(name, str) or "." not in name:
         raise InvalidInputError(f"'{name}' is not a table name. Write database.table.", name=name)
@@ -47,10 +47,10 @@ def parse_table_name(name: str) -> TableName:
 
 
 def branch_and_system(name: str, behind: str) -> tuple[str, str | None]:
-    """Return the branch, else "main", and the system table, or None, that stand behind the first `$` of a name.
+    """Return the branch (default "main") and the system table (or None) after the first `$` of a name.
 
     Raises:
-        InvalidInputError: what stands there is neither.
+        InvalidInputError: the text after `$` is neither of them.
     """
     branch, system = "main", None
     for part in behind.split("$"):
@@ -60,17 +60,17 @@ def branch_and_system(name: str, behind: str) -> tuple[str, str | None]:
             system = part
         else:
             raise InvalidInputError(
-                f"'{name}' is not a table name: what stands after '$' is a branch (branch_<name>) or a system table.",
+                f"'{name}' is not a table name: after '$' comes a branch (branch_<name>) or a system table.",
                 name=name,
             )
     return branch, system
 
 
 def check_name(name: str, *, what: str) -> str:
-    """Return the name, when it may become a directory.
+    """Return the name if it can be a directory.
 
     Raises:
-        InvalidInputError: it is blank, hidden, holds a slash or a character that cannot be seen, or is too long.
+        InvalidInputError: it is blank, hidden or too long, or contains a slash or an invisible character.
     """
     why = None
     if not isinstance(name, str) or not name.strip():
@@ -80,13 +80,13 @@ def check_name(name: str, *, what: str) -> str:
     elif name.startswith("."):
         why = "it begins with a dot"
     elif _SLASHES.search(name):
-        why = "it holds a slash or a backslash"
+        why = "it contains a slash or a backslash"
     elif hidden := next((c for c in name if unicodedata.category(c) in _INVISIBLE), None):
-        why = f"it holds the character U+{ord(hidden):04X}, which cannot be seen"
+        why = f"it contains the character U+{ord(hidden):04X}, which is invisible"
     elif "$" in name or ("." in name and what != "branch"):
-        why = "it holds a '.' or '$'"
+        why = "it contains a '.' or '$'"
     elif len(name.encode()) > 200:
-        why = f"it has {len(name.encode())} bytes, and 200 are the most"
+        why = f"it has {len(name.encode())} bytes, and at most 200 are allowed"
     if why:
         raise InvalidInputError(f"{name!r} cannot be the name of a {what}: {why}.", name=name)
     return name

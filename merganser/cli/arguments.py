@@ -33,15 +33,17 @@ Where = Annotated[
 ]
 Snapshot = Annotated[
     int | None,
-    typer.Option("--snapshot", metavar="N", help="The table as of this snapshot.", show_default=False),
+    typer.Option("--snapshot", metavar="N", help="Read this snapshot.", show_default=False),
 ]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The table as of this tag.", show_default=False)]
+Tag = Annotated[
+    str | None, typer.Option("--tag", metavar="TAG", help="Read the snapshot of this tag.", show_default=False)
+]
 Timestamp = Annotated[
     str | None,
     typer.Option(
         "--timestamp",
         metavar="TIME",
-        help="The table as of this time, such as 2026-01-01T12:00 (UTC).",
+        help="Read the newest snapshot at or before this time, such as 2026-01-01T12:00 (UTC).",
         show_default=False,
     ),
 ]

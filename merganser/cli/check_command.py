@@ -12,14 +12,14 @@ from merganser.cli.arguments import Store, TableName, Warehouse
 def check(
     table: TableName,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Metadata only, and whether files are there; read no rows.")
+        bool, typer.Option("--quick", help="Check only metadata, and that files exist. Read no rows.")
     ] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Check all metadata and files of a table.
 
-    Every invariant is derived anew from the files. Ends with 1 if anything is wrong.
+    Prints one line per finding. The exit code is 1 if there is a finding.
     """
     from merganser.cli import render
     from merganser.cli.target import table_of

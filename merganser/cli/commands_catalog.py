@@ -30,7 +30,7 @@ def tables(database: _DatabaseName, warehouse: Warehouse = None, store: Store = 
 
 def create_database(
     database: _DatabaseName,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when there is one.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if it exists.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -65,12 +65,12 @@ def create_table(
         list[str] | None,
         typer.Option("--option", "-o", metavar="KEY=VALUE", help="Table option, such as bucket=4. Repeatable."),
     ] = None,
-    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="What the table is for.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when there is one.")] = False,
+    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="Description of the table.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if it exists.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a table.
+    """Create a table.
 
     For example: merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' -c 'amount DECIMAL(10, 2)'
     -k id,dt -p dt -o bucket=4
@@ -90,12 +90,12 @@ def create_table(
     )
     print(made.path)
     for gap in unsupported_for_writing(made.definition.schema):
-        stderr().print(f"note: this version does not write it: {gap.feature}. {gap.advice}", soft_wrap=True)
+        stderr().print(f"note: this version cannot write this table: {gap.feature}. {gap.advice}", soft_wrap=True)
 
 
 def drop_database(
     database: _DatabaseName,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when there is none.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")] = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Remove its tables too.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
@@ -108,7 +108,7 @@ def drop_database(
 
 def drop_table(
     name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when there is none.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -124,7 +124,7 @@ def rename(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Give a table another name, also in another database."""
+    """Rename a table. The new name may be in another database."""
     from merganser.cli.target import catalog_of
 
     catalog_of(warehouse, store).rename_table(name, new_name)
@@ -140,7 +140,7 @@ def describe(table: TableName, warehouse: Warehouse = None, store: Store = None)
 
 
 def _column(text: str) -> tuple[str, str]:
-    """Return name and type of "name TYPE"; a name with blanks stands between backticks."""
+    """Return name and type of "name TYPE". Write a name with blanks in backticks."""
     text = text.strip()
     if text.startswith("`") and "`" in text[1:]:
         name, _, kind = text[1:].partition("`")

@@ -1,4 +1,4 @@
-"""Expiry and orphans: commands that remove what nothing needs any more."""
+"""Expiry and orphans: commands that remove files that nothing needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from merganser.cli.arguments import Store, TableName, Warehouse
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")]
 
 
 def _count(what: str) -> Any:
@@ -18,23 +18,23 @@ def _count(what: str) -> Any:
 
 def expire(
     table: TableName,
-    retain_max: Annotated[int | None, _count("Keep at most so many.  [default: the table's options]")] = None,
-    retain_min: Annotated[int | None, _count("Keep at least so many.  [default: the table's options]")] = None,
+    retain_max: Annotated[int | None, _count("Keep at most this many.  [default: the table's options]")] = None,
+    retain_min: Annotated[int | None, _count("Keep at least this many.  [default: the table's options]")] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Of the rest those go whose successor is older, such as 2026-01-31T12:00 (UTC).  "
+            help="Remove snapshots whose successor is older than this, such as 2026-01-31T12:00 (UTC).  "
             "[default: the table's options]",
             show_default=False,
         ),
     ] = None,
-    max_deletes: Annotated[int | None, _count("Remove at most so many.  [default: the table's options]")] = None,
+    max_deletes: Annotated[int | None, _count("Remove at most this many.  [default: the table's options]")] = None,
     dry_run: _DryRun = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Remove old snapshots, and the files only they need."""
+    """Remove old snapshots and the files that only they need."""
     from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
     from merganser.options.upkeep import SNAPSHOT_EXPIRE_LIMIT
@@ -52,7 +52,7 @@ def expire(
     print(f"{counted(len(gone), 'snapshot')} {'would expire' if dry_run else 'expired'}{ids}")
     kept = [snapshot.id for snapshot in opened.snapshots() if not gone or snapshot.id > gone[-1].id]
     behind = [
-        f"consumer '{consumer.id}' has still to read snapshot {consumer.next_snapshot}"
+        f"consumer '{consumer.id}' still has to read snapshot {consumer.next_snapshot}"
         for consumer in opened.consumers.list()
         if kept and consumer.next_snapshot <= kept[0]
     ]
@@ -66,7 +66,7 @@ def expire(
 def expire_partitions(
     table: TableName, dry_run: _DryRun = False, warehouse: Warehouse = None, store: Store = None
 ) -> None:
-    """Drop partitions that are older than the table allows."""
+    """Drop partitions that are too old."""
     from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
 
@@ -83,7 +83,7 @@ def orphans(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Files written since stay, such as 2026-01-31T12:00 (UTC).  [default: a day ago]",
+            help="Keep files newer than this, such as 2026-01-31T12:00 (UTC).  [default: a day ago]",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +92,7 @@ def orphans(
 ) -> None:
     """List files that no metadata names.
 
-    Work that was stopped leaves them.
+    Interrupted work leaves such files.
     """
     from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of

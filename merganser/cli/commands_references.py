@@ -1,4 +1,4 @@
-"""Tags, branches, rollback, consumers: commands about which snapshots are kept, and under which names."""
+"""Tags, branches, rollback and consumers: commands about snapshots with names."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ def create_tag(
     name: _Name,
     snapshot: Annotated[
         int | None,
-        typer.Option("--snapshot", metavar="N", help="Keep this one.  [default: the newest]", show_default=False),
+        typer.Option("--snapshot", metavar="N", help="The snapshot to tag.  [default: the newest]", show_default=False),
     ] = None,
     retain: Annotated[
-        str | None, typer.Option("--retain", metavar="TIME", help="How long, such as '3 d'.  [default: for ever]")
+        str | None,
+        typer.Option("--retain", metavar="TIME", help="How long to keep it, such as '3 d'.  [default: no limit]"),
     ] = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Keep a snapshot under a name.
+    """Give a snapshot a name.
 
-    It and its files stay when it expires.
+    The snapshot and its files then stay when it expires.
     """
     from merganser.cli.target import table_of
 
@@ -36,7 +37,7 @@ def create_tag(
 
 
 def list_tags(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Show the tags of a table, the one of the oldest snapshot first."""
+    """Show the tags of a table, ordered by snapshot."""
     from merganser.cli import render
     from merganser.cli.target import table_of
 
@@ -56,7 +57,7 @@ def list_tags(table: TableName, warehouse: Warehouse = None, store: Store = None
 
 
 def drop_tag(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Remove a tag, and the files that were kept for it alone."""
+    """Remove a tag and the files that only it needs."""
     from merganser.cli.target import table_of
 
     table_of(table, warehouse, store).tags.drop(name)
@@ -66,14 +67,17 @@ def create_branch(
     table: TableName,
     name: _Name,
     tag: Annotated[
-        str | None, typer.Option("--tag", metavar="TAG", help="Where it begins.  [default: empty]", show_default=False)
+        str | None,
+        typer.Option(
+            "--tag", metavar="TAG", help="The tag to start from.  [default: an empty branch]", show_default=False
+        ),
     ] = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a branch, which copies no data.
+    """Create a branch. It copies no data.
 
-    It is a line of snapshots beside the table's own. Read and write it as 'database.table$branch_NAME'.
+    A branch is a second line of snapshots of the table. Read and write it as 'database.table$branch_NAME'.
     """
     from merganser.cli.target import table_of
 
@@ -98,9 +102,9 @@ def list_branches(table: TableName, warehouse: Warehouse = None, store: Store = 
 
 
 def fast_forward(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Put a branch in the place of the table.
+    """Replace the table by a branch.
 
-    What the table committed since the branch began is gone.
+    Snapshots that the table committed after the branch began are removed.
     """
     from merganser.cli.target import table_of
 
@@ -125,9 +129,9 @@ def rollback(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a table what it was at a snapshot or tag. Later snapshots, and their tags, go for good.
+    """Set a table back to a snapshot or tag. Later snapshots and their tags are removed for good.
 
-    Their files go with the orphans.
+    The command `orphans` removes their files.
     """
     from merganser.cli.render import counted
     from merganser.cli.target import table_of
@@ -146,13 +150,15 @@ def rollback(
 def set_consumer(
     table: TableName,
     name: _Name,
-    next_snapshot: Annotated[int, typer.Argument(metavar="SNAPSHOT", help="That it reads next.", show_default=False)],
+    next_snapshot: Annotated[
+        int, typer.Argument(metavar="SNAPSHOT", help="The snapshot that the consumer reads next.", show_default=False)
+    ],
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Record where a named reader goes on.
+    """Set the snapshot that a named reader reads next.
 
-    That snapshot and later ones are kept for it.
+    This snapshot and later ones do not expire.
     """
     from merganser.cli.target import table_of
 
@@ -161,7 +167,7 @@ def set_consumer(
 
 
 def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Show the consumers of a table, and how far each has come."""
+    """Show the consumers of a table and the snapshot that each reads next."""
     from merganser.cli import render
     from merganser.cli.target import table_of
 
@@ -172,7 +178,7 @@ def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store =
 
 
 def drop_consumer(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Forget a consumer: nothing is kept for it any more."""
+    """Remove a consumer. Its snapshots can expire afterwards."""
     from merganser.cli.target import table_of
 
     table_of(table, warehouse, store).consumers.drop(name)
@@ -188,17 +194,17 @@ def _group(name: str, text: str, commands: dict[str, Callable[..., None]]) -> ty
 GROUPS: Final = (
     _group(
         "tag",
-        "Snapshots that are kept under a name.",
+        "Snapshots with a name, which do not expire.",
         {"create": create_tag, "list": list_tags, "drop": drop_tag},
     ),
     _group(
         "branch",
-        "Lines of snapshots beside a table's own.",
+        "Other lines of snapshots of a table.",
         {"create": create_branch, "list": list_branches, "fast-forward": fast_forward, "drop": drop_branch},
     ),
     _group(
         "consumer",
-        "Named readers, and how far each has come.",
+        "Named readers and the snapshot that each reads next.",
         {"set": set_consumer, "list": list_consumers, "drop": drop_consumer},
     ),
 )

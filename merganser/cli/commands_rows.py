@@ -34,7 +34,7 @@ def read(
             "-n",
             metavar="N",
             min=0,
-            help=f"Most rows.  [default: {SHOWN_ROWS_MAX} as a table, else all]",
+            help=f"At most this many rows.  [default: {SHOWN_ROWS_MAX} as a table, else all]",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +44,10 @@ def read(
     format: Annotated[
         Format | None,
         typer.Option(
-            "--format", "-f", help="Form of the rows.  [default: as --output ends, else table]", show_default=False
+            "--format",
+            "-f",
+            help="Format of the rows.  [default: the extension of --output, else table]",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -56,10 +59,9 @@ def read(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Print the rows of a table, merged.
+    """Print the merged rows of a table.
 
-    csv has a heading, json is one object per line. A system table is read in the same way, such as
-    'shop.orders$files'.
+    csv has a heading, json has one object per line. System tables such as 'shop.orders$files' work in the same way.
     """
     from merganser.cli import rows
     from merganser.cli.target import names, target_of
@@ -96,10 +98,10 @@ def write(
             "--columns",
             "-c",
             metavar="A,B",
-            help="Columns that the files have; the others take their default, else null.  [default: all]",
+            help="Columns that the files have; the others get their default or null.  [default: all]",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the rows of the table.")] = False,
     partition: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,7 +114,7 @@ def write(
             "--option",
             "-o",
             metavar="KEY=VALUE",
-            help="How the files are laid out, such as csv.delimiter=; or csv.null=,NA. Repeatable.",
+            help="Option of the files, such as csv.delimiter=; or csv.null=,NA. Repeatable.",
         ),
     ] = None,
     warehouse: Warehouse = None,
@@ -120,7 +122,7 @@ def write(
 ) -> None:
     """Write the rows of files into a table, as one commit.
 
-    Columns are taken by name. A row whose key is there already replaces the older one. Options of files are
+    Columns are matched by name. A row replaces an older row with the same key. Options of files are
     csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null and csv.binary.
     """
     from merganser.cli import rows
@@ -145,7 +147,7 @@ def snapshots(
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="N", min=0, help="The newest N; 0: all.")
     ] = SHOWN_SNAPSHOTS_MAX,
-    long: Annotated[bool, typer.Option("--long", "-l", help="Also who committed, and with which schema.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Also show commit user, identifier and schema.")] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -183,7 +185,7 @@ def explain(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Show which files a read touches, and which not."""
+    """Show which files a read opens and which files it skips."""
     from merganser.cli.target import names, table_of
 
     scan = table_of(table, warehouse, store).read(
@@ -195,14 +197,14 @@ def explain(
 def compact(
     table: TableName,
     full: Annotated[
-        bool, typer.Option("--full", help="Everything into the highest level, not only what needs it.")
+        bool, typer.Option("--full", help="Merge everything into the highest level, not only what needs it.")
     ] = False,
     partition: Annotated[
         list[str] | None,
         typer.Option("--partition", metavar="COLUMN=VALUE", help="Only this partition. Repeatable for its columns."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Only partitions for which this is true.")
+        str | None, typer.Option("--where", metavar="SQL", help="Only partitions that match this filter.")
     ] = None,
     order_by: Annotated[
         list[str] | None,
@@ -214,9 +216,9 @@ def compact(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Put files together, so that reads merge less.
+    """Compact a table, so that reads merge less.
 
-    What a read returns stays the same.
+    Reads return the same rows as before.
     """
     from merganser.cli import rows
     from merganser.cli.target import names, pairs, table_of

@@ -1,4 +1,4 @@
-"""What the demo needs of the machine: Java, Spark, the data; and a Spark session that keeps its noise to itself."""
+"""Java, Spark and the data for the demo, and a Spark session that writes its output to a log file."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from merganser.scan.rows import waiting
 
 
 def show(table: Table, console: Console) -> None:
-    """Print what a table is: facts, columns, options."""
+    """Print the facts, columns and options of a table."""
     schema = table.schema
     latest = table.latest_snapshot()
     state = MetaReader(table.definition.paths, table.env, table.name).state(latest)
@@ -83,13 +83,13 @@ def _buckets(table: Table) -> str:
 
 
 def _gaps(table: Table) -> list[str]:
-    """Return what this version cannot do with the table."""
+    """Return notes on what this version cannot do with the table."""
     stored = table.definition.schema
     unread = unsupported_for_reading(stored, merge=table.definition.keyed)
     unwritten = unsupported_for_writing(stored)
     notes = []
     if unread:
-        notes.append(f"this version does not read it where files have to be merged: {unread[0].feature}")
+        notes.append(f"this version cannot read it if files have to be merged: {unread[0].feature}")
     if unwritten:
-        notes.append(f"this version does not write it: {unwritten[0].feature}")
+        notes.append(f"this version cannot write it: {unwritten[0].feature}")
     return notes

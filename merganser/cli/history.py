@@ -1,4 +1,4 @@
-"""What a table is made of: its snapshots, and the files of one of them."""
+"""The snapshots of a table, and the files of one snapshot."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _directory(table: Table, bucket: BucketId) -> str:
 
 
 def _natural(item: tuple[str, BucketId]) -> list[tuple[bool, int, str]]:
-    """Return what orders month=2 before month=10."""
+    """Return a sort key that puts month=2 before month=10."""
     parts = item[0].replace("=", "/").replace("-", "/").split("/")
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 

@@ -1,8 +1,8 @@
-"""`merganser`: the commands, and what becomes of their errors.
+"""`merganser`: the commands and their exit codes.
 
-Errors of merganser end a command with one line on stderr and exit code 1, bad usage with code 2, Ctrl-C with 130.
-A reader that goes away (`merganser read ... | head`) ends it silently.
-Only `--debug`, which may stand anywhere, shows tracebacks.
+An error of merganser prints one line on stderr and gives exit code 1. Bad usage gives 2, and Ctrl-C gives 130. If the
+reader of the output goes away (`merganser read ... | head`), the command ends silently.
+Only `--debug`, at any position, shows tracebacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from merganser.cli.demo_command import demo
 from merganser.errors import MerganserError
 
 _IN_PYTHON: Final = (
-    (r"catalog\.create_database\('([^']*)'\) makes it", r"`merganser create-database \1` makes it"),
+    (r"catalog\.create_database\('([^']*)'\) creates it", r"`merganser create-database \1` creates it"),
     (r"catalog\.create_table\(\.\.\.\)", "`merganser create-table`"),
     (r"catalog\.drop_table\('([^']*)'(?:, if_exists=True)?\)", r"`merganser drop-table --if-exists \1`"),
     (r"\b(if_not_exists|if_exists|cascade)=True", lambda found: "--" + found[1].replace("_", "-")),
@@ -34,7 +34,7 @@ _IN_PYTHON: Final = (
     (r"\bkinds names the column", "--kinds names the column"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
-"""What messages advise a caller in Python, and the same for somebody at the command line."""
+"""Advice for Python callers in error messages, and the same advice for the command line."""
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -54,7 +54,7 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="A command says more: merganser read --help")
+@app.callback(epilog="For help on one command: merganser read --help")
 def merganser(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors. May stand anywhere.")] = False,
     versions: Annotated[
@@ -62,10 +62,10 @@ def merganser(
         typer.Option("--version", help="The same as the command version.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    """Look at, read and write tables in the Apache Paimon format.
+    """Inspect, read and write tables in the Apache Paimon format.
 
-    A TABLE is `database.table` in a warehouse (--warehouse, or the variable MERGANSER_WAREHOUSE; ./warehouse when
-    neither is given), or the path of a table's directory. A system table is read like any other:
+    A TABLE is `database.table` in a warehouse, or the path of the directory of a table. The warehouse is --warehouse,
+    or the variable MERGANSER_WAREHOUSE, or ./warehouse. Read a system table like any other table:
     'shop.orders$files'.
     """
     _State.debug = _State.debug or debug
@@ -104,7 +104,7 @@ def version() -> None:
 
 
 class _State:
-    """What holds for the whole run."""
+    """Options of the whole run."""
 
     debug = False
 

@@ -48,7 +48,7 @@ def write_rows(rows: Rows, form: str, sink: IO[bytes], *, seen: Callable[[int], 
 
 @contextlib.contextmanager
 def sink_of(path: str | None) -> Iterator[IO[bytes]]:
-    """Open what is written to: stdout, or a file that appears under its name when it is complete.
+    """Open the output: stdout, or a file that gets its name when it is complete.
 
     Raises:
         StorageError: the file cannot be written.

@@ -1,7 +1,7 @@
-"""How things look: aligned tables, numbers, sizes, bars and sparklines.
+"""Formats output: aligned tables, numbers, sizes, bars and sparklines.
 
-On a terminal there is colour and a rule under headings, and what does not fit is folded or shown as one record
-per row, never cut. Anywhere else it is plain text of whatever width the values need, without trailing blanks.
+On a terminal, output has colour and a line under headings. Wide tables are folded or shown as one record per row, and
+never cut. Elsewhere, output is plain text, as wide as the values need, without trailing blanks.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def progress(console: Console, text: str) -> Any:
 
 
 class _Silent:
-    """A status line that nobody sees."""
+    """A status line that shows nothing."""
 
     update: Callable[..., None] = staticmethod(lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""How a command finds what it is about: a catalog, or a table by name or by path."""
+"""Finds the catalog or the table of a command, by name or by path."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ class Table:
             if unseen := unseen_files(self.definition, self.env, state.live):
                 lines.append(f"note       {waiting(unseen)}")
         lines += [
-            f"note       this version does not write it: {gap.feature}"
+            f"note       this version cannot write it: {gap.feature}"
             for gap in unsupported_for_writing(self.definition.schema)
         ]
         return "\n".join(lines)

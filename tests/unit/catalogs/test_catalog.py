@@ -331,7 +331,7 @@ def test_a_directory_with_files_of_somebody_else_does_not_become_a_table(catalog
         lambda: catalog.create_table("shop.t", {"n": "INT"}, if_not_exists=True),
         lambda: catalog.rename_table("shop.other", "shop.t"),
     ):
-        with pytest.raises(AlreadyExistsError, match=f"something that is not a table .* \\(first: '{file}'\\)"):
+        with pytest.raises(AlreadyExistsError, match=f"there are files that are not a table .* \\(first: '{file}'\\)"):
             work()
     with pytest.raises(NotFoundError):
         catalog.drop_table("shop.t")
@@ -370,7 +370,7 @@ def test_all_files_of_a_table_are_known_as_such(catalog: mg.Catalog) -> None:
 
 
 def test_a_table_that_is_to_lie_elsewhere_is_refused(catalog: mg.Catalog, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="Nothing was made") as caught:
+    with pytest.raises(InvalidInputError, match="Nothing was created") as caught:
         catalog.create_table("shop.t", {"n": "INT"}, options={"path": str(tmp_path / "elsewhere")})
     assert caught.value.context["option"] == "path"
     assert not Path(catalog.warehouse, "shop.db", "t").exists()

@@ -88,8 +88,8 @@ def test_a_table_that_cannot_be_written_here_is_made_with_a_note(run: Run) -> No
     assert made.code == 0
     assert made.out.endswith("/d.db/t\n")
     assert made.err == (
-        "note: this version does not write it: a primary key and 'bucket' = '-2'. Create the table with 'bucket' set "
-        "to a number such as 4.\n"
+        "note: this version cannot write this table: a primary key and 'bucket' = '-2'. Create the table with 'bucket' "
+        "set to a number such as 4.\n"
     )
 
 
@@ -112,7 +112,7 @@ def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
     if made.code:  # refused when it is made, which says it as well
         assert "sequence.field" in made.err
         return
-    assert "does not write it: 'changelog-producer'" in run("describe", "d.t").out
+    assert "cannot write it: 'changelog-producer'" in run("describe", "d.t").out
 
 
 def test_a_secret_is_no_table_option_and_describe_hides_those_of_other_engines(run: Run) -> None:

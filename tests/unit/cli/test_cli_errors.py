@@ -136,11 +136,11 @@ def test_the_package_runs_as_a_module() -> None:
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (["tables", "nope"], "`merganser create-database nope` makes it."),
+        (["tables", "nope"], "`merganser create-database nope` creates it."),
         (["create-database", "shop"], "pass --if-not-exists."),
         (["create-table", "shop.orders", "-c", "id INT"], "pass --if-not-exists."),
         (["drop-database", "shop"], "it has 1 table (first: 'orders'). Drop them first, or pass --cascade."),
-        (["describe", "/nowhere/t"], "Make one with `merganser create-table`, or check the path."),
+        (["describe", "/nowhere/t"], "Create a table with `merganser create-table`, or check the path."),
         (["write", "shop.orders", "in.csv"], "or name those that the files have with --columns,"),
         (["write", "shop.orders", "in.csv", "--kinds", "op"], "--kinds names the column 'op'"),
     ],

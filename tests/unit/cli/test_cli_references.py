@@ -97,7 +97,7 @@ def test_expiry_says_what_stays_and_why(run: Run, orders: mg.Table) -> None:
     assert held == (
         0,
         "0 snapshots expired\n",
-        "3 snapshots stay; consumer 'slow' has still to read snapshot 1\n",
+        "3 snapshots stay; consumer 'slow' still has to read snapshot 1\n",
     )
     orders.consumers.set("slow", 9)
     limited = ("expire", "shop.orders", "--retain-max", "1", "--max-deletes", "1")

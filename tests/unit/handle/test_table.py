@@ -325,7 +325,7 @@ def test_handles_are_shown_in_a_line(catalog: mg.Catalog, orders: mg.Table) -> N
 def test_describe_says_that_equal_rows_are_counted(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.sold", {"item": "STRING"}, options={"write-mode": "change-log"})
     assert "key        none: equal rows are counted\n" in table.describe()
-    assert "does not write it" not in table.describe()
+    assert "cannot write it" not in table.describe()
 
 
 @pytest.mark.parametrize("options", [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}])
@@ -345,4 +345,4 @@ def test_rows_that_wait_for_a_compaction_are_spoken_of(catalog: mg.Catalog, opti
 
 def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:
     table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"], options={"bucket": "-2"})
-    assert table.describe().endswith("note       this version does not write it: a primary key and 'bucket' = '-2'")
+    assert table.describe().endswith("note       this version cannot write it: a primary key and 'bucket' = '-2'")
