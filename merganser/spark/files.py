@@ -21,7 +21,7 @@ import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -116,12 +116,27 @@ def load(
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
     portions = _portions(rows, paths, transaction.target, kinds, found.env)
     begun = found.env.seconds()
-    outcomes = _run(spark, transaction.job(kinds=kinds), rows, portions) if portions else []
+    outcomes = run_portions(spark, transaction.job(kinds=kinds), rows, portions)
     transaction.spent("tasks", found.env.seconds() - begun)
     return transaction.finish(messages_of(found.definition, found.env, outcomes))
 
 
-def _run(spark: SparkSession, job: WriteJob, rows: RowFiles, portions: Sequence[Portion]) -> list[Outcome]:
+class RowSource(Protocol):
+    """What tasks read portions of files with; it pickles."""
+
+    def tables(self, portion: Portion) -> Iterator[pa.Table]:
+        """Yield the rows of a portion in order, a batch at a time."""
+        ...
+
+
+def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: Sequence[Portion]) -> list[Outcome]:
+    """Return the outcomes of tasks that read all portions and write their rows.
+
+    Args:
+        portions: in the order of the rows.
+    """
+    if not portions:
+        return []
     table = job.target.table
     decoded = _DECODED * sum(portion.size_bytes for portion in portions)
     wanted = max(cores(spark), math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
@@ -140,7 +155,7 @@ class LoadJob:
     """Writes the rows of files: the rows it is given are the numbers of the shares to write."""
 
     job: WriteJob
-    rows: RowFiles
+    rows: RowSource
     tasks: tuple[Share, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -159,7 +174,7 @@ class ScatterJob:
     """
 
     job: WriteJob
-    rows: RowFiles
+    rows: RowSource
     tasks: tuple[Share, ...]
     count: int
 

@@ -1,12 +1,13 @@
 """`ms.write`: a DataFrame -> one commit.
 
     driver   the call, the schema, options and "applied already" are checked; live files are read once
-    Spark    [rows + arrival + task] -> shuffle: every bucket has one writer -> `WriteJob` per task
+    Spark    few rows:   [rows + arrival + task] -> shuffle: every bucket has one writer -> `WriteJob` per task
+             many rows:  Parquet files in a staging folder (`staging`) -> tasks load them (`files`)
     driver   the messages of all tasks are published as one commit
 
-Rows cross to Python once. `monotonically_increasing_id`, taken before the shuffle, is the order of the rows in the
-DataFrame, so of several rows of one key the last in the DataFrame wins, as it does in a table that is written
-without Spark. Append tables without a bucket have no order and are not shuffled.
+Rows cross to Python once, or not at all. Of several rows of one key the last in the DataFrame wins, as it does in a
+table that is written without Spark: files are read in the order of the DataFrame, and before a shuffle
+`monotonically_increasing_id` says it. Append tables without a bucket have no order and are not shuffled.
 
 Crash or failure at any point before the commit: files are there that no snapshot names.
 """
@@ -14,25 +15,30 @@ Crash or failure at any point before the commit: files are there that no snapsho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError, InvariantError
+from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
 from merganser.handle.table import Overwrite, Table
 from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
 from merganser.spark.compaction import on_tasks
+from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
 from merganser.spark.session import opened, our_errors, run_jobs
+from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
 from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction, begin
 
 ARRIVAL = "__merganser_arrival"
+_WAYS: Final = ("auto", "files", "arrow")
 
 
 def write(
@@ -44,6 +50,7 @@ def write(
     commit_user: str | None = None,
     identifier: int | None = None,
     collect: bool = False,
+    through: str = "auto",
 ) -> Snapshot | None:
     """Write the rows of a DataFrame as one commit.
 
@@ -57,6 +64,9 @@ def write(
         commit_user: who commits; None: a fresh random name.
         identifier: which of their commits it is, rising; one that was applied already writes nothing.
         collect: few rows: fetch them as Arrow and write them in this process, without Python tasks.
+        through: how rows get from Spark to Python tasks. "files": Spark writes Parquet files into a staging folder of
+            the table, and tasks load them. "arrow": they are handed over, shuffled by bucket. "auto": through files
+            if Spark estimates `df` at 16 MiB or more, its types fit, and Spark reaches the path of the table.
 
     Returns:
         The snapshot, or None when there was nothing to commit.
@@ -64,7 +74,8 @@ def write(
     Raises:
         InvalidInputError: the rows do not fit the table; nothing was written. Names, types and options are
             checked before Spark runs anything.
-        UnsupportedError: the table asks for something this version does not write.
+        UnsupportedError: the table asks for something this version does not write; or `through` is "files", and rows
+            cannot go through them.
         ConflictError: lost a race for good; nothing of it is visible.
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
@@ -74,6 +85,11 @@ def write(
             f"cannot write to '{found.name}': the rows are a {type(df).__module__}.{type(df).__qualname__}, and a "
             "Spark DataFrame is wanted. Table.write takes rows that lie in this process.",
             table=found.name,
+        )
+    if through not in _WAYS or (collect and through == "files"):
+        said = "that goes without collect" if through in _WAYS else "it is 'auto', 'files' or 'arrow'"
+        raise InvalidInputError(
+            f"cannot write to '{found.name}': through is {through!r:.60}, and {said}. Nothing was written."
         )
     transaction = begin(
         found.definition,
@@ -92,15 +108,60 @@ def write(
         with our_errors():
             rows = df.toArrow()
         return found.write(rows, kinds, columns, overwrite, commit_user, identifier)
-    frame, arrival = _arranged(df, found.definition)
+    path = None if through == "arrow" else _staging_path(df, found, must=through == "files")
+    written = _arrow_written if path is None else partial(_files_written, path=path)
+    return transaction.finish(written(transaction, df, kinds))
+
+
+def _staging_path(df: DataFrame, table: Table, *, must: bool) -> str | None:
+    """Return where Spark writes the rows of a DataFrame for tasks to load; None: they are handed over.
+
+    Args:
+        must: raise rather than return None.
+
+    Raises:
+        UnsupportedError: rows must go through files, and cannot.
+    """
+    why = why_not_staged(df)
+    if why is not None and must:
+        raise UnsupportedError(
+            f"cannot write to '{table.name}' through files: {why}. Nothing was written. Leave through='files' out.",
+            table=table.name,
+        )
+    if why is not None or not (must or (estimated_bytes(df) or 0) >= FILES_FROM_BYTES):
+        return None
+    try:
+        return spark_path(df.sparkSession, table.definition, table.env)
+    except UnsupportedError:
+        if must:
+            raise
+        return None
+
+
+def _files_written(transaction: Transaction, df: DataFrame, kinds: str | None, *, path: str) -> list[CommitMessage]:
+    """Return what tasks wrote that loaded the rows from files of Spark."""
+    table, env = transaction.table, transaction.env
+    begun = env.seconds()
+    with staged(df, table, env, path) as (rows, portions):
+        written = env.seconds()
+        transaction.spent("staging", written - begun)
+        outcomes = run_portions(df.sparkSession, transaction.job(kinds=kinds), rows, portions)
+        transaction.spent("tasks", env.seconds() - written)
+    return messages_of(table, env, outcomes)
+
+
+def _arrow_written(transaction: Transaction, df: DataFrame, kinds: str | None) -> list[CommitMessage]:
+    """Return what tasks wrote that were handed the rows, those of a bucket to one task."""
+    table, env = transaction.table, transaction.env
+    frame, arrival = _arranged(df, table)
     job = transaction.job(kinds=kinds, arrival=arrival)
-    begun = found.env.seconds()
+    begun = env.seconds()
     outcomes = run_jobs(frame, WriteTask(job))
-    transaction.spent("tasks", found.env.seconds() - begun)
-    messages = messages_of(found.definition, found.env, outcomes)
-    if found.definition.keyed and bucket_column(found.definition, df.schema) is not None:
+    transaction.spent("tasks", env.seconds() - begun)
+    messages = messages_of(table, env, outcomes)
+    if table.keyed and bucket_column(table, df.schema) is not None:
         _check_writers(transaction, messages)
-    return transaction.finish(messages)
+    return messages
 
 
 def _check_writers(transaction: Transaction, messages: list[CommitMessage]) -> None:

@@ -20,8 +20,11 @@ _ESCAPED: Final = {chr(c) for c in (*range(0x20), 0x7F)} | set("\"#%'*/:=?\\{}[]
 DEFAULT_PARTITION: Final = "__DEFAULT_PARTITION__"
 DROPPED: Final = ".schema-"
 """How the schemas of a table that is being dropped are called, in the place of `schema`."""
+STAGING: Final = ".staging-"
+"""How folders of a table begin in which rows wait that are being written. Other engines pass over hidden names."""
 _OF_TABLE: Final = re.compile(
     r"(.*/)?\.[^/]+\.tmp(/.*)?"  # being written or removed, or left by who was stopped
+    r"|\.staging-[^/]+/.*"
     r"|(.*/)?bucket-(\d+|postpone)/[^/]+"
     r"|(manifest|index|statistics)/[a-z-]+-[0-9a-f-]+-\d+"
     r"|(branch/branch-[^/]+/)?("

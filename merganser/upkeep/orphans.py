@@ -26,7 +26,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
-from merganser.storage.paths import escape, join
+from merganser.storage.paths import STAGING, escape, join
 from merganser.storage.protocol import Entry
 from merganser.upkeep.expire_snapshots import remove_empty_directories, remove_files
 from merganser.upkeep.needed_files import NeededFiles
@@ -108,6 +108,9 @@ class _Look:
         for name, pattern in _METADATA.items():
             yield from self._old(join(root, name), pattern)
         yield from self._line(root)
+        for entry in self._listed(root):
+            if entry.is_directory and entry.name.startswith(STAGING):
+                yield from self._all_old(join(root, entry.name))
         for entry in self._listed(join(root, "branch")):
             if entry.is_directory and _TEMPORARY.fullmatch(entry.name):
                 yield from self._all_old(join(root, "branch", entry.name))

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StorageError
+from merganser.spark.staging import estimated_bytes
 
 SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
 REMOTE = {"connect": "local[2]"}
@@ -72,6 +73,11 @@ def round_trip(spark: SparkSession, directory: Path) -> None:
     assert rows(orders)[1] == 5
     ms.write(spark.createDataFrame([("d1", 1, 6)], "dt string, id long, n long"), orders, collect=True)
     assert rows(orders)[1] == 6
+    many = spark.range(0, 600, 1, 3).selectExpr("'d' || id % 2 AS dt", "id % 20 AS id", "id AS n")
+    ms.write(many, orders, overwrite={}, through="files")
+    assert rows(orders) == {i: 580 + i for i in range(20)}
+    assert not list(Path(orders.path).glob(".staging-*"))
+    assert 7_900 < (estimated_bytes(spark.range(1000)) or 0) < 8_100
 
 
 def refusals(spark: SparkSession, directory: Path) -> None:

@@ -489,6 +489,23 @@ def test_orphans_of_a_table_that_is_gone_are_an_error() -> None:
         table.remove_orphans()
 
 
+def test_staged_rows_of_a_write_that_was_stopped_are_orphans_once_they_are_old() -> None:
+    table, _ = table_of()
+    write(table)
+    staged = [
+        f"{table.path}/.staging-1f/part-00000-c000.lz4raw.parquet",
+        f"{table.path}/.staging-1f/.part-00000-c000.lz4raw.parquet.crc",
+        f"{table.path}/.staging-1f/_temporary/0/task/part-00001.parquet",
+    ]
+    for path in staged:
+        table.env.storage.replace(path, b"x")
+    table.env.storage.replace(f"{table.path}/notes/staging.txt", b"somebody's")
+    assert table.remove_orphans() == ()
+    assert table.remove_orphans(older_than=FUTURE, dry_run=False) == tuple(sorted(staged))
+    assert [path for path in contents(table.env.storage) if ".staging" in path] == []
+    assert len(rows(table.read())) == 1
+
+
 # partitions
 
 
