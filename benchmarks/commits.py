@@ -3,7 +3,7 @@
 1,250 commits of 40 rows into a key table of four buckets, in one process: what the last ones cost against the first
 ones. The table then has 5,000 data files, and planning a full scan is measured cold (a fresh process that opens the
 table) and warm (a process that planned before and plans again after one commit more); so is `files()`, the list of
-all files with their keys and statistics.
+all files with their keys and statistics; and the scan itself, beside a plain read of the same files by Polars.
 
 The commits of `pypaimon` are fewer, since its planning grows with every one of them (`--pypaimon-commits`).
 
@@ -22,11 +22,27 @@ import shutil
 import statistics
 from pathlib import Path
 
-from .harness import MERGANSER, PYPAIMON, RUST, Bench, Contender, Measures, Result, Tables, parser, run_child, start
+from . import data
+from .harness import (
+    FLOOR,
+    MERGANSER,
+    PYPAIMON,
+    RUST,
+    Bench,
+    Contender,
+    Measures,
+    Result,
+    Tables,
+    parser,
+    run_child,
+    start,
+)
 
 ROWS = 40
 KEY_SPACE = 100_000
 PLAIN = Contender("merganser, no accelerator", "benchmarks.ours_plain")
+TABLES = (MERGANSER, RUST, PYPAIMON)
+"""The contenders that have tables, which the floor has not."""
 FIRST, LAST = 10, 50
 """How many commits stand for "commit 1" and for "commit 1,250"."""
 
@@ -42,11 +58,12 @@ def main() -> None:
     options.add_argument("--long-commits", type=int, default=12_500, help="commits of the long table (default 12,500)")
     options.add_argument("--buckets", type=int, default=20_000, help="buckets of the wide table (default 20,000)")
     chosen = options.parse_args()
-    bench = start("commits", chosen, (MERGANSER, RUST, PYPAIMON))
+    bench = start("commits", chosen, (FLOOR, *TABLES))
     tables = Tables(bench.work)
     try:
         _measure_commits(bench, tables)
         _measure_planning(bench, tables)
+        _measure_scan(bench, tables)
         if bench.options.long_commits and MERGANSER in bench.contenders:
             _measure_long_table(bench, tables)
         if bench.options.buckets and MERGANSER in bench.contenders:
@@ -82,6 +99,7 @@ def _measure_commits(bench: Bench, tables: Tables) -> None:
         lambda contender: _arguments(bench, tables, contender),
         before=lambda contender: tables.drop(contender, "many"),
         after=ends,
+        only=TABLES,
     )
     _print_latency([result for result in bench.results if result.action == "commits" and result.runs])
 
@@ -100,16 +118,46 @@ def _print_latency(results: list[Result]) -> None:
         )
 
 
+def _ensure_many(bench: Bench, tables: Tables, contender: Contender) -> None:
+    if not tables.path(contender, "many").exists():
+        run_child(contender, "create_and_commit", _arguments(bench, tables, contender))
+
+
+def _measure_scan(bench: Bench, tables: Tables) -> None:
+    """Read the 5,000 files merged; the floor reads ours as they stand."""
+
+    def plain(_: Contender) -> dict[str, object]:
+        found = run_child(MERGANSER, "live_files", {"table": str(tables.path(MERGANSER, "many"))})["paths"]
+        return {"paths": found, "columns": list(data.FIELDS)}
+
+    floor = "scan many files, plain Parquet by Polars"
+    bench.measure(
+        floor,
+        "plain_scan_by_polars",
+        plain,
+        before=lambda _: _ensure_many(bench, tables, MERGANSER),
+        only=(FLOOR,),
+    )
+    bench.measure(
+        "scan many files",
+        "scan",
+        lambda contender: {"table": str(tables.path(contender, "many"))},
+        before=lambda contender: _ensure_many(bench, tables, contender),
+        only=TABLES,
+        floor=floor,
+    )
+
+
 def _measure_planning(bench: Bench, tables: Tables) -> None:
     def table_is_there(contender: Contender) -> None:
-        if not tables.path(contender, "many").exists():
-            run_child(contender, "create_and_commit", _arguments(bench, tables, contender))
+        _ensure_many(bench, tables, contender)
 
     bench.measure(
         "plan cold",
         "plan_cold",
         lambda contender: {"table": str(tables.path(contender, "many"))},
         before=table_is_there,
+        only=TABLES,
     )
 
     bench.measure(
@@ -129,6 +177,7 @@ def _measure_planning(bench: Bench, tables: Tables) -> None:
         "plan_warm",
         lambda contender: {"table": str(tables.path(contender, "grown")), "key_space": KEY_SPACE},
         before=grown_copy,
+        only=TABLES,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.codec.deletion_vector import Positions
+from merganser.codec.parquet_many import read_many
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many
@@ -32,6 +34,15 @@ from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.protocol import Storage
+
+SMALL_BYTES: Final = 64 * 1024
+"""A file that takes no more is read with others of its kind at once, since opening it would cost more than its rows."""
+
+SMALL_ROWS: Final = 8 * 1024
+"""Most rows of such a file: a dictionary makes many rows of few bytes."""
+
+_AT_ONCE: Final = 512
+"""Files whose bytes are in memory at a time, at most."""
 
 WHOLE_BYTES: Final = 4 * 1024 * 1024
 """A row group that takes no more is read whole: parts save little there, since the compressed pages of all columns
@@ -308,6 +319,56 @@ class DataFileReader:
         rows = np.array(self._reader.group_rows, np.int64)
         keep = may_match_many(groups_filter, low, high, nulls, rows)
         return [g for g in self._groups if keep[g]]
+
+
+def read_small(
+    storage: Storage, targets: Sequence[FileToRead], *, columns: Sequence[t.Field], sequence: bool
+) -> pa.Table | None:
+    """Return all rows of small files as one table, as `DataFileReader` gives them with their kinds, in order.
+
+    None where some file has to be read by itself: it is not small, or has deleted rows, values of another type than
+    today's, another form than our own files, or damage, of which `DataFileReader` then tells.
+
+    Args:
+        storage: where the files lie.
+        targets: the files.
+        columns: columns of today's schema to return, in this order.
+        sequence: also return `_SEQUENCE_NUMBER`.
+    """
+    if any(target.vector is not None or not _is_small(target.file) for target in targets):
+        return None
+    system = (SEQUENCE_NUMBER, VALUE_KIND) if sequence else (VALUE_KIND,)
+    parts = []
+    for fields, group in groupby(targets, key=lambda target: target.fields):
+        alike = list(group)
+        evolution = Evolution.plan(columns, fields, name=alike[0].path)
+        if len(evolution.unchanged) < len(evolution.stored):
+            return None
+        for start in range(0, len(alike), _AT_ONCE):
+            chosen = alike[start : start + _AT_ONCE]
+            table = _read_alike(storage, chosen, (*evolution.stored, *system))
+            if table is None:
+                return None
+            stored = len(evolution.stored)
+            part = evolution.apply(table.select(range(stored)), table.num_rows)
+            for i, field in enumerate(system, start=stored):
+                part = part.append_column(field.name, table.column(i))
+            parts.append(part)
+    return pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+
+
+def _is_small(file: DataFile) -> bool:
+    return file.size <= SMALL_BYTES and file.row_count <= SMALL_ROWS and format_of(file.name) == "parquet"
+
+
+def _read_alike(storage: Storage, targets: Sequence[FileToRead], columns: Sequence[t.Field]) -> pa.Table | None:
+    try:
+        files = [storage.read(target.path) for target in targets]
+    except NotFoundError:
+        return None
+    if any(len(data) != target.file.size for data, target in zip(files, targets, strict=True)):
+        return None
+    return read_many(files, [target.file.row_count for target in targets], columns, path=targets[0].path)
 
 
 def _open(storage: Storage, target: FileToRead) -> FileReader:

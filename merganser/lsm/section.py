@@ -20,7 +20,7 @@ from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError
 from merganser.expr.predicate import Predicate, sure
 from merganser.files.masks import Vector
-from merganser.files.read import DataFileReader, FileToRead
+from merganser.files.read import DataFileReader, FileToRead, read_small
 from merganser.lsm.levels import dense_ranks, runs_of
 from merganser.lsm.record_expiry import RecordExpiry, RowSource, Unexpired
 from merganser.merge.deduplicate import FirstRow
@@ -28,7 +28,7 @@ from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
-from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Stretch, Window, windows
+from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Stretch, Window, only_window, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -41,6 +41,9 @@ PART_BYTES = 8 * 1024 * 1024
 
 PART_BYTES_MIN = 2 * 1024 * 1024
 """The same where many runs are merged."""
+
+MANY_FILES = 8
+"""So many small files of a section are worth being read at once."""
 
 Runs = list[list[DataFile]]
 Sequences = npt.NDArray[np.int64]
@@ -134,6 +137,15 @@ class SectionReader:
         if by_sequence:
             runs = _in_commit_order(runs, files)
         rows_filter = None if key_filter is None else sure(key_filter)
+        # Of a first-row table the row of the higher level was shown before, whatever number a writer had taken that was
+        # slower to commit.
+        levels = np.array([run[0].level for run in runs]) if by_level and by_sequence else None
+        tie = partial(_tie, self.merge, by_sequence, levels) if by_sequence or self.merge.order else None
+        rows = self._at_once(runs, list(wanted.values()), sequence=by_sequence or sequence)
+        if rows is not None:
+            spans = [(i, sum(file.row_count for file in run)) for i, run in enumerate(runs)]
+            yield self._merged(only_window(rows, spans, key=self.table.key, tie=tie), names, sequence)
+            return
         part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
         readers = [
             _RunReader(
@@ -154,14 +166,11 @@ class SectionReader:
             )
             for run in runs
         ]
-        # Of a first-row table the row of the higher level was shown before, whatever number a writer had taken that was
-        # slower to commit.
-        levels = np.array([run[0].level for run in runs]) if by_level and by_sequence else None
         try:
             for window in windows(
                 readers,
                 key=self.table.key,
-                tie=partial(_tie, self.merge, by_sequence, levels) if by_sequence or self.merge.order else None,
+                tie=tie,
                 window_rows=WINDOW_ROWS,
                 window_bytes=WINDOW_BYTES,
             ):
@@ -171,6 +180,15 @@ class SectionReader:
         finally:
             for reader in readers:
                 reader.close()
+
+    def _at_once(self, runs: Runs, fields: Sequence[t.Field], *, sequence: bool) -> pa.Table | None:
+        """Return all rows of many small files, run by run; None: the files are read one by one, stretch by stretch."""
+        files = [file for run in runs for file in run]
+        if len(files) < MANY_FILES or sum(file.row_count for file in files) > WINDOW_ROWS or self.expiry is not None:
+            return None
+        if any(file.name in self.only for file in files):
+            return None
+        return read_small(self.storage, [self._target(file) for file in files], columns=fields, sequence=sequence)
 
     def _unexpired(self, reader: DataFileReader) -> RowSource:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
@@ -206,18 +224,9 @@ class SectionReader:
         part_bytes: int | None = None,
     ) -> DataFileReader:
         """Return the reader of a file of the bucket; see `DataFileReader`. The caller closes it."""
-        path = file.external_path or join(self.directory, file.name)
-        try:
-            stored = self.schemas[file.schema_id]
-        except KeyError:
-            raise FormatError(
-                f"cannot read the data file '{path}': it was written with schema {file.schema_id}, which the table "
-                "lacks.",
-                path=path,
-            ) from None
         return DataFileReader(
             self.storage,
-            FileToRead(path, file, stored, self.vectors.get(file.name)),
+            self._target(file),
             columns=fields,
             kind=kind,
             sequence=sequence,
@@ -227,6 +236,18 @@ class SectionReader:
             only=self.only.get(file.name),
             part_bytes=part_bytes or PART_BYTES,
         )
+
+    def _target(self, file: DataFile) -> FileToRead:
+        path = file.external_path or join(self.directory, file.name)
+        try:
+            stored = self.schemas[file.schema_id]
+        except KeyError:
+            raise FormatError(
+                f"cannot read the data file '{path}': it was written with schema {file.schema_id}, which the table "
+                "lacks.",
+                path=path,
+            ) from None
+        return FileToRead(path, file, stored, self.vectors.get(file.name))
 
 
 def _in_commit_order(runs: Runs, files: Sequence[DataFile]) -> Runs:

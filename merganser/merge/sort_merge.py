@@ -153,6 +153,26 @@ def windows(
         yield made.pop()
 
 
+def only_window(
+    rows: pa.Table,
+    spans: Sequence[tuple[int, int]],
+    *,
+    key: Sequence[str],
+    tie: Callable[[Stretch], npt.NDArray[np.int64] | None] | None = None,
+) -> Window:
+    """Return the one window of runs that are in memory; see `windows`.
+
+    Args:
+        rows: all rows, run by run, oldest first.
+        spans: which run the rows come from, and how many.
+        key: names of the key columns, in key order.
+        tie: as for `windows`.
+    """
+    stretch = Stretch(rows, tuple(spans))
+    columns = [rows.column(name) for name in key]
+    return Window(rows, stretch.spans, *sorted_positions(columns, None if tie is None else tie(stretch)))
+
+
 def _unsorted(runs: Sequence[Run], key: Sequence[str]) -> FormatError:
     return FormatError(
         f"cannot merge sorted runs: one of {len(runs)} is not sorted by its key ({', '.join(key)}). "
