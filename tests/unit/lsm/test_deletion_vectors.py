@@ -468,9 +468,9 @@ def test_first_row_tables_take_no_vectors() -> None:
 
 
 def test_one_reader_or_writer_cannot_turn_vectors_on_or_off() -> None:
-    with pytest.raises(InvalidInputError, match="Only the table itself"):
+    with pytest.raises(InvalidInputError, match="only be changed on the table itself"):
         _table().with_options({"deletion-vectors.enabled": "false"})
-    with pytest.raises(InvalidInputError, match="Only the table itself"):
+    with pytest.raises(InvalidInputError, match="only be changed on the table itself"):
         _table(options={"deletion-vectors.enabled": "false"}).with_options({"deletion-vectors.enabled": "true"})
 
 
