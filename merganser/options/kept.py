@@ -123,7 +123,7 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that have no bucket yet."),
     # lookups
     ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),
-    ("lookup.cache", choice("auto", "full", "memory"), "auto", "What a lookup join keeps at hand."),
+    ("lookup.cache", choice("auto", "full", "memory"), "auto", "How much a lookup join keeps in memory."),
     ("lookup.cache-file-retention", DURATION, timedelta(hours=1), "How long unused lookup files are kept."),
     ("lookup.cache-max-memory-size", BYTES, 256 << 20, "Most memory for lookup blocks."),
     ("lookup.cache-max-disk-size", BYTES, None, "Most local disk for lookup files. Default: no limit."),
@@ -135,7 +135,7 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("partition.time-interval", DURATION, None, "Span of time that a partition holds."),
     ("partition.idle-time-to-done", DURATION, None, "Time without new rows after which a partition is marked as done."),
     ("partition.mark-done-action", TEXT, "success-file",
-     "What marks a partition as done: success-file, done-partition, mark-event, http-report, custom."),
+     "How to mark a partition as done: success-file, done-partition, mark-event, http-report, custom."),
     ("partition.mark-done-action.mode", choice("process-time", "watermark"), "process-time",
      "Whether the clock or the watermark decides that a partition is done."),
     ("partition.end-input-to-done", BOOLEAN, False, "Mark partitions as done when a batch job ends."),

@@ -14,7 +14,7 @@ from merganser.errors import InvalidInputError
 from merganser.options.option import Options
 
 HIDDEN: Final = "***"
-"""What stands for a secret wherever people look."""
+"""The text that is shown in place of a secret."""
 
 # Looked for in the letters and digits of a key alone: stores write `access-key`, `access.key` and `accessKey`.
 _PARTS: Final = re.compile(

@@ -225,7 +225,7 @@ COLUMN_STATS_MODE: Final = ColumnOption[str | None](
 
 CHANGELOG_PRODUCER: Final = Option(
     "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
-    "Who writes the changelog. none: nobody. input: rows as they arrive. lookup: by looking up the row that was "
+    "How the changelog is made. none: not made. input: rows as they arrive. lookup: by looking up the row that was "
     "there before. full-compaction: by comparing the table before and after a full compaction.",
     state=State.REFUSED,
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""merganser on Spark, through PySpark alone: the same tables and the same commits, with tasks doing the work.
+"""merganser on Spark, through PySpark alone. Spark tasks read and write the same tables with the same commits.
 
-Names resolve when they are first used, so that a task which unpickles a job imports only what the job needs.
+Names are imported at their first use, so a task that unpickles a job imports only what the job needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ms.compact`: buckets are compacted by Spark's Python tasks, one task each, and the driver makes them one commit."""
+"""`ms.compact`: each Spark task compacts one bucket, and the driver commits all of them as one commit."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def compact(
 
     Args:
         table: a table, or its path.
-        full: everything into the highest level.
-        partitions: only these.
-        where: only partitions that this filter on partition columns lets through.
-        order_by, curve: columns to sort by, of tables without a key; one task sorts a partition.
+        full: merge everything into the highest level.
+        partitions: compact only these partitions.
+        where: compact only partitions that match this filter on partition columns.
+        order_by, curve: sort by these columns, for tables without a primary key; one task sorts one partition.
 
     Returns:
-        The snapshot, or None when there was nothing to do.
+        The snapshot, or None if there was nothing to do.
 
     Raises:
-        InvalidInputError: partitions, columns or a filter that have no meaning here; nothing was changed.
+        InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.
         NotFoundError: the table has no such partition; nothing was changed.
-        ConflictError: others changed the same files again and again; nothing is lost.
-        FormatError: a file is damaged or missing; the table is as it was.
+        ConflictError: other commits changed the same files again and again; no row is lost.
+        FormatError: a file is damaged or missing; nothing was changed.
     """
     found = opened(table)
     request = found.compaction_request(full, partitions, where, order_by, curve)

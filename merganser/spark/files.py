@@ -78,25 +78,26 @@ def load(
 
     Args:
         spark: the session whose tasks do the work.
-        files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", which the driver and the tasks can all read;
-            the extension says the format (parquet, csv, json, arrow).
+        files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", which the driver and all tasks can read.
+            The extension gives the format (parquet, csv, json, arrow).
         table: a table, or its path.
-        kinds: column of the files that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all inserts.
-        columns: only these columns are supplied; see `Table.write`.
-        overwrite: what is replaced; see `Table.write`.
-        commit_user: who commits.
-        identifier: which of their commits it is.
-        options: how CSV files are laid out, and how their store is reached; see `Table.load`.
+        kinds: the column of the files with the row kinds ("+I", "-U", "+U", "-D"); it is not stored. None: all rows
+            are inserts.
+        columns: the columns that the files have; see `Table.write`.
+        overwrite: the partitions to replace; see `Table.write`.
+        commit_user: the name of the committer.
+        identifier: the number of this commit; see `Table.write`.
+        options: the layout of CSV files, and options of their store; see `Table.load`.
 
     Returns:
-        The snapshot, or None when there was nothing to commit.
+        The snapshot, or None if there was nothing to commit.
 
     Raises:
         NotFoundError: no file matches.
         InvalidInputError: the rows do not fit the table; nothing was written. Names and types of Parquet files are
             checked before Spark runs anything.
         FormatError: a file is damaged; nothing was written.
-        ConflictError, CommitUnknownError: see `Table.write`.
+        ConflictError, CommitUnknownError: as for `Table.write`.
     """
     found = opened(table)
     transaction = begin(

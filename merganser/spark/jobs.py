@@ -1,6 +1,6 @@
-"""What Spark's Python tasks run: frozen callables that pickle, and outcomes as the rows that they yield.
+"""The code of Spark's Python tasks: frozen callables that can be pickled, and their outcomes as rows.
 
-What differs between tasks comes as rows, or is looked up by the id of the task.
+Values that differ between tasks come as rows, or the task looks them up by its id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from merganser.write.job import Outcome, WriteJob
 
 OUTCOME_SCHEMA: Final = "message binary"
-"""What `mapInArrow` is told that jobs yield."""
+"""The schema of the rows that jobs yield, for `mapInArrow`."""
 
 
 def batch_of(outcome: Outcome) -> pa.RecordBatch:

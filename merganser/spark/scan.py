@@ -1,8 +1,8 @@
-"""`ms.read`: a table as a DataFrame, planned here and now.
+"""`ms.read`: a table as a DataFrame, planned when it is called.
 
-The plan is made once, in the caller's process and with the caller's storage, so every action of the DataFrame sees
-the same snapshot, and no process of Spark plans again. Columns are pruned and the filter is applied inside the
-tasks; a filter that Spark adds later is applied by Spark and leaves no file out.
+The process of the caller makes the plan once, with its own storage. So every action of the DataFrame sees the same
+snapshot. The tasks read only the needed columns and apply the filter. Spark applies filters that are added later; they
+skip no files.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ def read(
     Args:
         spark: the session whose tasks read.
         table: a table, or its path; also `orders$ro`, or a system table such as `orders$files`, which the driver reads.
-        columns: names, in the order wanted; None: all. Spark cannot prune columns of its own accord.
-        where: SQL text, a `pyarrow.compute` expression or a predicate; applied exactly, in the tasks.
-        snapshot: the snapshot to read; None: the newest now.
-        tag: read the snapshot of a tag instead.
-        timestamp: read the snapshot that was newest then instead.
-        limit: most rows to return; which ones is not defined.
+        columns: names of the columns to return, in this order; None: all. Spark cannot skip columns by itself.
+        where: SQL text, a `pyarrow.compute` expression or a predicate; the tasks drop rows that do not match.
+        snapshot: the snapshot to read; None: the newest one.
+        tag: read the snapshot of this tag.
+        timestamp: read the newest snapshot at or before this time.
+        limit: the largest number of rows to return; which rows is not defined.
 
     Raises:
-        InvalidInputError: a column, filter or time that has no meaning.
-        NotFoundError, ExpiredError: no such table, snapshot or tag, or no longer.
-        UnsupportedError: the table needs something this version cannot read rightly.
+        InvalidInputError: a column, the filter or the time is invalid.
+        NotFoundError: the table, snapshot or tag does not exist.
+        ExpiredError: the snapshot has expired.
+        UnsupportedError: the table needs a feature that this version does not have.
         FormatError: metadata is damaged or missing.
     """
     if isinstance(table, SystemTable):
         if snapshot is not None or tag is not None or timestamp is not None:
             raise InvalidInputError(
-                f"cannot read '{table.name}' as of then: a system table is read as it is now. Leave out snapshot, tag "
-                "and timestamp."
+                f"cannot read an older state of '{table.name}': system tables have only their current state. Leave out "
+                "snapshot, tag and timestamp."
             )
         return spark.createDataFrame(table.read(columns, where, limit).to_arrow())
     found = table if isinstance(table, TableView) else opened(table)

@@ -1,4 +1,4 @@
-"""What the driver needs of a Spark session, by public calls that Connect has as well; and our errors, unwrapped."""
+"""Access to a Spark session by public calls that Connect also has, and merganser's errors unwrapped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from merganser.write.job import Outcome
 
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
-"""Most tasks per core that a job of ours is cut into."""
+"""The largest number of tasks per core of one job."""
 _PROBE_ROWS: Final = 1 << 16
 _SHIP: Final = "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
 _OURS: Final = {
@@ -35,7 +35,7 @@ _RAISED: Final = re.compile(rf"(?:^|: )(?:merganser\.errors\.)?({'|'.join(_OURS)
 _lock: Final = threading.Lock()
 _cores: Final[weakref.WeakKeyDictionary[SparkSession, int]] = weakref.WeakKeyDictionary()
 _raised_limits: Final[dict[int, tuple[int, str | None]]] = {}
-"""By session: how many of our jobs run, and what the limit was before the first of them."""
+"""Per session: the number of running jobs, and the limit before the first of them."""
 
 
 def opened(table: Table | str) -> Table:
@@ -75,7 +75,7 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
     """Return the outcomes of a job over the partitions of a frame, those of successful attempts.
 
     Raises:
-        MerganserError: what a task raised as ours, with its class and text.
+        MerganserError: the error that a task raised, with its class and text.
         UnsupportedError: the tasks have another version of merganser, or none.
     """
     with our_errors(), large_batches(frame.sparkSession):
@@ -119,7 +119,7 @@ def large_batches(spark: SparkSession) -> Iterator[None]:
 
 @contextlib.contextmanager
 def our_errors() -> Iterator[None]:
-    """Raise errors of ours that Spark has wrapped as what they were, from Spark's."""
+    """Raise merganser's own error instead of the error of Spark that wraps it."""
     try:
         yield
     except MerganserError:
@@ -132,9 +132,9 @@ def our_errors() -> Iterator[None]:
 
 
 def unwrapped(text: str) -> MerganserError | None:
-    """Return the error of ours that a text of Spark's tells of, or None.
+    """Return merganser's error from the text of a Spark error, or None.
 
-    Of several the last line that begins with one of our classes counts: a traceback ends with what was raised.
+    The last line that begins with one of our classes counts, because a traceback ends with the raised error.
     """
     found = _RAISED.findall(text)
     if found:

@@ -55,28 +55,31 @@ def write(
     """Write the rows of a DataFrame as one commit.
 
     Args:
-        df: the columns of the table, by name, in any order; types that convert without loss.
+        df: rows with the columns of the table, in any order, whose types convert without loss.
         table: a table, or its path.
-        kinds: column of `df` that says what rows do ("+I", "-U", "+U", "-D"; not stored); None: all are inserts.
-        columns: only these columns are supplied, the others take their default, else null; None: all are.
-        overwrite: {"dt": "2026-01-01"}: replace that partition, {}: the table, "dynamic": the partitions that
-            occur in `df`; None: add to what is there.
-        commit_user: who commits; None: a fresh random name.
-        identifier: which of their commits it is, rising; one that was applied already writes nothing.
-        collect: few rows: fetch them as Arrow and write them in this process, without Python tasks.
-        through: how rows get from Spark to Python tasks. "files": Spark writes Parquet files into a staging folder of
-            the table, and tasks load them. "arrow": they are handed over, shuffled by bucket. "auto": through files
-            if Spark estimates `df` at 16 MiB or more, its types fit, and Spark reaches the path of the table.
+        kinds: the column of `df` with the row kinds ("+I", "-U", "+U", "-D"); it is not stored. None: all rows are
+            inserts.
+        columns: the columns that `df` has; the others get their default or null. None: all columns.
+        overwrite: {"dt": "2026-01-01"} replaces this partition, {} the whole table, and "dynamic" the partitions that
+            occur in `df`. None: replace nothing.
+        commit_user: the name of the committer; None: a new random name.
+        identifier: the number of this commit. Use a larger one for each new commit; a commit that was already applied
+            writes nothing.
+        collect: for few rows: send them to the driver as Arrow and write them there, without Python tasks.
+        through: the way of the rows from Spark to Python tasks. "files": Spark writes Parquet files into a staging
+            folder of the table, and tasks load them. "arrow": Spark sends the rows to tasks, shuffled by bucket. "auto":
+            "files" if Spark estimates `df` at 16 MiB or more, its types fit, and Spark can reach the path of the table;
+            otherwise "arrow".
 
     Returns:
-        The snapshot, or None when there was nothing to commit.
+        The snapshot, or None if there was nothing to commit.
 
     Raises:
         InvalidInputError: the rows do not fit the table; nothing was written. Names, types and options are
             checked before Spark runs anything.
-        UnsupportedError: the table asks for something this version does not write; or `through` is "files", and rows
-            cannot go through them.
-        ConflictError: lost a race for good; nothing of it is visible.
+        UnsupportedError: the table needs a feature that this version does not have, or `through` is "files" and the
+            rows cannot take this way; nothing was written.
+        ConflictError: another commit changed the same files; nothing of this write is visible.
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
     found = opened(table)

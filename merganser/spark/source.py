@@ -74,7 +74,7 @@ _OWN_OPTIONS: Final = frozenset(
     ]
 )
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
-"""What other sources call an option of ours."""
+"""Names of other data sources for our options."""
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
@@ -110,7 +110,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
 @dataclass
 class _PackPartition(InputPartition):  # type: ignore[misc]
-    """What one task reads."""
+    """The part of a read that one task does."""
 
     job: ReadJob
     pack: Pack

@@ -63,7 +63,7 @@ class WriteSession:
             return
         if self._transaction.unknown_since is not None:
             raise InvalidInputError(
-                f"{self.target.action}: nobody knows yet whether the last commit of this writer was made. "
+                f"{self.target.action}: it is not known yet whether the last commit of this writer succeeded. "
                 "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
         begun = self.env.seconds()

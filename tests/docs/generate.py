@@ -73,17 +73,17 @@ def options_page() -> str:
         _NOTE,
         "",
         *_wrapped(
-            "Options of a table are text, set when it is made (`create_table(..., options={...})`) or for one handle "
-            "(`table.with_options({...})`). Options of other engines are kept; a key that looks like a misspelt one of "
-            "these is an error."
+            "Options of a table are text. Set them when you create the table (`create_table(..., options={...})`) or "
+            "for one handle (`table.with_options({...})`). merganser keeps options of other engines. A key that looks "
+            "like a misspelt option of this page is an error."
         ),
         "",
         *_wrapped(
-            "*Here* says what this version does with an option. *yes*: it does what the option says, but for the "
-            "values that are named. *only*: it does the default and nothing else. *refused*: it has to be unset. A "
-            "table that asks for what this version does not do is refused, for writing, for reading or for both, as a "
-            "[table](../differences-from-paimon.md#what-this-version-does-not-do) says. Options without effect have a "
-            "[section of their own](#kept-for-others)."
+            "The column *here* shows what this version does with an option. *yes*: it honours the option, except for "
+            "the values that follow. *only*: it supports only this value. *refused*: do not set the option. If a table "
+            "uses a value that this version does not support, merganser refuses to write it, to read it, or both; see "
+            "the [list](../differences-from-paimon.md#what-this-version-does-not-do). Options without effect are in a "
+            "[separate section](#kept-for-others)."
         ),
         "",
     ]
@@ -188,7 +188,7 @@ def _default_text(value: Any, form: TextForm[Any]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 118)
+    return textwrap.wrap(text, 118, break_on_hyphens=False)
 
 
 def _row(*cells: str) -> str:
