@@ -67,7 +67,7 @@ def write(
             writes nothing.
         collect: for few rows: send them to the driver as Arrow and write them there, without Python tasks.
         through: the way of the rows from Spark to Python tasks. "files": Spark writes Parquet files into a staging
-            folder of the table, and tasks load them. "arrow": Spark sends the rows to tasks, shuffled by bucket. "auto":
+            folder of the table, and tasks load them. "arrow": Spark sends rows to tasks, shuffled by bucket. "auto":
             "files" if Spark estimates `df` at 16 MiB or more, its types fit, and Spark can reach the path of the table;
             otherwise "arrow".
 
