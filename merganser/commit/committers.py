@@ -24,7 +24,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 PROPERTY: Final = "merganser.committers"
 COMMITTERS_MAX: Final = 100
 WRITER: Final = "merganser-"
-"""How the writer version of a snapshot of ours begins."""
+"""The start of the writer version in our snapshots."""
 
 Committers: TypeAlias = dict[str, tuple[int, int]]
 """User -> newest identifier, and the newest snapshot of the user; the longest silent first."""

@@ -169,7 +169,7 @@ def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> Conflic
 
 
 class Totals(Protocol):
-    """What tells with which numbers of buckets files were written."""
+    """The numbers of buckets with which files were written."""
 
     def other_total(self, partition: bytes, total: int) -> int | None:
         """Return a number of buckets that files of a partition were written with, other than `total`, or None."""

@@ -2,7 +2,7 @@
 
 A snapshot names a base list (everything before this commit), a delta list (this commit) and perhaps a changelog list
 and an index manifest.
-All are durable once `write` returns, and nobody names them before the snapshot is there: a crash leaves orphans. Their
+All are durable once `write` returns, and no snapshot names them before the commit, so a crash leaves orphans. Their
 names are new and random, so no two attempts and no two writers ever write one file.
 
 The manifests of delta and changelog and their lists are the same for every attempt and written once, unless what is

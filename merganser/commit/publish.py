@@ -7,13 +7,13 @@ Steps of an attempt, from the newest state S(n):
    (`history`).
 2. May it follow S(n)? Removals must be live and additions new, bucket numbers must agree, and deletion vectors be
    those that it was based on. An overwrite names what it removes anew from S(n), so it always fits. In strict mode
-   nobody else may have disturbed the table (`conflict`).
+   no other commit may conflict with it (`conflict`).
 3. Take the first steps of what stands or falls with the commit beside the table (once; `steps`). Write the
    manifests of delta and changelog and their lists (once; attempts reuse them), merge old manifests when there are
    many, write the base list, and an index manifest when index files change (`metadata_files`). All durable, none
    visible: a crash leaves orphans. The schema must still be there: a table that was dropped meanwhile, and perhaps
    made anew, gets no snapshot of ours.
-4. Create `snapshot-<n+1>`, which must not exist: the commit point. Whoever loses goes to 1.
+4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses goes to 1.
 5. Look whether the snapshot below is still there: if a rollback removed it, or ours took an id that had been used
    and had expired, take ours back and go to 1 (`standing`).
 6. Move the hint. A crash before it costs readers one directory listing. From here on nothing is removed and
@@ -73,12 +73,12 @@ _DOUBLINGS_MAX: Final = 20
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be committed.
+    """The content of a commit.
 
     Attributes:
         messages: changes by bucket; their files are durable.
         kind: commit kind when nothing is removed.
-        commit_user: who commits.
+        commit_user: the name of the committer.
         identifier: which of the user's commits it is; BATCH_IDENTIFIER when it is never repeated.
         overwrites: the files an overwrite removes, chosen anew from each newest state; None for others.
         allow_empty: make a snapshot even of no change.
@@ -306,7 +306,7 @@ class Publisher:
     def _identifier(self, change: Change, previous: Snapshot | None) -> int:
         """Return the identifier to store; those of a user never fall, or a later commit would count as not applied.
 
-        A compaction that follows a write may come after the next write, made by whoever took over meanwhile.
+        A compaction that follows a write may come after the next write, made by another process.
         """
         if change.kind != COMPACT or change.identifier == BATCH_IDENTIFIER or previous is None:
             return change.identifier

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class CommitStep(Protocol):
-    """What a log store does of one commit."""
+    """The steps of a log store for one commit."""
 
     def before(self) -> Mapping[int, int]:
         """Make the rows durable, not yet visible; return by partition of the log the offset after its last row.

@@ -1,4 +1,4 @@
-"""Deletion vectors of a bucket: where they lie, read, applied to rows, and written anew.
+"""Deletion vectors of a bucket: finds them, reads them, applies them to rows and writes new ones.
 
 Where a vector lies is a small value that travels with a job; its bytes are read where the job runs.
 

@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class CommitMetrics:
-    """What one commit changed and how long it took.
+    """The changes of one commit and its duration.
 
     Attributes:
         table: name of the table.

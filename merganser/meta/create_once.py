@@ -24,11 +24,11 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What became of a create. Without either value another writer made the file, and nothing was changed.
+    """The outcome of a create. Without either value, another writer created the file, and nothing was changed.
 
     Attributes:
         stored: the bytes of the file, which is ours.
-        unknown: what the store said last, where nobody can tell whether the file is there, or whose it is.
+        unknown: the last error of the store, if it is unknown whether the file exists or which writer created it.
     """
 
     stored: bytes | None = None

@@ -82,7 +82,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes it the same file: level is part of it, so a move to another level is delete and add."""
+        """The identity of the file. The level is part of it, so a move to another level is a delete and an add."""
         file = self.file
         return (
             self.partition,

@@ -70,7 +70,7 @@ _SCHEMA: Final = fastavro.parse_schema(
 
 @dataclass(frozen=True, slots=True)
 class VectorRange:
-    """Where the deletion vector of a data file lies within its index file.
+    """The place of the deletion vector of a data file within its index file.
 
     Attributes:
         data_file: name of the data file, in the partition and bucket of the entry.
@@ -111,7 +111,7 @@ class IndexEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes it the same index file."""
+        """The identity of the index file."""
         return self.partition, self.bucket, self.index_type, self.name
 
     @property

@@ -46,7 +46,7 @@ _SCHEMA: Final = fastavro.parse_schema(
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """What a list knows of one manifest.
+    """The record of one manifest in a list.
 
     Attributes:
         name: file name in `manifest/`.

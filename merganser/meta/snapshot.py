@@ -21,7 +21,7 @@ from merganser.meta.seal import JSON_SEAL, check_json_seal, sealed_json
 
 VERSION: Final = 3
 BATCH_IDENTIFIER: Final = 9_223_372_036_854_775_807
-"""Commit identifier of commits that nobody repeats."""
+"""Commit identifier of commits that are never repeated."""
 
 APPEND: Final = "APPEND"
 COMPACT: Final = "COMPACT"

@@ -33,7 +33,7 @@ class TableDef:
 
     @cached_property
     def paths(self) -> TablePaths:
-        """Where its files lie."""
+        """The paths of its files."""
         return TablePaths(
             root=self.path,
             data_directory=self.options.get(w.DATA_FILE_PATH_DIRECTORY) or "",

@@ -1,4 +1,4 @@
-"""What goes together: definitions of tables, their options, and what this version can honour.
+"""Rules for definitions of tables and their options, and what this version can honour.
 
 ::
 

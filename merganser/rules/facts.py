@@ -1,4 +1,4 @@
-"""What the checks of options need to know of a table, and how they refuse one."""
+"""The facts about a table that the checks of options need, and the errors they raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of the format may ask for and this version of merganser does not do.
+"""Features of the format that this version of merganser does not have.
 
 A gap is refused before anything is written, because rows written wrongly cannot be told from right ones later. Work
 that adds a feature removes its gap here and changes the state of its options in `options`, and nothing else.
@@ -95,7 +95,7 @@ WRITE_GAPS: Final = (
     ),
     _gap("'manifest.format' other than avro", w.MANIFEST_FORMAT, _ELSEWHERE),
 )
-"""What writing does not do yet. Checked in this order; the first that applies is named."""
+"""Features that writes do not have yet. They are checked in this order; the error names the first that applies."""
 
 READ_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
@@ -105,7 +105,7 @@ READ_GAPS: Final = (
     _gap("'scan.fallback-branch'", r.SCAN_FALLBACK_BRANCH, _ELSEWHERE),
     _gap("'scan.primary-branch'", r.SCAN_PRIMARY_BRANCH, _ELSEWHERE),
 )
-"""What reading does not do yet, whatever files a read meets."""
+"""Features that reads do not have yet, whatever the files are."""
 
 _COMPACT: Final = "Compact the table fully with another engine, then it can be read."
 MERGE_READ_GAPS: Final = (
@@ -117,7 +117,7 @@ MERGE_READ_GAPS: Final = (
         _COMPACT,
     ),
 )
-"""What reading does not do yet when rows of several files have to be merged."""
+"""Features that reads do not have yet if rows of several files have to be merged."""
 
 START_GAPS: Final = (
     Gap(
@@ -127,7 +127,7 @@ START_GAPS: Final = (
         "Remove the option to read a state.",
     ),
 )
-"""What a read cannot start with yet. A read of a snapshot that its caller names does not ask."""
+"""Starts of a read that are not possible yet. A read of a named snapshot does not check them."""
 
 EXPIRY_GAPS: Final = (
     Gap(
@@ -137,7 +137,7 @@ EXPIRY_GAPS: Final = (
         "Use 'values-time' or 'update-time', or drop_partitions.",
     ),
 )
-"""What the expiry of partitions does not do."""
+"""Features that the expiry of partitions does not have."""
 
 
 def unsupported_for_writing(table: TableSchema) -> tuple[Gap, ...]:

@@ -26,7 +26,7 @@ _NUMERIC: Final = (*_INTEGERS, t.Float, t.Double, t.Decimal)
 
 @dataclass(frozen=True, slots=True)
 class FunctionRule:
-    """What columns an aggregate function takes: `accepts(type)`, and the phrase for it in messages."""
+    """The column types of an aggregate function: `accepts(type)`, and the phrase for them in messages."""
 
     accepts: Callable[[t.DataType], bool]
     wanted: str

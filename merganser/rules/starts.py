@@ -1,4 +1,4 @@
-"""Where a read starts: the mode that the scan options of a table ask for, and which of them exclude each other."""
+"""The start of a read: the mode that the scan options choose, and which of these options exclude each other."""
 
 from __future__ import annotations
 

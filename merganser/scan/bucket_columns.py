@@ -1,4 +1,4 @@
-"""What planning asks of every file of a bucket, as columns that grow with the bucket.
+"""The facts that planning needs about every file of a bucket, as columns that grow with the bucket.
 
 A plan after one commit more needs the keys of the files that came with it, and the columns of the others as they
 were: decoding them, and walking over thousands of objects, would cost more than all the rest. So the columns of a

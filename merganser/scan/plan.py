@@ -48,7 +48,7 @@ from merganser.storage.paths import join
 
 @dataclass(frozen=True)
 class Plan:
-    """What a scan reads.
+    """The plan of a scan.
 
     Attributes:
         snapshot: the snapshot that is read; None of an empty table.

@@ -55,7 +55,7 @@ class Split:
 
 
 class What(Enum):
-    """What of the stored versions of each key is returned.
+    """The stored versions of each key that a read returns.
 
     MERGED: the row that they make, as a batch shows the table.
     STORED: the same with its kind, and a key whose newest row is a retraction has that row: whatever is stored still.

@@ -124,7 +124,7 @@ class MemoryStorage:
 
 
 class MemorySink:
-    """A new file in memory; nobody sees it before `close`."""
+    """A new file in memory; it is invisible before `close`."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self.path = path

@@ -31,7 +31,7 @@ from merganser.errors import AlreadyExistsError, ConflictError, NotFoundError
 from merganser.storage.protocol import Storage
 
 MARK: Final = ".moving"
-"""File beside schemas: somebody moves the table to this place or from it, or was stopped while doing so."""
+"""File beside schemas: a process moves the table to or from this place, or was stopped while it did."""
 _SCHEMA: Final = re.compile(r"(?:schema/)?schema-(\d+)", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"snapshot/snapshot-\d+", re.ASCII)
 

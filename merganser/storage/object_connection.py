@@ -39,7 +39,7 @@ _REQUEST_ONCE_SECONDS_MAX: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
-    """What one kind of store is configured with.
+    """The configuration of one kind of store.
 
     Attributes:
         client: its client.

@@ -305,7 +305,7 @@ class ObjectStorage:
 
 
 class ObjectSink:
-    """A new object being sent; nobody sees it before `close`."""
+    """A new object that is being sent; it is invisible before `close`."""
 
     def __init__(self, storage: ObjectStorage, path: str, upload: obstore.WritableFile) -> None:
         self.path = path
@@ -332,7 +332,7 @@ class ObjectSink:
 
 
 class _Upload(io.RawIOBase):
-    """What the stream of a sink writes to. Only `finish` makes the object visible, closing the stream does not."""
+    """The target of the stream of a sink. Only `finish` makes the object visible; closing the stream does not."""
 
     def __init__(self, storage: ObjectStorage, path: str, upload: obstore.WritableFile) -> None:
         self._storage = storage

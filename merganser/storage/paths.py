@@ -1,4 +1,4 @@
-"""Where each file of a table lives, and what it is called.
+"""The paths of the files of a table.
 
 Names carry no meaning but uniqueness, except the numbered ones (`snapshot-N`, `schema-N`). Partition values
 are never read back from paths: several partitions may share a directory.
@@ -167,7 +167,7 @@ class TablePaths:
 
     @property
     def metadata_root(self) -> str:
-        """Where schemas, snapshots, tags and consumers of this branch lie."""
+        """The directory of schemas, snapshots, tags and consumers of this branch."""
         return self.root if self.branch == "main" else join(self.root, "branch", f"branch-{self.branch}")
 
     @property
@@ -194,7 +194,7 @@ class TablePaths:
 
     @property
     def changelog_directory(self) -> str:
-        """Where changelogs lie that outlive their snapshots."""
+        """The directory of changelogs whose snapshots have expired."""
         return join(self.metadata_root, "changelog")
 
     def changelog(self, snapshot_id: int) -> str:
@@ -214,7 +214,7 @@ class TablePaths:
 
     @property
     def branch_directory(self) -> str:
-        """Where the branches of the table lie; a branch has none of its own."""
+        """The directory of the branches of the table; a branch has no branches."""
         return join(self.root, "branch")
 
     @property

@@ -4,7 +4,7 @@ A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A stor
 only, no open handles), so jobs carry it to other processes.
 
 * `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
-  file is durable before it is visible, and nobody ever sees part of it.
+  file is durable before it is visible, and no reader sees part of it.
 * `replace` swaps a small file whole; readers see the old bytes or the new ones. Hints need no more. What is no
   hint asks for it to be durable.
 * `writer` makes a new file under a name nobody else uses. Its bytes count only after `close`, which makes
@@ -40,7 +40,7 @@ class Entry:
 
 
 Entries: TypeAlias = list[Entry]
-"""What a directory holds. Named, since inside a storage `list` is one of its verbs."""
+"""The entries of a directory. It has a name because `list` is a method of a storage."""
 
 
 class Sink(Protocol):

@@ -31,7 +31,7 @@ from merganser.write.writer import table_writer
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of a job did.
+    """The outcome of one run of a job.
 
     Attributes:
         messages: the files it wrote, by bucket; durable.

@@ -1,4 +1,4 @@
-"""Where the sequence numbers of writers begin.
+"""The first sequence numbers of writers.
 
 In the process that holds the live files a writer asks them, bucket by bucket. To tasks travel two columns: keys of
 all buckets, sorted, and the first free numbers, of few bytes each. A key is 64 bits of a hash. Of two buckets with one
@@ -26,7 +26,7 @@ _KEY_MASK: Final = (1 << 64) - 1
 
 
 class _Known(Totals, Protocol):
-    """What tells of the buckets of a state: its live files, or columns of them."""
+    """The facts about the buckets of a state: its live files, or columns of them."""
 
     def next_sequence(self, bucket: BucketId) -> int:
         """Return the first sequence number a new writer of the bucket may use."""

@@ -26,7 +26,7 @@ class WriteSession:
     """Writes and commits in this process.
 
     Args:
-        commit_user: who commits; None: a fresh random name. What was chosen is `user`.
+        commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from merganser.write.incoming import Arrival, Prepared, accepted
 
 
 class WriteTarget:
-    """What is written where: checks a call against its table, before any row is taken.
+    """The target of a write: checks a call against its table before it takes any row.
 
     Args:
         columns: the columns supplied; None: all.

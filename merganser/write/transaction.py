@@ -40,7 +40,7 @@ class Transaction:
 
     Args:
         target: what is written where.
-        user: who commits; see `checked_user`.
+        user: the name of the committer; see `checked_user`.
         identifier: which of the user's commits it is; see `checked_identifier`.
         safe: of a writer that commits more than once, its last commit; None: what the table's strict mode says.
         run: where compactions that follow the commit run; None: on the threads of this process.
@@ -191,7 +191,7 @@ def begin(
     Args:
         columns: the columns supplied; None: all.
         overwrite: a static spec, "dynamic", or None to append.
-        commit_user: who commits; None: a fresh random name.
+        commit_user: the name of the committer; None: a new random name.
         identifier: which of their commits it is; None: one that is never repeated.
         run: where compactions that follow the commit run; None: on the threads of this process.
 
@@ -205,14 +205,14 @@ def begin(
 
 
 def checked_user(target: WriteTarget, env: Env, commit_user: str | None) -> str:
-    """Return who commits: the name given, or a fresh random one.
+    """Return the name of the committer: the given name, or a new random one.
 
     Raises:
         InvalidInputError: it is no text, or an empty one.
     """
     if commit_user is not None and (not isinstance(commit_user, str) or not commit_user.strip()):
         raise InvalidInputError(
-            f"{target.action}: commit_user is {commit_user!r}. It is text that says who commits, or None."
+            f"{target.action}: commit_user is {commit_user!r}. Give the name of the committer as text, or None."
         )
     return commit_user or (target.table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
 
@@ -221,7 +221,7 @@ def checked_identifier(identifier: int | None, commit_user: str | None) -> int:
     """Return the identifier of a commit; of one that is never repeated for None.
 
     Raises:
-        InvalidInputError: it is none, or nobody is named whose commit it is.
+        InvalidInputError: the identifier is invalid, or there is no commit user.
     """
     if identifier is None:
         return BATCH_IDENTIFIER
