@@ -41,6 +41,7 @@ from merganser.codec.avro_container import (
     read_long,
 )
 from merganser.codec.avro_schema import avro_schema, has_text_keys, without_logical_types
+from merganser.codec.parquet_pages import Kept
 from merganser.codec.physical import decoding, exact_column, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat
 from merganser.errors import FormatError, InvalidInputError
@@ -104,6 +105,10 @@ class AvroFileReader:
     def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
         """Yield a block whole; see `FileReader.parts`."""
         yield self.read([group], columns)
+
+    def read_where(self, groups: range, columns: Sequence[t.Field], kept: Kept) -> pa.Table | None:
+        """Return None: this format decodes no rows by themselves; see `FileReader.read_where`."""
+        return None
 
     def group_bytes(self, group: int, columns: Sequence[t.Field]) -> None:
         """Return None: a block does not tell."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from merganser.codec.avro_file import AvroFileReader, AvroFileWriter
 from merganser.codec.orc import OrcFileReader, OrcFileWriter
 from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
+from merganser.codec.parquet_pages import Kept
 from merganser.codec.row_groups import WriteFormat
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema.types import Field
@@ -81,6 +82,18 @@ class FileReader(Protocol):
         """Yield the rows of one group, as `read` does, in parts of at most `rows` rows; whole where the format cannot.
 
         The file must not be read otherwise before the last part was taken.
+        """
+
+    def read_where(self, groups: range, columns: Sequence[Field], kept: Kept) -> pa.Table | None:
+        """Return columns of the rows of some neighbouring groups for which a condition is true.
+
+        Args:
+            groups: positions in `group_rows`.
+            columns: as for `read`.
+            kept: the condition, on the file's columns.
+
+        Returns:
+            None: the format, or something in the file, does not allow it; `read` reads the groups.
         """
 
     def group_bytes(self, group: int, columns: Sequence[Field]) -> int | None:

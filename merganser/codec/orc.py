@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from merganser.codec.parquet_pages import Kept
 from merganser.codec.physical import decoding, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
@@ -98,6 +99,10 @@ class OrcFileReader:
     def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
         """Yield a stripe whole; see `FileReader.parts`."""
         yield self.read([group], columns)
+
+    def read_where(self, groups: range, columns: Sequence[t.Field], kept: Kept) -> pa.Table | None:
+        """Return None: this format decodes no rows by themselves; see `FileReader.read_where`."""
+        return None
 
     def group_bytes(self, group: int, columns: Sequence[t.Field]) -> None:
         """Return None: a stripe does not tell."""

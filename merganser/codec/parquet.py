@@ -31,6 +31,8 @@ import pyarrow.parquet as pq
 
 from merganser.codec import group_bounds
 from merganser.codec.parquet_footer import ChunkStatistics, chunk_statistics, parsed, read_footer, with_raw_int96
+from merganser.codec.parquet_pages import Kept
+from merganser.codec.parquet_where import read_where
 from merganser.codec.physical import decoding, exact_table, unit_factor
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.stored import Stored, arrow_to_stored
@@ -164,6 +166,12 @@ class ParquetFileReader:
                 held = [part.column(field.name) for field in columns]
                 found = exact_table(held, columns, rows=part.num_rows, path=self._path)
             yield found
+
+    def read_where(self, groups: range, columns: Sequence[t.Field], kept: Kept) -> pa.Table | None:
+        """Return rows of some neighbouring groups for which a condition is true; see `FileReader.read_where`."""
+        if not columns or not isinstance(self._file, pa.OSFile):
+            return None
+        return read_where(self._path, self._metadata, groups, columns, kept)
 
     def group_bytes(self, group: int, columns: Sequence[t.Field]) -> int:
         """Return the size of the pages of a row group; see `FileReader.group_bytes`."""

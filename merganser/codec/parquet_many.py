@@ -3,8 +3,7 @@
 Opening a file and setting up its columns takes pyarrow half a millisecond, whatever the file holds; Polars decodes
 thousands of files in one call, on all cores. It is not asked to be exact or to find damage, both are seen to here:
 
-* A column has to be of a type that both libraries understand alike (`_is_alike`), in every file, and what comes out has
-  to be of the type that pyarrow gives.
+* A column has to be of a type that both libraries understand alike (`parquet_pages.is_alike`), in every file.
 * Page checksums, which Polars does not verify, are verified first. A file has one row group whose columns have one page
   each, and a dictionary perhaps.
 
@@ -13,30 +12,19 @@ Whatever is not so, damage among it, is left to the reader of single files (`cod
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from merganser.codec import thrift
 from merganser.codec.parquet_footer import parsed, read_footer
+from merganser.codec.parquet_pages import checksums_hold, is_alike, polars_is_here
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
-
-_PROCESS: Final = os.getpid()
-"""Where this module was imported: threads of Polars are not there in a process that was forked off later."""
-
-_I32_FIELD: Final = 0x15
-"""Header of a field of a thrift struct: an int32 whose number is one more than that of the field before."""
-
-Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +56,7 @@ def read_many(
     Returns:
         The rows in the exact types of the fields; None: one of the files has to be read by itself.
     """
-    if os.getpid() != _PROCESS:
+    if not polars_is_here():
         return None
     try:
         if not _sound(files, rows, columns):
@@ -108,7 +96,7 @@ def _sound(files: Sequence[bytes], rows: Sequence[int], columns: Sequence[t.Fiel
                 pages.append((base + start, base + first))
             pages.append((base + first, base + end))
         base += len(data)
-    return _checksums_hold(b"".join(files), np.array(pages, np.int64))
+    return bool(checksums_hold(memoryview(b"".join(files)), np.array(pages, np.int64)).all())
 
 
 def _columns_of(footer: bytes, metadata: pq.FileMetaData, columns: Sequence[t.Field]) -> _Columns | None:
@@ -126,69 +114,8 @@ def _columns_of(footer: bytes, metadata: pq.FileMetaData, columns: Sequence[t.Fi
             return None
         leaf = names.index(field.name)
         kind = schema.field(leaf).type
-        if not _is_alike(kind, metadata.schema.column(leaf).physical_type):
+        if not is_alike(kind, metadata.schema.column(leaf).physical_type):
             return None
         leaves.append(leaf)
         kinds.append(kind)
     return _Columns(start, tuple(leaves), tuple(kinds))
-
-
-def _is_alike(kind: pa.DataType, physical: str) -> bool:
-    """Return whether Polars reads a column to the same values as pyarrow, which gives it the type `kind`.
-
-    Not of INT96, whose unit and range differ, of times, which become nanoseconds, nor of fixed bytes.
-    """
-    is_ = pa.types
-    match physical:
-        case "BOOLEAN":
-            return bool(is_.is_boolean(kind))
-        case "INT32" | "INT64":
-            plain = is_.is_signed_integer(kind) or is_.is_date32(kind) or is_.is_decimal128(kind)
-            return bool(plain) or (is_.is_timestamp(kind) and kind.tz in (None, "UTC"))
-        case "FLOAT" | "DOUBLE":
-            return bool(is_.is_floating(kind)) and kind.bit_width >= 32
-        case "BYTE_ARRAY":
-            return bool(is_.is_string(kind) or is_.is_binary(kind))
-    return False
-
-
-def _checksums_hold(data: bytes, pages: Places) -> bool:
-    """Return whether pages are as their checksums say; those without one are taken as they are.
-
-    Args:
-        data: what holds the pages.
-        pages: int64[n, 2]: where the header of each begins, where its values end.
-    """
-    octets = np.frombuffer(data, np.uint8)
-    at = pages[:, 0].copy()
-    numbers = []
-    for _ in range(3):  # kind of page, bytes of its values as decoded, and as stored
-        if (octets[at] != _I32_FIELD).any():
-            return False
-        number, at = _integers(octets, at + 1)
-        numbers.append(number)
-    noted = octets[at] == _I32_FIELD
-    expected, _ = _integers(octets, np.where(noted, at + 1, pages[:, 0]))
-    starts, ends = pages[:, 1] - numbers[2], pages[:, 1]
-    if (starts <= at).any() or (starts > ends).any():
-        return False
-    view = memoryview(data)
-    found = np.fromiter(
-        (zlib.crc32(view[a:b]) for a, b in zip(starts[noted].tolist(), ends[noted].tolist(), strict=True)), np.int64
-    )
-    return bool((found == (expected[noted] & 0xFFFFFFFF)).all())
-
-
-def _integers(octets: npt.NDArray[np.uint8], at: Places) -> tuple[Places, Places]:
-    """Return int64[n] that stand in thrift's form at n places, and the places behind them."""
-    value = np.zeros(len(at), np.int64)
-    open_ = np.ones(len(at), np.bool_)
-    at = at.copy()
-    for shift in range(0, 35, 7):  # a 32-bit integer has five bytes at most
-        byte = octets[at].astype(np.int64)
-        value += np.where(open_, (byte & 0x7F) << shift, 0)
-        at += open_
-        open_ &= byte >= 0x80
-        if not open_.any():
-            break
-    return (value >> 1) ^ -(value & 1), at

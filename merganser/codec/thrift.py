@@ -24,6 +24,10 @@ BINARY: Final = 8
 LIST: Final = 9
 STRUCT: Final = 12
 
+_SHORT_BYTES: Final = 256
+_LONG_BYTES: Final = 256 * 1024
+"""Bytes of most structs that lie among other bytes, and of the longest: the header of a page with bounds of text."""
+
 Fields = list[tuple[int, int, Any]]
 
 
@@ -45,6 +49,15 @@ def read_struct(data: bytes) -> Fields:
         IndexError: the bytes end too early.
     """
     return _struct(data, 0)[0]
+
+
+def read_struct_at(data: memoryview, at: int) -> tuple[Fields, int]:
+    """Return the struct that begins at a place, and the place behind it; raises as `read_struct` does."""
+    try:
+        fields, end = _struct(data[at : at + _SHORT_BYTES].tobytes(), 0)
+    except (IndexError, ValueError):
+        fields, end = _struct(data[at : at + _LONG_BYTES].tobytes(), 0)
+    return fields, at + end
 
 
 def write_struct(fields: Fields) -> bytes:

@@ -23,9 +23,11 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.codec.deletion_vector import Positions
 from merganser.codec.parquet_many import read_many
+from merganser.codec.parquet_pages import Kept
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many
+from merganser.expr.to_polars import superset
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
@@ -43,6 +45,13 @@ SMALL_ROWS: Final = 8 * 1024
 
 _AT_ONCE: Final = 512
 """Files whose bytes are in memory at a time, at most."""
+
+STRETCH_ROWS: Final = 256 * 1024
+STRETCH_BYTES: Final = 32 * 1024 * 1024
+"""Most rows, and bytes of values, in which rows of a filter are sought at once."""
+
+KEPT_MAX: Final = 0.1
+"""Share of rows from which on it is faster to decode all of them."""
 
 WHOLE_BYTES: Final = 4 * 1024 * 1024
 """A row group that takes no more is read whole: parts save little there, since the compressed pages of all columns
@@ -140,6 +149,10 @@ class DataFileReader:
         self._part_bytes = part_bytes
         self._parts: Iterator[pa.Table] = iter(())
         self._part_start = 0
+        self._superset = None
+        if rows_filter is not None and only is None and self._deleted is None and not positions:
+            alike = {name: old.name for name, old in self._evolution.unchanged.items()}
+            self._superset = superset(rows_filter, alike)
         self._growth = 1.0  # bytes in memory for each byte that the footer says; dictionaries of text make it grow
 
     @property
@@ -182,6 +195,8 @@ class DataFileReader:
         if part is not None:
             self._part_start += part.num_rows
             return self._rows(part, [(self._part_start - part.num_rows, part.num_rows)])
+        if self._superset is not None and (found := self._sought(self._superset)) is not None:
+            return found
         start, held = self._at, 0
         while self._at < len(self._groups):
             group = self._groups[self._at]
@@ -202,6 +217,29 @@ class DataFileReader:
             self._reader.close()
             return None
         return self._whole(self._groups[start : self._at])
+
+    def _sought(self, kept: Kept) -> pa.Table | None:
+        """Return what a condition keeps of the next row groups; None at the end, or where they are to be read as usual.
+
+        Where it keeps many rows, so is the rest of the file: that is faster then.
+        """
+        end, rows, size = self._at, 0, 0
+        while end < len(self._groups) and self._groups[end] == self._groups[self._at] + end - self._at:
+            more = self._group_bytes(self._groups[end], self._wanted)
+            count = self._reader.group_rows[self._groups[end]]
+            if rows + count > STRETCH_ROWS or size + more > STRETCH_BYTES:
+                break
+            end, rows, size = end + 1, rows + count, size + more
+        if end == self._at:
+            return None
+        groups = range(self._groups[self._at], self._groups[end - 1] + 1)
+        table = self._reader.read_where(groups, self._wanted, kept)
+        if table is None or table.num_rows > KEPT_MAX * rows:
+            self._superset = None
+        if table is None:
+            return None
+        self._at = end
+        return self._rows(table, ())
 
     def close(self) -> None:
         """Release the file. Reading to the end does it too."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.errors import FormatError, InvalidInputError
+from merganser.expr.compute import can_fail
 from merganser.expr.predicate import Predicate, sure
 from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead, read_small
@@ -93,9 +94,19 @@ class SectionReader:
         sequence: bool = False,
         groups_filter: Predicate | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a file that no other overlaps, with their kinds where the table has a key."""
+        """Yield the rows of a file that no other overlaps, with their kinds where the table has a key.
+
+        Rows that `groups_filter` does not keep may be among them.
+        """
         reader = self._unexpired(
-            self.opened(file, fields, kind=self.table.keyed, sequence=sequence, groups_filter=groups_filter)
+            self.opened(
+                file,
+                fields,
+                kind=self.table.keyed,
+                sequence=sequence,
+                groups_filter=groups_filter,
+                rows_filter=None if groups_filter is None or can_fail(groups_filter.expression) else groups_filter,
+            )
         )
         rows = 1
         try:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.codec import parquet_many
+from merganser.codec import parquet_pages
 from merganser.codec.data_format import WriteFormat
 from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
 from merganser.codec.parquet_many import read_many
@@ -110,7 +110,7 @@ def test_files_of_other_forms_are_left_to_the_other_reader() -> None:
     sink = io.BytesIO()
     pq.write_table(stamps, sink, use_deprecated_int96_timestamps=True)
     assert read_many([sink.getvalue()], [1], (t.Field(0, "int", t.Timestamp(precision=6)),), path="a") is None
-    with patch.object(parquet_many, "_PROCESS", -1):
+    with patch.object(parquet_pages, "_PROCESS", -1):
         assert read_many([data], [3], fields, path="a") is None
 
 

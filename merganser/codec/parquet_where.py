@@ -1,0 +1,78 @@
+"""Rows of a local Parquet file that a filter may let through, with values decoded for those rows alone.
+
+pyarrow decodes a column whole, whatever is wanted of it. Polars decodes the columns of the filter first and of the
+others only what is left. It is asked for a superset: the caller applies the filter exactly, so a condition that is not
+sure to mean the same to both is left out here. As in `parquet_many`, types have to be alike and checksums are verified
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from merganser.codec.parquet_pages import Kept, all_hold, checksums_hold, is_alike, polars_is_here
+from merganser.codec.physical import exact_table
+from merganser.schema import types as t
+
+
+def read_where(
+    path: str, metadata: pq.FileMetaData, groups: range, columns: Sequence[t.Field], kept: Kept
+) -> pa.Table | None:  # fmt: skip
+    """Return the rows of neighbouring row groups for which a condition is true.
+
+    Args:
+        path: of a file on this machine.
+        metadata: its footer.
+        groups: the row groups.
+        columns: fields looked up by name, at least one, as for `FileReader.read`.
+        kept: the condition, on the file's columns.
+
+    Returns:
+        The rows in the exact types of the fields; None: they have to be read in another way.
+    """
+    names = metadata.schema.names
+    if not polars_is_here() or len(set(names)) != len(names) or not all(field.name in names for field in columns):
+        return None
+    leaves = [names.index(field.name) for field in columns]
+    try:
+        schema = metadata.schema.to_arrow_schema()
+        kinds = [metadata.schema.column(leaf).physical_type for leaf in leaves]
+        if schema.names != names or not all(
+            is_alike(schema.field(leaf).type, kind) for leaf, kind in zip(leaves, kinds, strict=True)
+        ):
+            return None
+        if not _undamaged(path, metadata, groups, leaves):
+            return None
+        before = sum(metadata.row_group(i).num_rows for i in range(groups.start))
+        rows = sum(metadata.row_group(i).num_rows for i in groups)
+        frame = pl.scan_parquet(path, use_statistics=False, glob=False, hive_partitioning=False)
+        chosen = frame.select([field.name for field in columns]).slice(before, rows).filter(kept).collect()
+        table = chosen.rechunk().to_arrow()
+        return exact_table(table.columns, columns, rows=table.num_rows, path=path)
+    except (Exception, pl.exceptions.PanicException):
+        return None
+
+
+def _undamaged(path: str, metadata: pq.FileMetaData, groups: range, leaves: Sequence[int]) -> bool:
+    pages: list[tuple[int, int]] = []
+    for number in groups:
+        group = metadata.row_group(number)
+        for leaf in leaves:
+            chunk = group.column(leaf)
+            dictionary, first = chunk.dictionary_page_offset, chunk.data_page_offset
+            start = first if dictionary is None else dictionary
+            if start < first:
+                pages.append((start, first))
+            pages.append((first, start + chunk.total_compressed_size))
+    with pa.memory_map(path) as file:
+        data = memoryview(file.read_buffer())
+        places = np.array(pages, np.int64)
+        if (places[:, 0] < 0).any() or (places[:, 0] >= places[:, 1]).any() or (places[:, 1] > len(data) - 8).any():
+            return False
+        doubtful = places[~checksums_hold(data, places)]
+        return all(all_hold(data, start, end) for start, end in doubtful.tolist())

@@ -1,0 +1,99 @@
+"""A filter in the words of Polars, for reads that leave rows out early: it lets through at least what the filter does.
+
+Only conditions are taken over that mean the same to both libraries for certain: whole numbers, dates and text compared
+with literals, NULL tests, AND and OR. What else a filter says is for `Predicate`, which is applied after.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Final
+
+import polars as pl
+
+from merganser.expr import tree
+from merganser.expr.compare import MIRRORED
+from merganser.expr.compute import can_fail
+from merganser.expr.predicate import Predicate
+from merganser.schema import types as t
+
+_OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_INTEGERS: Final[dict[type[t.DataType], pl.DataType]] = {
+    t.TinyInt: pl.Int8(),
+    t.SmallInt: pl.Int16(),
+    t.Int: pl.Int32(),
+    t.BigInt: pl.Int64(),
+}
+_BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
+
+
+def superset(p: Predicate, names: Mapping[str, str]) -> pl.Expr | None:
+    """Return a condition that is true of every row of which `p` is.
+
+    Args:
+        p: the filter.
+        names: what columns are called in the file; those that are not named are not looked at.
+
+    Returns:
+        None where it would let everything through, or where `p` can fail: an error counts, whatever other parts say.
+    """
+    return None if can_fail(p.expression) else _superset(p.expression, names)
+
+
+def _superset(node: tree.Expression, names: Mapping[str, str]) -> pl.Expr | None:
+    match node:
+        case tree.And(items=items):
+            parts = [part for part in (_superset(item, names) for item in items) if part is not None]
+            return reduce(operator.and_, parts) if parts else None
+        case tree.Or(items=items):
+            all_parts = [_superset(item, names) for item in items]
+            known = [part for part in all_parts if part is not None]
+            return reduce(operator.or_, known) if len(known) == len(all_parts) else None
+        case tree.IsNull(item=tree.Column(path=(name,))) if name in names:
+            return pl.col(names[name]).is_null()
+        case tree.Compare(op=op, left=tree.Column(path=(name,), type=kind), right=tree.Literal() as literal):
+            return _compared(op, name, kind, literal, names)
+        case tree.Compare(op=op, left=tree.Literal() as literal, right=tree.Column(path=(name,), type=kind)):
+            return _compared(MIRRORED[op], name, kind, literal, names)
+        case tree.In(item=tree.Column(path=(name,), type=kind), options=options):
+            found = [_compared("=", name, kind, option, names) for option in options if option.value is not None]
+            held = [part for part in found if part is not None]
+            return reduce(operator.or_, held) if held and len(held) == len(found) <= _OPTIONS_MAX else None
+    return None
+
+
+_OPTIONS_MAX: Final = 16
+
+
+def _compared(
+    op: str, name: str, kind: t.DataType, literal: tree.Literal, names: Mapping[str, str]
+) -> pl.Expr | None:  # fmt: skip
+    if name not in names or op not in _OPERATIONS:
+        return None
+    value = _literal(kind, literal)
+    return None if value is None else _OPERATIONS[op](pl.col(names[name]), value)
+
+
+def _literal(kind: t.DataType, literal: tree.Literal) -> pl.Expr | None:
+    """Return the literal in the type of a column; None: it has none that is certain to be the same."""
+    value = literal.value
+    match kind, literal.type:
+        case (t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt()), (
+            t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt()
+        ) if isinstance(value, int):  # fmt: skip
+            bits = _BITS[type(kind)]
+            inside = -(1 << bits - 1) <= value < 1 << bits - 1
+            return pl.lit(value, dtype=_INTEGERS[type(kind)]) if inside else None
+        case t.Date(), t.Date() if isinstance(value, int):
+            return pl.lit(value, dtype=pl.Int32()).cast(pl.Date())
+        case t.VarChar(), (t.VarChar() | t.Char()) if isinstance(value, str):
+            return pl.lit(value, dtype=pl.String())
+    return None
