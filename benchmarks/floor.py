@@ -136,6 +136,15 @@ def plain_scan_by_polars(paths: Sequence[str], columns: Sequence[str]) -> Callab
     return lambda: pl.read_parquet(list(paths), columns=list(columns)).height
 
 
+def plain_filter_by_polars(paths: Sequence[str], columns: Sequence[str], value_below: int) -> Callable[[], int]:
+    """Read the rows of a value filter from Parquet files as they stand, by Polars."""
+
+    def action() -> int:
+        return pl.scan_parquet(list(paths)).select(columns).filter(pl.col("i32") < value_below).collect().height
+
+    return action
+
+
 def _last_of_each_key(files: Iterable[Path], columns: Sequence[str] | None) -> pl.DataFrame:
     """Sorted by key; files in the order of their paths, which is that of the runs."""
     key = pl.col("k")

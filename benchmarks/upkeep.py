@@ -129,6 +129,22 @@ def _measure_scans(bench: Bench, tables: Tables, batches: data.Batches) -> None:
         bench.measure(
             action, "scan", lambda _, a=arguments: a, before=compacted, only=(MERGANSER, RUST, PYPAIMON), floor=floor
         )
+    floor = "value filter 1 % on compacted, plain Parquet by Polars"
+    bench.measure(
+        floor,
+        "plain_filter_by_polars",
+        lambda _: plain(tuple(data.FIELDS)) | {"value_below": data.VALUE_BELOW},
+        before=compacted,
+        only=(FLOOR,),
+    )
+    bench.measure(
+        "value filter 1 % on compacted",
+        "scan",
+        lambda _: {"table": path, "value_below": data.VALUE_BELOW},
+        before=compacted,
+        only=(MERGANSER, RUST, PYPAIMON),
+        floor=floor,
+    )
 
 
 def _measure_inline(bench: Bench, tables: Tables, batches: data.Batches) -> None:

@@ -1,7 +1,8 @@
 """Parquet pages that Polars is to decode: of types that it understands as pyarrow does, with checksums that hold.
 
 Polars verifies no checksum. A page is a header in thrift's compact form (1: kind, 2: bytes of the values as decoded,
-3: as stored, 4: CRC-32 of those) and its values behind it; headers of many pages are read together, as columns.
+3: as stored, 4: CRC-32 of those) and its values behind it; headers of many pages are read together, as columns
+(docs/decisions/0028).
 """
 
 from __future__ import annotations

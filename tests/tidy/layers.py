@@ -55,7 +55,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("arithmetic", "functions"),
         ("compute",),
         ("predicate",),
-        ("prune", "from_arrow"),
+        ("prune", "from_arrow", "to_polars"),
         ("text",),
     ),
     "rules": (("facts",), ("starts", "merging", "dialects"), ("checks",), ("gaps", "create")),
