@@ -46,6 +46,8 @@ from merganser.write.transaction import begin
 
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""
+TASK_BYTES_MIN: Final = 4 * 1024 * 1024
+"""A task reads so many decoded bytes if it can: each adds a file to every bucket, and costs time to start."""
 _DECODED: Final = 1.5
 """Bytes in memory for one byte of encoded pages, about."""
 
@@ -140,7 +142,8 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
         return []
     table = job.target.table
     decoded = _DECODED * sum(portion.size_bytes for portion in portions)
-    wanted = max(cores(spark), math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
+    useful = min(cores(spark), math.ceil(decoded / TASK_BYTES_MIN))
+    wanted = max(1, useful, math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
     tasks = _shares(portions, wanted)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     if table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX:

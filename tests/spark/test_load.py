@@ -23,6 +23,11 @@ ROWS = 3_000
 KEYS = 500
 
 
+@pytest.fixture(autouse=True)
+def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_files, "TASK_BYTES_MIN", 1)
+
+
 @pytest.fixture
 def orders(catalog: mg.Catalog) -> mg.Table:
     return catalog.create_table(
@@ -47,6 +52,14 @@ LAST = [{"id": i, "n": ROWS - KEYS + i} for i in range(KEYS)]
 
 def rows(table: mg.Table) -> list[dict[str, int]]:
     return sorted(table.read().to_pylist(), key=lambda row: row["id"])
+
+
+def test_few_rows_are_one_task_and_add_one_file_to_a_bucket(
+    spark: SparkSession, orders: mg.Table, files: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_files, "TASK_BYTES_MIN", 1 << 20)
+    ms.load(spark, files, orders)
+    assert sorted(orders.files().column("bucket").to_pylist()) == [0, 1]
 
 
 def test_the_last_row_of_a_key_in_the_files_wins(spark: SparkSession, orders: mg.Table, files: str) -> None:

@@ -12,13 +12,18 @@ from pyspark.sql import functions as f
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.spark import sink, staging
+from merganser.spark import files, sink, staging
 from merganser.storage.object_store import ObjectStorage
 
 pytestmark = pytest.mark.spark
 
 ROWS = 3_000
 KEYS = 400
+
+
+@pytest.fixture(autouse=True)
+def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "TASK_BYTES_MIN", 1)
 
 
 @pytest.fixture
