@@ -4,6 +4,7 @@
 
     text                        SQL text -> expressions
     prune       from_arrow      which files can hold a row that is kept; Arrow expressions -> ours
+    to_polars                   ours -> conditions of Polars that keep at least as much
     predicate                   what callers hold: `Predicate` and `Projection`
     compute                     expressions over columns of rows
     arithmetic  functions       over columns; what functions take and give
