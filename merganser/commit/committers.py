@@ -1,15 +1,16 @@
-"""Who has committed, and how far: carried from snapshot to snapshot, so that it outlives the snapshots that show it.
+"""Committers: the newest commit identifier of every user, recorded in each snapshot so that expiry does not lose it.
 
-A commit with an identifier is applied once, and whether it was applied is told by the newest identifier of its user.
-The chain of snapshots shows that for as long as it is kept. So every snapshot of ours carries, as a property, what
-it knows of all users at its own time, itself included::
+A commit with an identifier is applied once. The newest identifier of its user tells whether a commit was applied.
+Older snapshots show this identifier only until they expire. So every snapshot of merganser records, as a property,
+the newest identifier of each user up to and including itself::
 
     merganser.committers = {"job-7": [18, 44], "job-8": [3, 45]}    user: newest identifier, snapshot
 
-Ordered by their newest snapshot, and at most `COMMITTERS_MAX`: the user that has been silent longest is left out.
+The users are ordered by their newest snapshot. A snapshot records at most `COMMITTERS_MAX` users and omits the user
+that has not committed for the longest time.
 
-Other engines ignore the property and do not carry it on. What it says is taken from snapshots of ours only, and what
-others committed since is taken from the chain. Docs: decision 0017.
+Other engines ignore the property and do not copy it to their snapshots. merganser reads the property from its own
+snapshots only, and reads later commits of other engines from their snapshots. Docs: decision 0017.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ WRITER: Final = "merganser-"
 """The start of the writer version in our snapshots."""
 
 Committers: TypeAlias = dict[str, tuple[int, int]]
-"""User -> newest identifier, and the newest snapshot of the user; the longest silent first."""
+"""User -> newest identifier, and the newest snapshot of the user; the user with the oldest snapshot first."""
 
 
 def is_ours(snapshot: Snapshot) -> bool:
-    """Return whether merganser wrote a snapshot, and not another engine that took over its properties."""
+    """Return whether merganser wrote a snapshot; another engine may have copied its properties."""
     return (snapshot.writer_version or "").startswith(WRITER)
 
 
 def carried(snapshot: Snapshot) -> Committers | None:
-    """Return what a snapshot carries; None when it carries nothing, or was not written by us.
+    """Return the committers that a snapshot records; None if it records none, or merganser did not write it.
 
     Raises:
-        FormatError: the property does not hold what we write.
+        FormatError: the property is not in the form that merganser writes.
     """
     text = (snapshot.properties or {}).get(PROPERTY)
     if text is None or not is_ours(snapshot):
@@ -51,16 +52,15 @@ def carried(snapshot: Snapshot) -> Committers | None:
         found = {"": (None, None)}
     if not all(type(part) is int for parts in found.values() for part in parts):
         raise FormatError(
-            f"cannot tell who has committed to the table: property '{PROPERTY}' of snapshot {snapshot.id} is "
-            f"{text!r:.80}, which is not what was written. Restore the snapshot's file, or roll back to an earlier "
-            "one.",
+            f"cannot read the committers of the table: property '{PROPERTY}' of snapshot {snapshot.id} is "
+            f"damaged: {text!r:.80}. Restore the file of the snapshot, or roll back to an earlier snapshot.",
             snapshot=snapshot.id,
         )
     return found
 
 
 def followed_by(known: Mapping[str, tuple[int, int]], snapshots: Iterable[Snapshot]) -> Committers:
-    """Return what is known after some more snapshots, oldest first."""
+    """Return the committers after some more snapshots, which come oldest first."""
     found = dict(known)
     for snapshot in snapshots:
         if snapshot.commit_identifier != BATCH_IDENTIFIER:

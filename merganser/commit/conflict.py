@@ -1,4 +1,4 @@
-"""May these changes follow that state? Pure: entries in, an error or nothing out.
+"""Conflicts: checks that a change may follow a state. Pure: the checks take entries and raise an error or nothing.
 
 Format: section "conflict detection".
 """
@@ -37,10 +37,9 @@ def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: 
     lost = [entry for entry in removed if entry.identity not in identities]
     if lost:
         raise ConflictError(
-            f"cannot commit to '{table}': {len(lost)} of the {len(removed)} files this change replaces were "
-            "removed up to snapshot "
-            f"{snapshot} (first: '{lost[0].file.name}' in bucket {lost[0].bucket}). Nothing was changed. Plan the "
-            f"change again from snapshot {snapshot}.",
+            f"cannot commit to '{table}': other commits up to snapshot {snapshot} removed {len(lost)} of the "
+            f"{len(removed)} files that this change replaces (first: '{lost[0].file.name}' in bucket "
+            f"{lost[0].bucket}). Nothing was changed. Plan the change again from snapshot {snapshot}.",
             table=table,
             snapshot=snapshot,
         )
@@ -49,14 +48,14 @@ def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: 
 def check_levels(
     changes: Sequence[ManifestEntry], live: LiveFiles, key_types: Sequence[t.DataType], *, table: str, snapshot: int
 ) -> None:
-    """Refuse files of a level above 0 whose key ranges meet others of that level: a level is one sorted run.
+    """Refuse a file above level 0 whose key range overlaps another file of its level: a level is one sorted run.
 
-    Two compactions of different files can both aim at an empty level, without removing a common file.
+    Two compactions of different files can both write to an empty level without removing a common file.
 
     Args:
-        changes: what is to be added and removed.
-        live: what is there.
-        key_types: of the key columns.
+        changes: the files that the change adds and removes.
+        live: the live files.
+        key_types: the types of the key columns.
 
     Raises:
         ConflictError: names the level and a file; nothing was changed.
@@ -76,9 +75,9 @@ def check_levels(
         )
         if any(low <= before for (_, before), (low, _) in pairwise(ranges)):
             raise ConflictError(
-                f"cannot commit to '{table}': level {level} of bucket {bucket} holds keys up to snapshot {snapshot} "
-                "that this change brings there too. Nothing was changed. Plan the change again from snapshot "
-                f"{snapshot}.",
+                f"cannot commit to '{table}': another commit up to snapshot {snapshot} added files to level {level} of "
+                f"bucket {bucket} whose keys overlap the files of this change. Nothing was changed. Plan the change "
+                f"again from snapshot {snapshot}.",
                 table=table,
                 snapshot=snapshot,
             )
@@ -95,18 +94,19 @@ def check_index(
     table: str,
     snapshot: int,
 ) -> None:
-    """Refuse a change that is based on other index files than there are: rows would come back, or go.
+    """Refuse a change that was planned on other index files than the live ones: rows would come back or vanish.
 
-    Index files that it replaces must be live, and be all that it puts others over: a HASH index that took another's
-    place unseen would forget where keys lie. Of deletion vectors, a data file that goes takes its
-    vector with it; a vector that is added is the only one of its data file, which stays.
+    The index files that a change removes must be live. A change may not replace an index file that it does not name:
+    a HASH index that replaced another one unseen would lose the buckets of keys. A change that removes a data file
+    also removes its deletion vector. A new deletion vector must be the only one of its data file, and that data file
+    must stay live.
 
     Args:
-        changes: data files to be added and removed.
-        removed, added: index files likewise.
-        index, live: what is there.
-        one_per_bucket: a file of deletion vectors replaces that of its bucket.
-        snapshot: the one that it would follow.
+        changes: the data files that the change adds and removes.
+        removed, added: the index files that the change removes and adds.
+        index, live: the live index files and data files.
+        one_per_bucket: a file of deletion vectors replaces the earlier one of its bucket.
+        snapshot: the snapshot that the change would follow.
 
     Raises:
         ConflictError: names a file; nothing was changed.
@@ -149,8 +149,8 @@ def _other_index(table: str, entry: IndexEntry, snapshot: int) -> ConflictError:
     if entry.index_type == DELETION_VECTORS:
         return _other_vectors(table, entry.name, entry.bucket, snapshot)
     return ConflictError(
-        f"cannot commit to '{table}': up to snapshot {snapshot} somebody else changed the {entry.index_type} index of "
-        f"bucket {entry.bucket} (first: '{entry.name}'). Nothing was changed. Plan the change again from snapshot "
+        f"cannot commit to '{table}': another commit up to snapshot {snapshot} changed the {entry.index_type} index "
+        f"of bucket {entry.bucket} (first: '{entry.name}'). Nothing was changed. Plan the change again from snapshot "
         f"{snapshot}.",
         table=table,
         snapshot=snapshot,
@@ -160,8 +160,8 @@ def _other_index(table: str, entry: IndexEntry, snapshot: int) -> ConflictError:
 
 def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> ConflictError:
     return ConflictError(
-        f"cannot commit to '{table}': up to snapshot {snapshot} somebody else changed which rows of bucket {bucket} "
-        f"are deleted (first: '{name}'). Nothing was changed. Plan the change again from snapshot {snapshot}.",
+        f"cannot commit to '{table}': another commit up to snapshot {snapshot} changed the deleted rows of bucket "
+        f"{bucket} (first: '{name}'). Nothing was changed. Plan the change again from snapshot {snapshot}.",
         table=table,
         snapshot=snapshot,
         file=name,
@@ -172,7 +172,7 @@ class Totals(Protocol):
     """The numbers of buckets with which files were written."""
 
     def other_total(self, partition: bytes, total: int) -> int | None:
-        """Return a number of buckets that files of a partition were written with, other than `total`, or None."""
+        """Return a number of buckets other than `total` that a partition has files of; None if there is none."""
 
 
 def check_total_buckets(
@@ -181,15 +181,15 @@ def check_total_buckets(
     """Refuse rows hashed over another number of buckets than the files of their partition.
 
     Args:
-        changes: what is to be added.
-        live: what is there.
-        table: its name, for messages.
-        snapshot: of a commit, the one it would follow: writers ask before they write, so what does not fit now came
-            to be since. None: rows are about to be written.
+        changes: the files to add.
+        live: the bucket numbers of the live files.
+        table: the name of the table, for messages.
+        snapshot: at a commit, the snapshot that the commit would follow. Writers also check before they write, so a
+            difference found here came from a commit since. None: the writer has not written the rows yet.
 
     Raises:
-        InvalidInputError: rows are about to be written; names both numbers.
-        ConflictError: the rows are written, and were right when they were; nothing was changed.
+        InvalidInputError: the writer has not written the rows yet; names both numbers.
+        ConflictError: the rows are written, and fitted the table at that time; nothing was changed.
     """
     wanted = {
         entry.partition: entry.total_buckets for entry in changes if entry.kind == ADD and entry.total_buckets > 0
@@ -199,9 +199,9 @@ def check_total_buckets(
         if other is not None:
             if snapshot is not None:
                 raise ConflictError(
-                    f"cannot commit to '{table}': the rows were written into {total} buckets, and up to snapshot "
-                    f"{snapshot} somebody else moved their partition to {other}. Nothing was changed. "
-                    "Open the table again and repeat the write.",
+                    f"cannot commit to '{table}': the rows were written into {total} buckets, and another commit up "
+                    f"to snapshot {snapshot} moved their partition to {other}. Nothing was changed. Open the table "
+                    "again and repeat the write.",
                     table=table,
                     snapshot=snapshot,
                     buckets=other,
@@ -224,17 +224,19 @@ def check_undisturbed(
     commit_user: str,
     table: str,
 ) -> None:
-    """Refuse to follow what others did after a snapshot, unless it was rows added to no fixed bucket.
+    """Refuse a commit after conflicting commits of other users (strict mode).
+
+    Compactions, overwrites, and appends to fixed buckets conflict. Other appends do not.
 
     Args:
-        since: the newest snapshot and those before it, downwards; read as far as `safe`.
+        since: the snapshots from the newest downwards; the check reads them as far as `safe`.
         delta: returns the entries of a snapshot's own commit.
-        safe: the last snapshot that may hold anything (`commit.strict-mode.last-safe-snapshot`).
-        commit_user: whose own commits are no disturbance.
-        table: its name, for messages.
+        safe: the last snapshot that needs no check (`commit.strict-mode.last-safe-snapshot`).
+        commit_user: commits of this user do not conflict.
+        table: the name of the table, for messages.
 
     Raises:
-        ConflictError: names the first disturbance found, or the snapshots that have expired; nothing was changed.
+        ConflictError: names the first conflicting snapshot, or the snapshots that have expired; nothing was changed.
     """
     above = None
     for snapshot in since:
@@ -254,7 +256,7 @@ def check_undisturbed(
             )
     if above is not None and above > safe + 1:
         raise _disturbed(
-            f"nobody can tell what snapshots {safe + 1} to {above - 1} did, which have expired, and which came",
+            f"snapshots {safe + 1} to {above - 1} cannot be checked, since they have expired; they came",
             safe=safe,
             snapshot=above,
             table=table,
@@ -264,8 +266,8 @@ def check_undisturbed(
 def _disturbed(what: str, *, safe: int, snapshot: int, table: str) -> ConflictError:
     return ConflictError(
         f"cannot commit to '{table}': {what} after snapshot {safe}, the last that is safe by "
-        "'commit.strict-mode.last-safe-snapshot'. Nothing was changed. Look at what came, then write again with a "
-        "later snapshot as the last safe one.",
+        "'commit.strict-mode.last-safe-snapshot'. Nothing was changed. Look at the changes since, then write again "
+        "with a later snapshot as the last safe one.",
         table=table,
         snapshot=snapshot,
     )

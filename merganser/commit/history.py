@@ -1,9 +1,10 @@
-"""History: whether a change is part of the table already, and what the next snapshot carries on of who has committed.
+"""History: whether a change is already part of the table, and which committers the next snapshot records.
 
-Identifiers of one user rise: one at or below the user's newest is applied, the format's rule. The user's newest is
-told by what snapshots of ours carry (`committers`), and by the chain of snapshots where other engines have committed
-since. All is asked of the chain that ends in a given snapshot, never of "the newest": of the one that a commit is going
-to follow, so that a twin that commits in between is met there.
+The identifiers of one commit user rise. By the format's rule a commit is applied already if its identifier is at or
+below the newest identifier of its user. Snapshots of merganser record the newest identifier of every user
+(`committers`). Where other engines have committed since, this module reads the chain of snapshots. Every question
+names the snapshot where the chain ends: the snapshot that the commit is going to follow, never "the newest". So a
+commit finds a twin that was committed just before it.
 
 Format: section "commitUser and replay". Docs: decision 0017.
 """
@@ -19,7 +20,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_state import MetaReader
 
 _FOREIGN_MAX: Final = 100
-"""So many commits of other engines in a row are looked through by a commit that itself has no identifier."""
+"""Most commits of other engines in a row that a commit without an identifier reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,25 @@ class History:
         return None
 
     def newest_of(self, commit_user: str, latest: Snapshot) -> tuple[int, int] | None:
-        """Return the newest identifier of a user and the newest snapshot of the user, which may have expired."""
+        """Return the newest identifier of a user, and the id of the newest snapshot of that user.
+
+        The snapshot may have expired.
+        """
         known = self._committers(latest)
         if commit_user in known or len(known) < committers.COMMITTERS_MAX:
             return known.get(commit_user)
-        for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):  # it may have been left out
-            # A batch commit under the same name says nothing of the identifiers that rise.
+        for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):  # a full record omits some
+            # A batch commit of the same user has no rising identifier.
             if snapshot.commit_user == commit_user and snapshot.commit_identifier != BATCH_IDENTIFIER:
                 return snapshot.commit_identifier, snapshot.id
         return None
 
     def committers_after(self, snapshot: Snapshot, previous: Snapshot | None) -> committers.Committers | None:
-        """Return what a new snapshot carries of who has committed; None: nobody did with an identifier.
+        """Return the committers that a new snapshot records; None: no commit had an identifier.
 
-        A commit without an identifier looks only as far as other engines have committed, and not for long: what they
-        drop is on the chain for as long as they keep it.
+        A commit without an identifier reads only the commits of other engines since the last snapshot of merganser,
+        and at most `_FOREIGN_MAX` of them. If there are more, it records nothing: the snapshots themselves still
+        show those committers while the table keeps them.
         """
         if snapshot.commit_identifier != BATCH_IDENTIFIER:
             known = {} if previous is None else self._committers(previous)
@@ -86,7 +91,7 @@ class History:
         return committers.followed_by(below or {}, reversed(others[:at])) or None
 
     def _committers(self, latest: Snapshot) -> committers.Committers:
-        """Return who has committed up to a snapshot; remembers what it has seen, so that a writer looks once."""
+        """Return the committers up to a snapshot. The cache keeps them, so a writer reads the chain once."""
         cache, key = self.reader.env.cache, ("committers", self.reader.paths.metadata_root)
         seen: tuple[Snapshot, committers.Committers] | None = cache.get(key)
         since: list[Snapshot] = []

@@ -2,24 +2,25 @@
 
 Steps of an attempt, from the newest state S(n):
 
-1. Was it applied already, up to S(n)? (commit user, identifier) at or below the user's newest snapshot: done.
-   The question is asked of the very state that step 4 follows, so a twin that commits in between is met there
-   (`history`).
-2. May it follow S(n)? Removals must be live and additions new, bucket numbers must agree, and deletion vectors be
-   those that it was based on. An overwrite names what it removes anew from S(n), so it always fits. In strict mode
-   no other commit may conflict with it (`conflict`).
-3. Take the first steps of what stands or falls with the commit beside the table (once; `steps`). Write the
-   manifests of delta and changelog and their lists (once; attempts reuse them), merge old manifests when there are
-   many, write the base list, and an index manifest when index files change (`metadata_files`). All durable, none
-   visible: a crash leaves orphans. The schema must still be there: a table that was dropped meanwhile, and perhaps
-   made anew, gets no snapshot of ours.
-4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses goes to 1.
-5. Look whether the snapshot below is still there: if a rollback removed it, or ours took an id that had been used
-   and had expired, take ours back and go to 1 (`standing`).
-6. Move the hint. A crash before it costs readers one directory listing. From here on nothing is removed and
-   nothing is raised: the commit stands. The steps beside the table are told so.
+1. Check whether the change is already part of the table: its identifier is at or below the newest identifier of its
+   commit user up to S(n). Then the commit is done. The check uses the same state that step 4 follows, so it finds a
+   twin that was committed in between (`history`).
+2. Check whether the change may follow S(n) (`conflict`). The files that it removes must be live, and the files that
+   it adds must be new. Bucket numbers must agree. Deletion vectors must be those that the change was planned on. An
+   overwrite chooses the files to remove anew from S(n), so it always fits. In strict mode no other commit may
+   conflict with the change.
+3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
+   (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
+   merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
+   are durable and none is visible: a crash leaves orphans. Check that the schema is still there. A table that was
+   dropped meanwhile, and perhaps made anew, gets no snapshot from this writer.
+4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1.
+5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
+   before and that snapshot has expired, remove our snapshot and go to 1.
+6. Move the hint. A crash before this step costs readers one directory listing. From here on the commit stands:
+   the writer removes nothing and raises nothing. It completes the changes outside the table.
 
-Nobody waits for anybody: appends never conflict, they only retry the id.
+No writer waits for another one. Appends never conflict; they only try again with the next id.
 
 Format: sections "commit algorithm", "commitUser and replay", "overwrite".
 """
@@ -80,16 +81,18 @@ class Change:
         kind: commit kind when nothing is removed.
         commit_user: the name of the committer.
         identifier: which of the user's commits it is; BATCH_IDENTIFIER when it is never repeated.
-        overwrites: the files an overwrite removes, chosen anew from each newest state; None for others.
+        overwrites: chooses the files that an overwrite removes, from each newest state; None: no overwrite.
         allow_empty: make a snapshot even of no change.
-        uuid: what its snapshot is recognised by; None: a fresh one for every call.
-        since: an earlier call with the same uuid, of unknown outcome, tried to create this snapshot.
-        safe: the last snapshot that others may have made without a check (strict mode); negative or None: any.
-        seconds: what was spent on its files, by phase; see `CommitMetrics`.
-        watermark: epoch milliseconds up to which its writers have seen event times; the table's never falls.
-        properties: texts to carry from snapshot to snapshot from now on, over those of the same name.
-        log_offsets: by partition of the log beside the table, the offset after its last row; others are carried on.
-        steps: what stands or falls with it beside the table.
+        uuid: identifies the snapshot of the change; None: every call makes a new one.
+        since: id of the snapshot that an earlier call with the same uuid tried to create, with unknown outcome.
+        safe: the last snapshot that needs no check in strict mode; negative or None: no snapshot needs one.
+        seconds: the time that its writers spent on its files, by phase; see `CommitMetrics`.
+        watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never
+            falls.
+        properties: texts that this snapshot and all later ones record; they replace texts of the same name.
+        log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
+            partitions stay as they are.
+        steps: changes outside the table that succeed or fail together with the commit.
     """
 
     messages: Sequence[CommitMessage]
@@ -117,7 +120,7 @@ class Publisher:
 
     @property
     def reader(self) -> MetaReader:
-        """Its metadata."""
+        """The reader of the table's metadata."""
         return MetaReader(self.table.paths, self.env, self.table.name)
 
     @property
@@ -137,7 +140,7 @@ class Publisher:
             self._check_schema()  # files of a table that is being dropped are missing, too
             raise
         if state.snapshot is None:
-            self._check_schema()  # one that was dropped has no snapshots either; no directory of it is made again
+            self._check_schema()  # a dropped table has no snapshots either, and must not get its directory back
         return state
 
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
@@ -156,15 +159,15 @@ class Publisher:
         return found is not None, found
 
     def commit(self, change: Change) -> Snapshot | None:
-        """Make the change real.
+        """Commit the change.
 
         Returns:
-            Its snapshot; None when there was nothing to commit, or when it was applied before by a snapshot
-            that has expired since.
+            The snapshot of the change. None if there was nothing to commit, or if an earlier call has committed the
+            change and its snapshot has expired.
 
         Raises:
-            ConflictError, InvalidInputError: it may not follow the newest state; nothing is visible, the new
-                metadata files are gone, the data files are the caller's to remove.
+            ConflictError, InvalidInputError: the change may not follow the newest state. Nothing is visible, and the
+                new metadata files are removed. The caller removes the data files.
             StorageError, UnsupportedError: the store failed; nothing is visible, as above.
             CommitUnknownError: the outcome is unknown; every file was kept.
         """
@@ -226,7 +229,11 @@ class Publisher:
     def _prepare(
         self, change: Change, state: TableState, files: MetadataFiles, steps: Steps
     ) -> tuple[Snapshot, LiveFiles] | None:
-        """Write the metadata of the snapshot that follows `state`; return it and its live files, None of no change."""
+        """Write the metadata of the snapshot that follows `state`.
+
+        Returns:
+            The snapshot and its live files; None if there is no change.
+        """
         entries = [entry for message in change.messages for entry in message.entries()]
         changelog = [entry for message in change.messages for entry in message.changelog_entries()]
         reindexed = {
@@ -304,9 +311,10 @@ class Publisher:
         )
 
     def _identifier(self, change: Change, previous: Snapshot | None) -> int:
-        """Return the identifier to store; those of a user never fall, or a later commit would count as not applied.
+        """Return the identifier to store.
 
-        A compaction that follows a write may come after the next write, made by another process.
+        The identifiers of a user never fall; otherwise a later commit would count as not applied. The compaction
+        after a write may be committed after the next write, which another process makes.
         """
         if change.kind != COMPACT or change.identifier == BATCH_IDENTIFIER or previous is None:
             return change.identifier
@@ -317,8 +325,8 @@ class Publisher:
         """Create the snapshot.
 
         Raises:
-            SnapshotExistsError, StorageError, UnsupportedError: nothing of it is visible. After anything else it may
-                be committed.
+            SnapshotExistsError, StorageError, UnsupportedError: nothing of the commit is visible. After any other
+                error the commit may have succeeded.
         """
         store = self.reader.snapshots
         stored = store.create(snapshot)
@@ -334,16 +342,15 @@ class Publisher:
         """Return the live files once the change is made.
 
         Raises:
-            ConflictError: it adds files that are there already; nothing was changed.
+            ConflictError: the change adds files that are live already; nothing was changed.
         """
         try:
             return state.live.apply(entries, source=f"snapshot {state.next_id} of '{self.table.name}'")
         except FormatError as error:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': its files are part of snapshot {state.next_id - 1} "
-                "already, or removed "
-                f"twice (first: '{error.context.get('file')}'). Nothing was changed. These rows are committed; do "
-                "not repeat them.",
+                f"cannot commit to '{self.table.name}': snapshot {state.next_id - 1} already holds the files of this "
+                f"change, or the change removes a file twice (first: '{error.context.get('file')}'). Nothing was "
+                "changed. These rows are committed; do not repeat them.",
                 table=self.table.name,
                 file=error.context.get("file"),
             ) from error
@@ -359,16 +366,14 @@ class Publisher:
             found = SchemaStore(self.table.paths, self.env).load(schema.id, fresh=True)
         except FormatError as error:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': its schema {schema.id} is gone or damaged, so the table "
-                "was dropped or "
-                f"renamed since it was opened. Nothing was changed. ({error})",
+                f"cannot commit to '{self.table.name}': its schema {schema.id} is gone or damaged, so the table was "
+                f"dropped or renamed since it was opened. Nothing was changed. ({error})",
                 table=self.table.name,
             ) from error
         if found != schema:
             raise ConflictError(
                 f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, "
-                "so schema "
-                f"{schema.id} is another one now. Nothing was changed. Open the table again.",
+                f"so schema {schema.id} is another one now. Nothing was changed. Open the table again.",
                 table=self.table.name,
             )
 
@@ -380,7 +385,7 @@ class Publisher:
         An overwrite takes the index files of a bucket with its data files.
 
         Raises:
-            ConflictError: the change is based on other index files than there are.
+            ConflictError: the change was planned on index files that are no longer live.
         """
         removed = [entry for message in change.messages for entry in message.index_removed]
         added = [entry for message in change.messages for entry in message.index_added]
@@ -417,7 +422,7 @@ class Publisher:
 
 
 def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, seconds: Mapping[str, float]) -> Snapshot:
-    """Return a snapshot that was just made with what it cost; counts and logs that."""
+    """Return a new snapshot together with the metrics of its commit; count and log the metrics."""
     assert metrics is not None
     metrics = replace(metrics, attempts=attempts, seconds=seconds)
     TOTALS.add(metrics)
@@ -430,7 +435,7 @@ def _later(before: int | None, now: int | None) -> int | None:
 
 
 def _rows_before(state: TableState) -> int:
-    """Return the physical rows of a state; some older writers do not say, so they are counted."""
+    """Return the number of physical rows of a state; count the rows if its writer recorded no number."""
     if state.snapshot is None:
         return 0
     known = state.snapshot.total_record_count

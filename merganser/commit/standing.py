@@ -1,14 +1,16 @@
-"""Does a snapshot that was just created stand? Asked by whoever created it, before anybody is told of it.
+"""Standing: the check that a snapshot still follows the table after its writer has created it.
 
-Creating `snapshot-<n+1>` only if absent says that nobody else made it now. It does not say that the table is still the
-one it was made for: two others remove snapshots meanwhile, each in an order that leaves a trace.
+The writer runs this check before it reports the commit. The writer creates `snapshot-<n+1>` only if that file is
+absent, so no other writer made the same snapshot. But two operations may have removed snapshots since the writer read
+n. Each removes them in an order that leaves a trace:
 
-* A rollback removes the newest first, and looks again at the end: n is gone or another one, what is older is there.
-* Expiry removes the oldest first: n is gone, and all that is older. If writers have passed n+1 before, the id had been
-  used, and ours lies below those that are left.
+* A rollback removes the newest first and lists again at its end. Then n is gone or is another snapshot, and older
+  snapshots are still there.
+* Expiry removes the oldest first. Then n is gone, and so is every older snapshot. If other writers had used the id n+1
+  before, our snapshot lies below the snapshots that are left.
 
-A snapshot that does not stand is taken back, and its commit may follow the newest one. Where it cannot be told, or
-not taken back, the outcome is unknown, and every file is kept.
+The writer removes a snapshot that does not stand, and commits again on the newest one. If the writer cannot find out,
+or cannot remove its snapshot, the outcome is unknown, and the writer keeps every file.
 
 Docs: decisions 0015 and 0016.
 """
@@ -26,16 +28,16 @@ from merganser.meta.table_state import MetaReader
 
 
 def check_stands(reader: MetaReader, stored: Snapshot, live: LiveFiles, before: Snapshot | None) -> None:
-    """Take a snapshot back that does not follow what the table is now. Time: one read, where nothing is wrong.
+    """Remove a new snapshot that does not follow the present state of the table. Time: one read if all is well.
 
     Args:
-        stored: the snapshot, as it was created.
-        live: its live files.
-        before: the snapshot that it follows; None: it is the first.
+        stored: the new snapshot, as its writer created it.
+        live: the live files of `stored`.
+        before: the snapshot below `stored`; None: `stored` is the first of the table.
 
     Raises:
-        SnapshotExistsError: nothing of the commit is visible; it may follow the newest snapshot.
-        CommitUnknownError: nobody can tell whether it stands.
+        SnapshotExistsError: nothing of the commit is visible; the caller may commit again on the newest snapshot.
+        CommitUnknownError: the writer cannot find out whether `stored` stands.
     """
     if before is not None:
         if _is_there(reader, before):
@@ -52,14 +54,16 @@ def _is_there(reader: MetaReader, before: Snapshot) -> bool:
 
 
 def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapshot) -> None:
-    """Take a snapshot back that was put on top of one that a rollback had removed: it would bring that back.
+    """Remove a new snapshot on top of a snapshot that a rollback removed: the new one would bring its rows back.
 
-    A rollback removes the newest first and looks again at the end. So of a snapshot that came before that look it
-    is the rollback's to remove, and one that came after it finds its predecessor gone here. Decision 0015.
+    A rollback removes the newest first and lists again at its end. The rollback itself removes a snapshot that was
+    created before that last list. A snapshot created after it has no predecessor, and this check finds that.
+    Decision 0015.
 
     Raises:
-        SnapshotExistsError: nothing of the commit is visible; it may follow what the table was rolled back to.
-        CommitUnknownError: it could not be taken back, or others committed on top of it.
+        SnapshotExistsError: nothing of the commit is visible; the caller may commit again on the target of the
+            rollback.
+        CommitUnknownError: the snapshot could not be removed, or another writer committed on top of it.
     """
     store = reader.snapshots
     with _known_of(reader, stored):
@@ -68,12 +72,12 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
         found = store.get(stored.id)
         if found is not None and found.uuid == stored.uuid:
             store.delete(stored.id)
-            if any(number > stored.id for number in store.ids()):  # made of our files, before ours went
+            if any(number > stored.id for number in store.ids()):  # refers to our files
                 raise _unknown(
                     reader, stored, "the table was rolled back, and others committed on top. Repeat the rollback first."
                 )
         raise SnapshotExistsError(
-            f"snapshot {stored.id} of '{reader.table_name}' was taken back, since the table was rolled back "
+            f"the writer removed its snapshot {stored.id} of '{reader.table_name}', since the table was rolled back "
             "meanwhile. Nothing of this commit is visible.",
             table=reader.table_name,
             snapshot=stored.id,
@@ -81,14 +85,14 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
 
 
 def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) -> None:
-    """Take a snapshot back whose id had been used and had expired before it was created: nobody follows it.
+    """Remove a new snapshot whose id another writer had used before, if that earlier snapshot has expired.
 
-    Asked when the snapshot below has expired. Expiry goes from the oldest on, so that while ours is there a
-    snapshot that follows it is there, or there is none above at all. Decision 0016.
+    The check runs when the snapshot below has expired. Expiry removes the oldest first. So if our snapshot stands,
+    either the next id holds a snapshot that follows ours, or there is no snapshot above ours. Decision 0016.
 
     Raises:
-        SnapshotExistsError: nothing of the commit is visible; it may follow the newest snapshot.
-        CommitUnknownError: it has expired, too, so nobody can tell.
+        SnapshotExistsError: nothing of the commit is visible; the caller may commit again on the newest snapshot.
+        CommitUnknownError: the new snapshot has expired, too, so the writer cannot find out.
     """
     store = reader.snapshots
     with _known_of(reader, stored):
@@ -107,7 +111,7 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
             )
         store.delete(stored.id)
         raise SnapshotExistsError(
-            f"snapshot {stored.id} of '{reader.table_name}' was created by another writer, and has expired. "
+            f"another writer had created snapshot {stored.id} of '{reader.table_name}', and it has expired. "
             "Nothing of this commit is visible.",
             table=reader.table_name,
             snapshot=stored.id,
@@ -115,7 +119,7 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
 
 
 def _follows(reader: MetaReader, follower: Snapshot, live: LiveFiles) -> bool:
-    """Return whether a snapshot is what its commit made of these live files."""
+    """Return whether the delta of a snapshot, applied to `live`, gives the live files of that snapshot."""
     state = reader.state(follower)
     try:
         expected = live.apply(reader.delta(follower), source=f"snapshot {follower.id}")
@@ -126,11 +130,11 @@ def _follows(reader: MetaReader, follower: Snapshot, live: LiveFiles) -> bool:
 
 @contextlib.contextmanager
 def _known_of(reader: MetaReader, stored: Snapshot) -> Iterator[None]:
-    """Say that nobody knows whether a snapshot stands, where the store fails while we look or take it back."""
+    """Raise that the outcome is unknown if the store fails while the writer checks or removes its snapshot."""
     try:
         yield
     except (StorageError, FormatError) as error:
-        raise _unknown(reader, stored, f"what it follows could not be found, and then: {error}") from error
+        raise _unknown(reader, stored, f"the snapshot below could not be checked: {error}") from error
 
 
 def _unknown(reader: MetaReader, stored: Snapshot, why: str) -> CommitUnknownError:

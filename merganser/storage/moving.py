@@ -1,24 +1,24 @@
-"""Moving a table's tree where there is no rename: file by file, so that a crash at any instant loses nothing.
+"""Moving a table on a store without rename: file by file, so that a crash at any instant loses no data.
 
-A directory is a table while it holds schemas; one that also holds the mark `schema/.moving` only while the first of
-them, `schema-0`, is there::
+A directory is a table if it holds schemas. A directory that also holds the mark `schema/.moving` is a table only if it
+holds the first schema, `schema-0`. A mover takes these steps::
 
-    1  claim the target        the mark is created there, which one of many movers manages
+    1  claim the target        create the mark there; only one of many movers succeeds
     2  copy all but schemas    the source is the table
-    3  copy schemas            the first of them last: from here on the target is whole, and both are tables; that it
-                               is whole is looked at, since somebody may have dropped what he took for a stopped move
-    4  remove the schemas      the mark is set, the first of them goes first: the target is the table, and writers of
-                               the source are refused
-    5  copy what is new        of a writer that committed to the source between 2 and 4
-    6  remove the source       its mark last, so that what a crash leaves is known for what it is
+    3  copy schemas            the first schema last: from here on both places are whole tables. Then check that the
+                               target is whole: a user may have dropped it as the remains of a stopped move
+    4  remove the schemas      set the mark at the source and remove the first schema first: now the target is the
+                               table, and writers of the source fail
+    5  copy new files          a writer may have committed to the source between 2 and 4
+    6  remove the source       the mark last, so that the mark tells what a crash left behind
     7  remove the mark         of the target
 
-A crash before 3 is done leaves the source as it was, and at the target copies that are no table. A crash after it
-leaves the target whole. What is left at either place is removed by dropping the table of that name: copies share
-nothing with what they were made from. A directory of schemas moves in the same way.
+A crash before the end of step 3 leaves the source as it was, and at the target some copies that are no table. A crash
+after step 3 leaves a whole table at the target. To remove the remains at either place, drop the table of that name:
+the copies share no files with the source. A directory of schemas moves in the same way.
 
-Left open: a writer of the source that looked at its schema before 4 and creates its snapshot after 5. Its commit
-stays at the source, where nobody finds it, as when a table is dropped under a writer.
+Left open: a writer of the source checks its schema before step 4 and creates its snapshot after step 5. This commit
+stays at the source, where no reader finds it. The same happens when a table is dropped during a write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from merganser.errors import AlreadyExistsError, ConflictError, NotFoundError
 from merganser.storage.protocol import Storage
 
 MARK: Final = ".moving"
-"""File beside schemas: a process moves the table to or from this place, or was stopped while it did."""
+"""File beside schemas: a process is moving the table to or from this place, or was stopped during the move."""
 _SCHEMA: Final = re.compile(r"(?:schema/)?schema-(\d+)", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"snapshot/snapshot-\d+", re.ASCII)
 
@@ -47,17 +47,17 @@ def move_by_copies(
     """Move a tree, file by file.
 
     Args:
-        storage: its `create`, `exists`, `list` and `delete` are used.
-        source: a directory.
-        target: where it is to be.
-        below: returns the paths of all files below a directory, without it.
-        copy: copies files of the source, named as by `below`, in any order.
+        storage: the store of both places.
+        source: the directory to move.
+        target: the new path of the directory.
+        below: returns the paths of all files below a directory, relative to that directory.
+        copy: copies files of the source in any order; takes paths as `below` returns them.
 
     Raises:
-        AlreadyExistsError: the target exists, or somebody else is moving something there; nothing was moved.
+        AlreadyExistsError: the target exists, or another process is moving a table there; nothing was moved.
         NotFoundError: there is no such directory.
-        ConflictError: somebody removed copies, and the source was left as it is; or source and target were both
-            written to, and both are kept.
+        ConflictError: another process removed copies, and the source is as it was; or other writers wrote to both
+            source and target, and both are kept.
     """
     if storage.exists(target) or storage.list(target):
         raise _taken(source, target)
@@ -73,13 +73,13 @@ def move_by_copies(
             copy(names)
     if lost := set(found).difference(below(target)):
         raise ConflictError(
-            f"cannot move '{source}' to '{target}': {len(lost)} of the {len(found)} files copied there were removed by "
-            f"somebody else (first: '{min(lost)}'). The source is as it was. Remove the target, then try again.",
+            f"cannot move '{source}' to '{target}': another process removed {len(lost)} of the {len(found)} files "
+            f"copied there (first: '{min(lost)}'). The source is as it was. Remove the target, then try again.",
             path=source,
             target=target,
         )
     storage.replace(mark, b"")
-    for name in firsts + schemas:  # the newest last: whoever has opened the source goes on with it or fails
+    for name in firsts + schemas:  # the newest last: a process that has opened the source goes on or fails
         storage.delete([f"{source}/{name}"])
     _, _, now = _apart(_names(below(source)))
     _copy_new(storage, source, target, [name for name in now if name not in found], copy)
@@ -89,7 +89,7 @@ def move_by_copies(
 
 
 def _claim(storage: Storage, source: str, target: str, claim: str) -> None:
-    """Claim the target; two movers, or one and somebody who makes a table there, do not both go on."""
+    """Claim the target. Of two movers, or of a mover and a process that creates a table there, at most one goes on."""
     try:
         storage.create(claim, b"")
     except AlreadyExistsError:
@@ -104,12 +104,12 @@ def _claim(storage: Storage, source: str, target: str, claim: str) -> None:
 
 
 def _copy_new(storage: Storage, source: str, target: str, names: list[str], copy: Callable[[list[str]], None]) -> None:
-    """Copy what was written while the tree was copied, snapshots last."""
+    """Copy the files that writers added during the copy, snapshots last."""
     snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
     if both := [name for name in snapshots if storage.exists(f"{target}/{name}")]:
         raise ConflictError(
-            f"cannot move all of '{source}' to '{target}': '{both[0]}' was written to both meanwhile. The target is "
-            "the table, without that commit of the source, whose files were kept.",
+            f"cannot move all of '{source}' to '{target}': both have received a commit '{both[0]}' meanwhile. The "
+            "target is the table, without that commit of the source. The files of the source were kept.",
             path=source,
             target=target,
         )

@@ -95,7 +95,7 @@ def test_what_another_engine_copied_is_not_believed() -> None:
 def test_a_damaged_property_is_an_error(text: str) -> None:
     table = _table()
     snapshot = replace(_write(table, commit_user="job", identifier=1), properties={committers.PROPERTY: text})
-    with pytest.raises(FormatError, match="who has committed"):
+    with pytest.raises(FormatError, match="cannot read the committers"):
         committers.carried(snapshot)
 
 

@@ -70,7 +70,7 @@ def test_commits_to_both_places_are_both_kept() -> None:
 def test_who_drops_a_half_copied_table_stops_the_move_and_the_source_stays() -> None:
     storage = _storage()
     struck = Struck(storage, "replace", f"{TARGET}/schema/schema-0", lambda c: c.drop_table("db.u"))
-    with pytest.raises(ConflictError, match="removed by somebody else"):
+    with pytest.raises(ConflictError, match="another process removed"):
         catalog_over(struck).rename_table("db.t", "db.u")
     assert _keys(catalog_over(storage).table("db.t")) == [1]
 
