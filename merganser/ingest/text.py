@@ -118,6 +118,7 @@ def _csv_batches(
     path: str, opened: Opened, kinds: Mapping[str, t.DataType], csv: CsvFormat, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     flat = {name: _csv_type(kind) for name, kind in kinds.items() if not t.is_nested(kind)}
+    has_rows = True
     with contextlib.ExitStack() as files:
         try:
             reader = pa_csv.open_csv(
@@ -129,7 +130,7 @@ def _csv_batches(
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
                 raise
-            reader = _without_rows(path, opened, csv, names)
+            reader, has_rows = _without_rows(path, opened, csv, names), False
         for name in reader.schema.names:
             if name in kinds and name not in flat:
                 raise InvalidInputError(
@@ -138,7 +139,7 @@ def _csv_batches(
                     path=path,
                     column=name,
                 )
-        if len(reader.schema) == 1:  # an empty line is an empty field there
+        if has_rows and len(reader.schema) == 1:  # an empty line is an empty field there
             parse = _parse_options(csv, ignore_empty_lines=False)
             again = files.enter_context(opened())
             reader = pa_csv.open_csv(again, _read_options(csv, names), parse, _convert_options(csv, flat))

@@ -78,6 +78,8 @@ def test_files_without_a_heading_are_read_by_position(tmp_path: Path) -> None:
 
 def test_a_heading_alone_is_no_row_and_nothing_is_no_file(tmp_path: Path) -> None:
     assert _loaded(tmp_path, "s,d,n") == []
+    assert _loaded(tmp_path, "s", {"s": "STRING"}) == _loaded(tmp_path, "s\n", {"s": "STRING"}) == []
+    assert _loaded(tmp_path, "", {"s": "STRING"}, header="false") == []
     with pytest.raises(FormatError, match="it is empty, so no row names its columns"):
         _loaded(tmp_path, "")
 
