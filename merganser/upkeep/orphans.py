@@ -34,6 +34,8 @@ from merganser.upkeep.needed_files import NeededFiles
 DAY_MS: Final = 86_400_000
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-fA-F-]{36}(?:\.tmp)?|\..+\.tmp")
 """Names of files that were not renamed to their own, of ours and of other engines."""
+_STAGED: Final = re.compile(rf"\.?{re.escape(STAGING)}")
+"""How folders begin in which rows wait; with one more dot, of one that was set aside to be removed."""
 _METADATA: Final = {
     "manifest": re.compile(r"(?:manifest|manifest-list|index-manifest)-.+"),
     "index": re.compile(r"index-.+"),
@@ -109,7 +111,7 @@ class _Look:
             yield from self._old(join(root, name), pattern)
         yield from self._line(root)
         for entry in self._listed(root):
-            if entry.is_directory and entry.name.startswith(STAGING):
+            if entry.is_directory and _STAGED.match(entry.name):
                 yield from self._all_old(join(root, entry.name))
         for entry in self._listed(join(root, "branch")):
             if entry.is_directory and _TEMPORARY.fullmatch(entry.name):

@@ -496,6 +496,7 @@ def test_staged_rows_of_a_write_that_was_stopped_are_orphans_once_they_are_old()
         f"{table.path}/.staging-1f/part-00000-c000.lz4raw.parquet",
         f"{table.path}/.staging-1f/.part-00000-c000.lz4raw.parquet.crc",
         f"{table.path}/.staging-1f/_temporary/0/task/part-00001.parquet",
+        f"{table.path}/..staging-2e.0b9e1c9e-4c5a-4c0e-9a53-0a8d8e0f6d11.tmp/part-00000-c000.lz4raw.parquet",
     ]
     for path in staged:
         table.env.storage.replace(path, b"x")
