@@ -47,6 +47,8 @@ class History:
 
     def find_uuid(self, uuid: str | None, latest: Snapshot, *, since: int) -> Snapshot | None:
         """Return the snapshot of a uuid, from snapshot `since` on; None if it is not there."""
+        if latest.id < since:
+            return None
         for found in self.reader.snapshots.walk_back(latest.id):
             if found.id < since:
                 break

@@ -84,7 +84,7 @@ class Change:
         overwrites: chooses the files that an overwrite removes, from each newest state; None: no overwrite.
         allow_empty: make a snapshot even of no change.
         uuid: identifies the snapshot of the change; None: every call makes a new one.
-        since: id of the snapshot that an earlier call with the same uuid tried to create, with unknown outcome.
+        since: an earlier call with the same uuid cannot have made a snapshot below this id; None: there was no call.
         safe: the last snapshot that needs no check in strict mode; negative or None: no snapshot needs one.
         seconds: the time that its writers spent on its files, by phase; see `CommitMetrics`.
         watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never

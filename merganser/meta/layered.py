@@ -21,7 +21,7 @@ D = TypeVar("D")
 
 
 class Layered(Mapping[K, V]):
-    """See the module. Keys are in the order in which a dictionary would have them."""
+    """See the module. Keys are in the order in which they came; one that was gone in between may keep its place."""
 
     __slots__ = ("_count", "_layers")
 

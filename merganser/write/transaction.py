@@ -8,8 +8,8 @@
 Every way of writing goes through it: a call of `Table.write`, a `Writer`, the doors of an engine, partitions that
 are dropped. A transaction pickles, too: a task may write for it, and another process may finish it.
 
-`finish` may be repeated with the same messages after an error: a snapshot of this transaction is recognised by its
-uuid, so that the change is applied once.
+`finish` may be repeated with the same messages after an error, and a copy may repeat it: a snapshot of this
+transaction is recognised by its uuid, so that the change is applied once.
 
 Format: sections "commit algorithm", "commitUser and replay".
 """
@@ -47,6 +47,7 @@ class Transaction:
 
     Attributes:
         uuid: what its snapshot is recognised by.
+        since: no snapshot below this one can be its own; None: it has not asked yet where sequence numbers begin.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
         stands: its commit is part of the table, by this object or by a twin.
@@ -68,6 +69,7 @@ class Transaction:
         self.user = user
         self.identifier = identifier
         self.uuid = env.new_id()
+        self.since: int | None = None
         self.unknown_since: int | None = None
         self.stands = False
         self.seconds: dict[str, float] = {}
@@ -98,8 +100,10 @@ class Transaction:
         Raises:
             ConflictError: the table was dropped since it was opened.
         """
-        live = Publisher(self.table, self.env).latest().live
-        return starting_sequences(self.table, live, overwrites=self.target.overwrites)
+        state = Publisher(self.table, self.env).latest()
+        if self.since is None:
+            self.since = state.next_id
+        return starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
 
     def job(self, *, kinds: str | None = None, arrival: str | None = None) -> WriteJob:
         """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now."""
@@ -169,7 +173,7 @@ class Transaction:
             overwrites=removes,
             allow_empty=allow_empty,
             uuid=self.uuid,
-            since=self.unknown_since,
+            since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
             safe=self.safe,
             seconds=self.seconds,
         )

@@ -96,6 +96,21 @@ def test_a_copy_of_a_transaction_finishes_what_tasks_wrote() -> None:
     assert table.read().to_pylist() == _row(1)
 
 
+@pytest.mark.parametrize(
+    "how", [{}, {"overwrite": {}}, {"overwrite": "dynamic"}, {"commit_user": "u", "identifier": 1}]
+)
+def test_a_copy_that_finishes_once_more_applies_nothing_and_removes_nothing(how: dict[str, Any]) -> None:
+    table = _table()
+    transaction = _begin(table, **how)
+    messages = _written(transaction, 1)
+    copy = pickle.loads(pickle.dumps(transaction))
+    first = transaction.finish(messages)
+    table.write(_row(2))
+    assert transaction.finish(messages) == copy.finish(messages) == first
+    assert table.read().to_pylist() == [*_row(1), *_row(2)]
+    assert len(table.snapshots()) == 2
+
+
 def test_a_twin_leaves_none_of_its_files_and_is_followed_by_what_is_owed() -> None:
     table = _table()
     late = _begin(table, commit_user="job", identifier=4)
