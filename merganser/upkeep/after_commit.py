@@ -1,4 +1,4 @@
-"""What the writer of a commit does once the commit stands: the one place that every way of writing calls."""
+"""The upkeep that a writer does after its commit stands. Every way of writing calls this module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
-    """Do what is owed after a commit, unless the table is `write-only`. Nothing that fails here is a failure of it.
+    """Do the upkeep that is due after a commit, unless the table is `write-only`. A failure does not fail the commit.
 
     Args:
         run: where compactions run; None: on the threads of this process.
@@ -53,7 +53,7 @@ def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJob
 
 
 def _expire(table: TableDef, env: Env) -> None:
-    """Let go what is too old: partitions, then what holds snapshots, then snapshots."""
+    """Remove what is too old: partitions, then tags and consumers, which hold snapshots, then snapshots."""
     for what, work in (
         ("partitions", _expire_partitions),
         ("tags and consumers", _give_up_names),
@@ -66,7 +66,7 @@ def _expire(table: TableDef, env: Env) -> None:
 
 
 def _warn(text: str, name: str, error: Exception) -> None:
-    """Log what went wrong, whatever it is: the commit stands, and who took it for a failed one would repeat it."""
+    """Log any error instead of raising it: the commit stands, and after an error the caller would repeat the write."""
     _log.warning(text, name, error, exc_info=not isinstance(error, MerganserError))
 
 
@@ -83,7 +83,7 @@ def _expire_partitions(table: TableDef, env: Env) -> None:
 
 
 def _give_up_names(table: TableDef, env: Env) -> None:
-    """Drop the tags whose time is over, and the consumers that have not moved for too long."""
+    """Drop the tags and the consumers that have expired."""
     if not _is_time(table, env, "names", _NAMES_INTERVAL):
         return
     now_ms = env.now_ms()
@@ -106,7 +106,7 @@ def _expire_snapshots(table: TableDef, env: Env) -> None:
 
 
 def _is_time(table: TableDef, env: Env, what: str, interval: timedelta) -> bool:
-    """Return whether it is the first time that a process asks, or the interval is over; then it begins again."""
+    """Return whether this is the first call in the process, or the interval is over; then start a new interval."""
     key = ("last look at", table.paths.metadata_root, what)
     last_ms: int | None = env.cache.get(key)
     now_ms = env.now_ms()

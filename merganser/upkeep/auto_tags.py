@@ -1,8 +1,8 @@
-"""Tags that make themselves: of each day, hour or other period, or of each batch job.
+"""Automatic tags: one for each day, hour or other period, or for each batch job.
 
-A tag of a period is named after its beginning, and keeps the first snapshot that was committed when the period and the
-delay after it were over: by then, all of the period is in. Nothing is remembered between commits; the tags that are
-there say which period is next. Two writers that make the same tag make it once.
+The name of a tag is the beginning of its period. The tag keeps the first snapshot that was committed after the period
+and its delay: this snapshot holds all rows of the period. A writer remembers nothing between commits; the existing
+tags show which period is next. If two writers make the same tag, the table gets it once.
 
 Format: "tag" options. Names and rules are those of the format's engines.
 """
@@ -40,10 +40,10 @@ def make_tags(table: TableDef, env: Env, *, identifier: int) -> None:
     """Make the tags that are due after a commit, and drop the oldest beyond 'tag.num-retained-max'.
 
     Args:
-        identifier: of the commit.
+        identifier: the identifier of the commit.
 
     Raises:
-        MerganserError: what was due is made after the next commit.
+        MerganserError: a tag could not be made; the next commit makes the tags that are due.
     """
     mode = table.options.get(u.TAG_AUTOMATIC_CREATION)
     if mode == "none" or (mode == "batch" and identifier != BATCH_IDENTIFIER):
@@ -59,7 +59,7 @@ def make_tags(table: TableDef, env: Env, *, identifier: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Periods:
-    """How time is divided, and what the pieces are called."""
+    """The periods of time, and the names of their tags."""
 
     length: timedelta
     form: str
@@ -73,7 +73,7 @@ class _Periods:
         return start.strftime(self.form)
 
     def start(self, name: str) -> datetime | None:
-        """Return the beginning of the period of a tag, or None of a tag that somebody made."""
+        """Return the beginning of the period of a tag; None for a tag that a user made."""
         try:
             found = datetime.strptime(name, self.form)  # noqa: DTZ007 - local
         except ValueError:
@@ -117,7 +117,7 @@ def _tag_periods(table: TableDef, env: Env, newest: Snapshot, *, by_watermark: b
 
 
 def _time(snapshot: Snapshot, *, by_watermark: bool) -> datetime | None:
-    """Return the time that a snapshot stands for: local by the clock, UTC by the watermark."""
+    """Return the time of a snapshot: its commit time as local time, or its watermark as UTC."""
     if not by_watermark:
         return snapshot.commit_time.astimezone().replace(tzinfo=None)
     if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
@@ -129,7 +129,7 @@ def _time(snapshot: Snapshot, *, by_watermark: bool) -> datetime | None:
 
 
 def _tag_batch(table: TableDef, env: Env, snapshot: Snapshot) -> None:
-    """Tag what a batch job committed, in the place of the tag of an earlier job of the day."""
+    """Tag the commit of a batch job; replace the tag of an earlier job of the same day."""
     given = table.options.get(u.TAG_BATCH_CUSTOMIZED_NAME)
     name = given or f"{_BATCH}{snapshot.commit_time.astimezone():%Y-%m-%d}"
     check_tag_name(name, what=f"cannot tag what was committed to '{table.name}'")
@@ -159,7 +159,7 @@ def _tag(table: TableDef, env: Env, name: str, snapshot: Snapshot) -> Tag:
 
 
 def _drop_oldest(table: TableDef, env: Env, made: Iterable[Tag]) -> None:
-    """Drop the oldest of the tags that made themselves, beyond the most that are kept."""
+    """Drop the oldest automatic tags beyond 'tag.num-retained-max'."""
     most = table.options.get(u.TAG_NUM_RETAINED_MAX)
     if most is not None:
         for tag in sorted(made, key=lambda tag: tag.snapshot.id, reverse=True)[most:]:

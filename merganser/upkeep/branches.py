@@ -1,21 +1,22 @@
-"""Branches made, dropped, and put in the place of main.
+"""Branches: create, drop and fast-forward.
 
-A branch is built aside, under a hidden name, and moved to its own in one step, so nobody sees half of one and of two
-makers one wins. It shares manifests and data files with main; see `meta.refs` for why none of them goes meanwhile.
+`create_branch` builds a branch under a hidden name and renames it in one step. So no reader sees an incomplete branch,
+and one of two creators wins. A branch shares manifests and data files with main; `meta.refs` explains why none of them
+is removed meanwhile.
 
-Fast-forward, each step of which a crash may follow, and the same call again finishes it::
+A crash may follow each step of a fast-forward, and the same call finishes the work::
 
-    1  look        the newest snapshot that both have, the fork; anything that would not fit is refused here
-    2  main back   to the fork, if main went on since (a rollback)
-    3  schemas     those after the fork's are replaced by the branch's, before anything needs them
-    4  snapshots   of the branch, rising, each created where none may be: whatever is newest at any moment is a state
-                   that the branch had. If the branch was made empty, its first one takes the place of the table's last,
-                   which until then says that what lies above does not follow from it: nobody applies one to the other
-    5  tags        of the branch
+    1  check       find the fork, the newest snapshot that both have; refuse a branch that does not fit
+    2  main back   roll main back to the fork, if main has later snapshots
+    3  schemas     replace the schemas after the fork's by those of the branch, before a snapshot needs them
+    4  snapshots   create those of the branch in rising order, over no existing file: the newest is always a state of
+                   the branch. If the branch was made empty, its first snapshot replaces the one that main kept. Until
+                   then the kept snapshot says that those above do not follow from it, so no reader combines them
+    5  tags        copy those of the branch
 
-A reader of main sees a state of main, then a state of the branch, and always a whole one. Where main did not go on
-since the fork nothing is removed at all. A writer of main that takes an id in between makes it fail with main at a
-state of the branch and that commit on top.
+A reader of main sees a state of main, then a state of the branch, and always a whole state. If main has no snapshot
+after the fork, the fast-forward removes nothing. If a writer of main takes an id meanwhile, the fast-forward fails:
+main is then at a state of the branch, with that commit on top.
 
 Format: section "statistics, tags, branches, consumers". Decision 0015.
 """
@@ -108,8 +109,8 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
     Raises:
         InvalidInputError: the branch has no snapshot.
         NotFoundError: there is no such branch.
-        ConflictError: branch and table do not fit, and nothing was changed; or somebody wrote to the table
-            meanwhile: stop its writers and repeat.
+        ConflictError: branch and table do not fit, and nothing was changed; or another writer committed to the table
+            meanwhile: stop the writers and repeat.
         StorageError: the store failed; the table is at a state of its own or of the branch. Repeat.
     """
     what = f"cannot fast-forward '{table.name}' to branch '{name}'"
@@ -132,7 +133,7 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
             take_back(table, env, fork)
     _replace_schemas(main, branch, env, keep)
     if fork is not None and not common:
-        # The branch does not follow from what lies below it: its first one is the oldest of the table now.
+        # The branch does not follow from older snapshots: its first snapshot is the oldest of the table now.
         ours.replace(fork.apart())
         for number in [number for number in ours.ids() if number < fork.id]:
             ours.delete(number)
@@ -145,7 +146,7 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
             ours.create(wanted)
         except SnapshotExistsError as error:
             raise ConflictError(
-                f"{what}: somebody wrote to the table meanwhile, and has its snapshot {number}. The table is at a "
+                f"{what}: another writer committed snapshot {number} of the table meanwhile. The table is at a "
                 "state of the branch with that commit on top. Stop its writers, then repeat; the commit is then lost.",
                 table=table.name,
                 branch=name,
@@ -194,13 +195,14 @@ def _taken(table: TableDef, name: str, what: str) -> AlreadyExistsError:
 
 
 def _fork(ours: SnapshotStore, theirs: SnapshotStore, what: str) -> Snapshot | None:
-    """Return the newest snapshot of the table that stays; None of a table that has none.
+    """Return the newest snapshot of the table that stays; None if the table has none.
 
-    It is the newest that both have. A branch that was made empty has none of the table's: the table's snapshot of the
-    number where the branch begins stays until the others are there, so that the table never looks empty.
+    This is the newest snapshot that both have. A branch that was made empty shares none with the table. Then the
+    snapshot of the table with the branch's first number stays until the other snapshots of the branch exist, so that
+    the table never looks empty.
 
     Raises:
-        ConflictError: the numbers of table and branch do not meet.
+        ConflictError: the snapshot numbers of table and branch leave a gap.
     """
     mine, of_branch = ours.ids(), theirs.ids()
     for number in sorted(set(mine) & set(of_branch), reverse=True):
@@ -220,7 +222,7 @@ def _fork(ours: SnapshotStore, theirs: SnapshotStore, what: str) -> Snapshot | N
 
 
 def _replace_first(ours: SnapshotStore, theirs: SnapshotStore, first: int) -> None:
-    """Put the branch's first snapshot where that of the table was kept until now."""
+    """Replace the snapshot that the table kept until now by the first snapshot of the branch."""
     found, wanted = ours.get(first), theirs.load(first)
     if found is not None and not same_snapshot(found, wanted):
         ours.replace(wanted)
@@ -230,7 +232,7 @@ def _new_tags(main: TablePaths, branch: TablePaths, env: Env, fork: int, table: 
     """Return the branch's tags that the table lacks.
 
     Raises:
-        ConflictError: a tag of the table that stays has the name of another one of the branch.
+        ConflictError: a tag that stays and a different tag of the branch have the same name.
     """
     mine = {tag.name: tag for tag in TagStore(main, env, table.name).list() if tag.snapshot.id <= fork}
     theirs = TagStore(branch, env, table.name).list()
@@ -246,10 +248,10 @@ def _new_tags(main: TablePaths, branch: TablePaths, env: Env, fork: int, table: 
 
 
 def _schemas_kept(main: TablePaths, branch: TablePaths, env: Env, what: str) -> int:
-    """Return how many of the first schemas both have.
+    """Return the number of schemas, from the first on, that both have.
 
     Raises:
-        ConflictError: not even the first.
+        ConflictError: the first schemas differ.
     """
     ours, theirs = SchemaStore(main, env), SchemaStore(branch, env)
     keep = 0
@@ -264,7 +266,7 @@ def _schemas_kept(main: TablePaths, branch: TablePaths, env: Env, what: str) -> 
 
 
 def _replace_schemas(main: TablePaths, branch: TablePaths, env: Env, keep: int) -> None:
-    """Give main the branch's schemas from number `keep` on; the newest go first, so that what is left is whole."""
+    """Replace the schemas of main from number `keep` on; remove the newest first, so that no gap arises."""
     for schema_id in reversed(SchemaStore(main, env).ids()):
         if schema_id >= keep:
             env.storage.delete([main.schema(schema_id)])

@@ -1,11 +1,11 @@
-"""Compactions of a table: planned from the newest state, run wherever the caller has cores, made one commit.
+"""Compactions of a table: plan them from the newest state, run them on the caller's cores, and make one commit.
 
-Who loses a race for some files loses the work on those alone: what still fits the newest state is committed, the
-rest is planned anew from the state that won. So a compaction never brings a removed file back, never loses a new
-one, and gets on however many others there are.
+If another commit replaced some files meanwhile, the compaction loses only the work on those files: it commits the jobs
+that still fit the newest state, and plans the others anew from that state. So a compaction never brings a removed file
+back, never loses a new file, and makes progress beside any number of writers.
 
-A writer compacts after each of its commits (`follow`): the buckets it wrote are looked at, by metadata that it just
-made, and what the rules pick is done there and then (docs/decisions/0012).
+A writer compacts after each of its commits (`follow`): it applies the rules to the buckets that it wrote, by metadata
+that is in memory, and compacts at once what the rules pick (docs/decisions/0012).
 """
 
 from __future__ import annotations
@@ -52,18 +52,19 @@ def compact(
     commit_user: str | None = None,
     identifier: int = BATCH_IDENTIFIER,
 ) -> Snapshot | None:
-    """Compact, as one commit; as several where others changed some of the files meanwhile.
+    """Compact in one commit, or in several if other commits changed some of the files meanwhile.
 
     Args:
-        run: where jobs run; None: on the threads of this process.
-        commit_user, identifier: of the write that this follows.
+        run: runs the jobs; None: on the threads of this process.
+        commit_user, identifier: those of the write before this compaction.
 
     Returns:
         The last snapshot, or None when there was nothing to do.
 
     Raises:
         NotFoundError: the request names a partition that the table does not have; nothing was changed.
-        ConflictError: others changed the same files again and again; nothing is lost, readers saw no difference.
+        ConflictError: other commits changed the same files again and again; nothing is lost, readers see no
+            difference.
         FormatError: a file is damaged or missing; the table is as it was.
     """
     check_can_write(replace(table.schema, options=table.options), name=table.name)
@@ -106,14 +107,14 @@ def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[
     """Commit what fits the newest state, and remove the files of the rest.
 
     Args:
-        give_up: raise rather than come back with nothing.
+        give_up: raise an error if nothing was committed.
 
     Returns:
-        The snapshot, None if nothing fitted; and the buckets of what did not.
+        The snapshot, None if no job fitted; and the buckets of the jobs that did not fit.
 
     Raises:
-        ConflictError: it did not come to a commit; the new files are gone.
-        CommitUnknownError: nobody knows whether it did; all files were kept.
+        ConflictError: the commit failed; the new files are removed.
+        CommitUnknownError: the outcome of the commit is unknown; all files were kept.
     """
     table, env = publisher.table, publisher.env
     stale: set[BucketId] = set()
@@ -146,7 +147,7 @@ def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[
 
 
 def _follows(message: CommitMessage, state: TableState, index: Sequence[IndexEntry], table: TableDef) -> bool:
-    """Return whether what became of a job may follow a state."""
+    """Return whether the result of a job may follow a state."""
     snapshot = state.next_id - 1
     try:
         check_removals(message.entries(), state.live, table=table.name, snapshot=snapshot)
@@ -174,9 +175,9 @@ def _is_live(job: CompactJob, live: LiveFiles, index: Sequence[IndexEntry]) -> b
 
 
 def _renewed(table: TableDef, env: Env) -> TableDef:
-    """Return the table with its newest schema, read after the state: files are rewritten with it.
+    """Return the table with its newest schema, read after the state: the compaction rewrites files with this schema.
 
-    With an older one, columns that were added since would be lost.
+    An older schema would lose columns that were added since.
     """
     newest = SchemaStore(table.paths, env).latest()
     return table if newest is None or newest.id <= table.schema.id else table.with_schema(newest)
@@ -185,8 +186,8 @@ def _renewed(table: TableDef, env: Env) -> TableDef:
 def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
     """Compact what a commit made due, unless the table is `write-only`.
 
-    The compaction has the commit's user and identifier. A failure is no failure of the write, whose rows are committed:
-    it is logged, and the next compaction catches up.
+    The compaction has the commit's user and identifier. If it fails, the error is logged, and the next compaction
+    catches up: the rows of the write are committed, so the write itself succeeds.
 
     Args:
         run: where jobs run; None: on the threads of this process.
@@ -211,7 +212,7 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
 def _full_is_due(table: TableDef, identifier: int) -> bool:
     """Return whether `full-compaction.delta-commits` asks for a full compaction after a commit, by the format's rule.
 
-    Whoever reads the fully compacted states of a table finds them by the same rule.
+    Readers of the fully compacted states of a table find those states by the same rule.
     """
     every = table.options.get(u.FULL_COMPACTION_DELTA_COMMITS)
     return every is not None and (identifier == BATCH_IDENTIFIER or identifier % every == 0)
@@ -228,8 +229,8 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
             bucket for bucket, files in live.buckets.items() if any(entry.file.level == 0 for entry in files.entries)
         )
         if buckets:
-            # Not as the commit that is made up for: others of its user may have come since, and theirs must stay
-            # newest.
+            # Without the user and identifier of the earlier commit: that user may have committed since, and the newest
+            # identifier must stay the newest.
             compact(table, env, CompactionRequest(buckets=buckets, inline=True), run=run)
     except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
         _not_compacted(table, error)

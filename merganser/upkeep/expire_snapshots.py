@@ -1,27 +1,28 @@
-"""Expiry: old snapshots go, and the files that nothing else needs go with them.
+"""Expiry: remove old snapshots, and the files that no other snapshot, tag or branch needs.
 
-Let snapshots b to e - 1 expire, and e stay. Steps::
+Snapshots b to e - 1 expire, and e is the oldest that stays. Steps::
 
-    1  plan       read what the commits b + 1 to e removed, and what b to e - 1 name; nothing is changed yet
-    2  changelog  where changelogs are kept longer: the snapshots' files are copied to `changelog/`
-    3  snapshots  b, b + 1, ... e - 1 are removed, one by one while e is there, then the hint moves to e
-    4  look again tags and branches are listed anew; e must still be there
-    5  files      what the plan says, less what a tag, a branch or a kept snapshot needs
+    1  plan       read the files that commits b + 1 to e removed and that b to e - 1 name; change nothing yet
+    2  changelog  if changelogs are kept longer, copy the snapshot files to `changelog/`
+    3  snapshots  remove b, b + 1, ... e - 1 one by one while e exists, then move the hint to e
+    4  list again list tags and branches anew; e must still exist
+    5  files      remove the planned files, except those that a tag, a branch or a kept snapshot needs
 
-A snapshot disappears before its files, so nobody finds one that is half there: it is whole, or it has expired, and
-who still reads it gets an error that says so. A crash after 3 leaves files that no metadata names, which removing
-orphans finds. A crash before leaves whole snapshots: the next run goes on.
+A snapshot disappears before its files, so no reader finds an incomplete one. A reader of an expired snapshot gets an
+error that says so. A crash after step 3 leaves files that no metadata names; the removal of orphans finds them. A crash
+before step 3 leaves whole snapshots, and the next run continues.
 
-No live file is ever removed, since
+Expiry never removes a live file, for three reasons:
 
-* what a commit removed is live in no later snapshot, unless an overwrite brought it back, and those are looked at;
-* who names a snapshot (tag, branch, rollback) looks afterwards whether it was still there, and 4 comes after 3: one
-  of both sides sees the other;
-* what cannot be read is not guessed: a tag, branch or kept snapshot that cannot be read stops the run before 3, and
-  an expired one keeps its files, for removing orphans.
+* A file that a commit removed is live in no later snapshot unless an overwrite brought it back. Expiry reads the
+  overwrites.
+* An operation that makes a tag or branch, or rolls back, checks afterwards that its snapshot still exists. Step 4
+  comes after step 3, so one of the two sees the other.
+* Expiry does not guess the content of unreadable files. An unreadable tag, branch or kept snapshot stops the run
+  before step 3. An unreadable expired snapshot keeps its files, for the removal of orphans.
 
-Others may let snapshots expire, or drop tags and branches, at the same time. Who then finds gone what a plan reads
-looks again and plans anew; what others removed is theirs, whoever began first.
+Other processes may expire snapshots, or drop tags and branches, at the same time. A run that misses a file of its plan
+lists and plans anew. It does not touch what the other process removes.
 
 The cost follows the snapshots that expire: their lists and their own manifests, not the table.
 
@@ -61,17 +62,17 @@ _log = logging.getLogger(__name__)
 
 
 def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = False) -> tuple[Snapshot, ...]:
-    """Remove the snapshots that are not to be kept, and changelogs that outlived theirs long enough.
+    """Remove the snapshots that the options let expire, and the long-lived changelogs that are too old.
 
     Args:
         dry_run: change nothing.
 
     Returns:
-        The snapshots that were, or would be, removed, oldest first; not those that others removed meanwhile.
+        The snapshots that this run removed, or would remove, oldest first.
 
     Raises:
         FormatError: a tag, a branch, a consumer or a snapshot that stays cannot be read; nothing was removed.
-        StorageError: the store failed; whole snapshots may have gone, and the others are whole.
+        StorageError: the store failed; some snapshots may be removed, and all others are whole.
     """
     run = _Run(table, env)
     if dry_run:
@@ -81,12 +82,12 @@ def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = F
 
 
 def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
-    """Remove the snapshots that are not to be kept, as `expire` does, after a commit of this process.
+    """Remove the snapshots that the options let expire, as `expire` does, after a commit of this process.
 
-    Whether something is due is told from what the last run has seen; the store is asked when it is.
+    The process decides from the result of its last run whether expiry is due, and reads the store only if so.
 
     Args:
-        newest: the newest snapshot that is known; there may be newer ones.
+        newest: the newest snapshot that this process knows; there may be newer ones.
     """
     retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
     run = _Run(table, env)
@@ -95,16 +96,18 @@ def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
 
 
 def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
-    """Remove the files that only a tag needed, once it is gone.
+    """Remove the files that only a dropped tag needed.
 
-    Nothing goes while the table still has the snapshot. Else its files go, less those of the nearest tags below and
-    above and of the oldest snapshot, and less what branches reach: what is in none of them is in no other.
+    While the table still has the snapshot of the tag, this removes nothing. Otherwise it removes the files of the
+    snapshot, except those of the nearest tags below and above, of the oldest snapshot, and of branches: no other
+    snapshot or tag holds the rest.
 
     Args:
-        snapshot: that the tag kept.
+        snapshot: the snapshot that the tag kept.
 
     Raises:
-        FormatError: what may need the files cannot be read; no file was removed, and removing orphans finds them.
+        FormatError: metadata that may name the files cannot be read; no file was removed. The removal of orphans
+            finds the files later.
     """
     run = _Run(table, env)
     run.beside_others(lambda: run.remove_files_of(snapshot))
@@ -112,7 +115,7 @@ def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
 
 @dataclass
 class _Plan:
-    """Files that are not needed once some snapshots are gone, before it is asked who else needs them."""
+    """Files of the expired snapshots; `_keep_needed` takes out those that others still need."""
 
     data: set[str] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
@@ -135,10 +138,10 @@ class _Run:
         self.keeps_rows = self.keeps_changelogs and table.options.get(w.CHANGELOG_PRODUCER) == "none"
 
     def beside_others(self, work: Callable[[], None]) -> None:
-        """Do what plans first and then removes; again, where others removed meanwhile what the plan reads.
+        """Run a function that plans and removes; run it again if other processes removed files that its plan reads.
 
         Raises:
-            FormatError: what is needed cannot be read, and nobody removes anything.
+            FormatError: a needed file cannot be read, and no other process removes anything.
         """
         looks: object = None
         for attempt in range(_ATTEMPTS):
@@ -153,19 +156,19 @@ class _Run:
     # which
 
     def up_to(self, newest: Snapshot) -> Sequence[int]:
-        """Return the ids from the oldest snapshot to one that is known to be there, or was."""
+        """Return the ids from the oldest snapshot to one that exists or existed."""
         first = self.store.earliest_id()
         return [] if first is None else range(first, newest.id + 1)
 
     def listed(self) -> Sequence[int]:
-        """Return the ids of the newest snapshots without a gap. Those below one are what a stopped run left."""
+        """Return the ids of the newest snapshots without a gap; snapshots below a gap remain from a stopped run."""
         ids = self.store.ids()
         start = next((i for i in range(len(ids) - 1, 0, -1) if ids[i - 1] != ids[i] - 1), 0)
         self.left_over = ids[:start]
         return ids[start:]
 
     def is_due(self, retention: Retention, latest: int) -> bool:
-        """Return whether a snapshot may have to go, by what an earlier run of this process has seen."""
+        """Return whether a snapshot may have to expire, by the result of an earlier run of this process."""
         known: tuple[int, int] | None = self.env.cache.get(self._seen)
         if known is None:
             return latest > retention.kept_min
@@ -175,10 +178,10 @@ class _Run:
         return not retention.keeps(first, latest=latest, successor_ms=successor_ms)
 
     def going(self, retention: Retention, ids: Sequence[int]) -> tuple[Snapshot, ...]:
-        """Return the snapshots that expire and, as the last, the oldest that stays; nothing when none expires.
+        """Return the snapshots that expire, and last the oldest that stays; nothing if none expires.
 
         Args:
-            ids: of the snapshots that are there, rising, without gaps.
+            ids: the ids of all snapshots, rising, without gaps.
         """
         if not ids:
             return ()
@@ -196,7 +199,7 @@ class _Run:
         return tuple(snapshot for snapshot in found if snapshot.id <= stop) if stop > found[0].id else ()
 
     def _read(self, first: int, end: int, latest: int, retention: Retention) -> list[Snapshot | None]:
-        """Return the snapshots from `first` to `end`, or some of them, when the last of these shows where to stop."""
+        """Return the snapshots from `first` to `end`; fewer, if the last of them shows where to stop."""
         found: list[Snapshot | None] = []
         while first <= end:
             upto = min(end, first + _READ_AHEAD - 1)
@@ -209,7 +212,7 @@ class _Run:
 
     @staticmethod
     def _whole(found: Sequence[Snapshot | None]) -> list[Snapshot]:
-        """Return those above the last that is missing: somebody else is removing them as well, from below."""
+        """Return the snapshots above the last missing one: another process is removing them, too, the oldest first."""
         kept: list[Snapshot] = []
         for snapshot in reversed(found):
             if snapshot is None:
@@ -222,7 +225,7 @@ class _Run:
         return min((consumer.next_snapshot for consumer in consumers), default=None)
 
     def expire(self, going: Sequence[Snapshot]) -> None:
-        """Remove all but the last, which stays; then changelogs that outlived their snapshots."""
+        """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""
         every = max(len(going) - 1, 0)
         with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
             for at in range(0, every, _SNAPSHOTS_AT_ONCE):
@@ -238,7 +241,7 @@ class _Run:
     # snapshots
 
     def expire_snapshots(self, going: Sequence[Snapshot]) -> None:
-        """Remove all but the last, which stays; steps 1 to 5."""
+        """Remove all snapshots except the last one; steps 1 to 5."""
         stays, gone = going[-1], going[:-1]
         tags = self.needed.tags().list()
         with no_collection():
@@ -266,9 +269,9 @@ class _Run:
             self.store.create(self.removed.pop())
 
     def _remove_snapshots(self, gone: Sequence[Snapshot], stays: Snapshot) -> None:
-        """Remove snapshots from the oldest up, for as long as the one that stays is there.
+        """Remove snapshots from the oldest up, while the oldest kept snapshot exists.
 
-        A rollback to one of them takes that one away first, and looks at the end whether its target is still there.
+        A rollback to one of them removes that kept snapshot first, and checks at its end that its target exists.
         """
         for number in self.left_over:
             if not self._stays(stays):
@@ -287,7 +290,7 @@ class _Run:
         return found is not None and same_snapshot(found, stays)
 
     def _plan(self, gone: Sequence[Snapshot], stays: Snapshot) -> _Plan:
-        """Return what was live or named in `gone` and is not in the snapshot that stays."""
+        """Return the files that are live or named in `gone`, and not in the snapshot that stays."""
         plan = _Plan()
         with self._unreadable_is_kept():
             plan.data = self._removed([*gone[1:], stays])
@@ -320,7 +323,7 @@ class _Run:
             _log.warning("files of expired snapshots of '%s' are kept as orphans: %s", self.table.name, error)
 
     def _removed(self, snapshots: Sequence[Snapshot]) -> set[str]:
-        """Return the data files that commits removed and none of them brought back."""
+        """Return the data files that these commits removed, and that none of them added again."""
         removed: set[str] = set()
         lists = self.reader.delta_lists(snapshots)
         found = iter(self.reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
@@ -336,11 +339,11 @@ class _Run:
         return removed
 
     def _keep_needed(self, plan: _Plan, gone: Sequence[Snapshot], stays: Snapshot, tags: Collection[Tag]) -> None:
-        """Take out of a plan what the snapshot that stays, later ones, tags and branches need."""
+        """Take out of a plan the files that kept snapshots, tags and branches need."""
         if plan.metadata:
             plan.metadata -= self.needed.metadata(stays)
         kept = [tag.snapshot for tag in tags if tag.snapshot.id < stays.id]
-        # What was live in an older tag and is not in the nearest below had been removed before.
+        # A file of an older tag that is not in the nearest tag below had been removed before that tag.
         below = max((snapshot.id for snapshot in kept if snapshot.id < gone[0].id), default=0)
         for snapshot in kept:
             if snapshot.id >= below:
@@ -365,9 +368,9 @@ class _Run:
                 plan.metadata -= reached
 
     def _brought_back(self, stays: Snapshot) -> list[Snapshot]:
-        """Return the overwrites since a snapshot: they alone may add files that an earlier commit removed.
+        """Return the overwrites since a snapshot: only they may add files that an earlier commit removed.
 
-        What was read is remembered, and a later run goes on from there.
+        The process remembers what it read, and a later run continues from there.
         """
         key = ("overwrites", self.table.paths.metadata_root)
         known: tuple[int, Snapshot, tuple[Snapshot, ...]] | None = self.env.cache.get(key)
@@ -392,7 +395,7 @@ class _Run:
         store.write_hints(latest=gone[-1].id)
 
     def expire_changelogs(self, retention: Retention) -> None:
-        """Remove changelogs that outlived their snapshots, and their files."""
+        """Remove long-lived changelogs and their files."""
         store = ChangelogStore(self.table.paths, self.env)
         ids, earliest, latest = store.ids(), self.store.earliest_id(), self.store.latest_id()
         if not ids or earliest is None or latest is None:
@@ -434,7 +437,7 @@ class _Run:
         self._remove(plan)
 
     def _rows_removed_by(self, snapshot: Snapshot) -> set[str]:
-        """Return the appended files that a commit removed; they were kept as the changelog of earlier ones."""
+        """Return the appended files that a commit removed; the changelog of earlier commits still needed them."""
         found: set[str] = set()
         for entries in self.reader.entries_of_each(self.reader.delta_lists([snapshot])[0]):
             for entry in entries:
@@ -483,7 +486,7 @@ class _Run:
     # files
 
     def _remove(self, plan: _Plan) -> None:
-        """Remove files. What the store does not remove is left as orphans: nobody can reach it any more."""
+        """Remove files. Files that the store fails to remove stay as orphans: no metadata names them any more."""
         try:
             remove_files(self.table, self.env, plan.data)
             if self.table.options.get(u.SNAPSHOT_CLEAN_EMPTY_DIRECTORIES):
@@ -494,7 +497,7 @@ class _Run:
 
 
 def _before_stop(found: Sequence[Snapshot], retention: Retention, latest: int) -> Sequence[Snapshot]:
-    """Return the changelogs that expire: those before the first that is to be kept."""
+    """Return the changelogs that expire: those before the first that stays."""
     for position, (snapshot, successor) in enumerate(pairwise(found)):
         if snapshot.id > latest - retention.kept_max and successor.time_millis >= retention.older_than_ms:
             return found[:position]
@@ -514,7 +517,7 @@ def remove_files(table: TableDef, env: Env, paths: Iterable[str]) -> None:
 
 
 def remove_empty_directories(table: TableDef, env: Env, directories: Collection[str]) -> None:
-    """Remove directories below a table that hold nothing, and those above that then hold nothing. Best effort."""
+    """Remove empty directories below a table, and parents that become empty. Best effort."""
     level = {path for path in directories if path.startswith(f"{table.path}/")}
     with contextlib.suppress(MerganserError):
         while level:

@@ -1,12 +1,12 @@
-"""Which files are needed: what snapshots, tags and branches reach, as paths.
+"""Needed files: the paths of all files that snapshots, tags and branches refer to.
 
-Data, manifest, index and statistics files lie once, in the table's directory, and may be reached from many places::
+Data, manifest, index and statistics files lie once, in the table's directory, and many snapshots may refer to them::
 
     line (the table itself, or a branch) -> snapshots, tags, changelogs -> lists -> manifests -> data files
                                                                        -> index manifest -> index files, statistics
 
-What deletes files asks here first. Every answer is whole or an error: a file that cannot be read may name others, so
-nothing that depends on it may be deleted.
+Code that deletes files asks here first. Every answer is complete or an error: an unreadable file may name others, so
+no file that depends on it may be deleted.
 
 A tag keeps the state of its snapshot and not its changelog, as in the format.
 """
@@ -132,12 +132,12 @@ class NeededFiles:
     # one line
 
     def line(self, paths: TablePaths) -> frozenset[str]:
-        """Return every file that a line reaches, by its snapshots, tags and changelogs.
+        """Return every file that the snapshots, tags and changelogs of a line need.
 
-        What was found is remembered for as long as the line's directories look the same.
+        The object keeps the answer while the listing of the line's directories stays the same.
 
         Raises:
-            FormatError: a file that says what is needed is missing or damaged.
+            FormatError: a metadata file is missing or damaged.
         """
         key = ("needed by", paths.metadata_root)
         looks = self._looks_of(paths)
@@ -158,7 +158,7 @@ class NeededFiles:
         raise InvariantError(f"the files that '{self.table.name}' needs were never found.")
 
     def looks(self) -> object:
-        """Return what the directories of all lines look like; another value once somebody adds or removes a name."""
+        """Return a listing of the directories of all lines; its value changes when a process adds or removes a name."""
         return tuple((paths.branch, self._looks_of(paths)) for paths in self.lines())
 
     def _looks_of(self, paths: TablePaths) -> object:
@@ -195,10 +195,10 @@ class NeededFiles:
             raise
 
     def long_lived(self, snapshot: Snapshot) -> tuple[set[str], set[str]]:
-        """Return what a changelog needs that outlives its snapshot: data files, and the lists and manifests of them.
+        """Return the files that a long-lived changelog needs: data files, and their lists and manifests.
 
-        Without changelog files the rows that its commit added are the changelog. Of tables that make changelog files
-        in other commits, such lists went with the snapshot, and nothing is needed.
+        If the commit has no changelog files, the rows that it added are its changelog. In tables that make changelog
+        files in other commits, expiry has removed such lists with the snapshot, and the changelog needs no file.
         """
         if snapshot.changelog_manifest_list is not None:
             return self.changelog(snapshot)

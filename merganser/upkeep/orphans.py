@@ -2,16 +2,16 @@
 
 Steps::
 
-    1  mark        what every line reaches by its snapshots, tags and changelogs (`upkeep.needed_files`)
-    2  list        the table's directories; only names that we or another engine give to files of a kind count
-    3  mark again  what is named only now: a file may have come in by a branch or a rollback while we looked
-    4  remove      what is old and marked neither time
+    1  mark        the files that snapshots, tags and changelogs of every line need (`upkeep.needed_files`)
+    2  list        the directories of the table; only names that merganser or another engine gives to files count
+    3  mark again  a branch or a rollback may have brought a file back during the listing
+    4  remove      the old files that neither step 1 nor step 3 has marked
 
-A writer makes its files before it commits them, so what is young stays: an orphan is older than a day unless the
-caller says otherwise. By that age its writer must have committed or given up. What is damaged or missing stops the
-run at 1 or 3, before anything is removed.
+A writer makes its files before it commits them, so young files stay: an orphan is older than a day unless the
+caller gives another age. By that age its writer must have committed or given up. A damaged or missing metadata file
+stops the run at step 1 or 3, before it removes anything.
 
-Age is the store's own: the time when it last wrote the file. Decision 0016.
+The age of a file counts from the time when the store last wrote it. Decision 0016.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _BUCKET: Final = re.compile(r"bucket-(?:\d+|postpone)")
 
 
 def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bool) -> tuple[str, ...]:
-    """Remove files that nothing names and that are old.
+    """Remove old files that no metadata names.
 
     Args:
-        older_than_ms: epoch milliseconds; files written since are somebody's who has not committed yet.
+        older_than_ms: epoch milliseconds; later files may belong to a writer that has not committed yet.
         dry_run: change nothing.
 
     Returns:
-        The paths that were, or would be, removed, sorted.
+        The paths that this run removed, or would remove, sorted.
 
     Raises:
-        NotFoundError: there is no table any more.
-        FormatError: metadata is damaged or missing, so it is not known what it names; nothing was removed.
-        StorageError: the store failed; what was removed until then were orphans.
+        NotFoundError: the table is gone.
+        FormatError: metadata is damaged or missing, so the files that it names are unknown; nothing was removed.
+        StorageError: the store failed; the files that the run removed before were orphans.
     """
     if not SchemaStore(table.paths, env).exists():
         raise NotFoundError(f"cannot look for orphans: there is no table '{table.name}' any more.", table=table.name)
@@ -77,7 +77,7 @@ def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bo
 
 
 def _marked(table: TableDef, env: Env) -> set[str]:
-    """Return the names of all files that are needed. They are unique, so that where they lie does not matter."""
+    """Return the names of all needed files, without directories: file names are unique."""
     needed = NeededFiles(table, env)
     try:
         return {_name(path) for paths in needed.lines() for path in needed.line(paths)}
@@ -105,7 +105,7 @@ class _Look:
         self.directories: set[str] = set()
 
     def files(self) -> Iterator[str]:
-        """Yield the old files that have a name of ours and lie where such files lie."""
+        """Yield the old files with a known kind of name in the directory of that kind."""
         root = self.table.path
         for name, pattern in _METADATA.items():
             yield from self._old(join(root, name), pattern)
@@ -141,7 +141,7 @@ class _Look:
                 yield from self._old(path, self._data_names)
 
     def _all_old(self, directory: str) -> Iterator[str]:
-        """Yield the old files anywhere below a directory that was on its way to another name."""
+        """Yield the old files anywhere below a directory that was made to be renamed."""
         self.directories.add(directory)
         for entry in self._listed(directory):
             if entry.is_directory:

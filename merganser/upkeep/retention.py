@@ -1,4 +1,4 @@
-"""How long snapshots and changelogs are kept: options and arguments -> a value, and from it where to stop. Pure.
+"""Retention: how long snapshots and changelogs are kept. Options and arguments give a value that decides. Pure.
 
 Format: "expiration". Semantics: "snapshot, changelog and tag retention".
 """
@@ -20,10 +20,11 @@ class Retention:
     """What is kept of a line of snapshots, or of its changelogs.
 
     Attributes:
-        kept_min: so many of the newest are kept, whatever their age.
-        kept_max: no more than so many are kept, whatever their age.
-        older_than_ms: epoch milliseconds; one is let go once its successor is older: until then it was the newest.
-        limit: most that one run removes.
+        kept_min: the least number to keep, at any age.
+        kept_max: the greatest number to keep, at any age.
+        older_than_ms: epoch milliseconds; a snapshot expires when its successor is older than this, since it was the
+            newest until then.
+        limit: the most that one run removes.
     """
 
     kept_min: int
@@ -32,11 +33,11 @@ class Retention:
     limit: int
 
     def end(self, *, first: int, latest: int, held_from: int | None) -> int:
-        """Return the id before which everything may go by number alone: exclusive, and `first` when nothing may.
+        """Return the id below which snapshots may expire by number alone; `first` if none may.
 
         Args:
-            first, latest: the oldest and the newest snapshot that are there.
-            held_from: the first snapshot that somebody still wants to read; None: nobody holds any.
+            first, latest: the oldest and the newest snapshot of the table.
+            held_from: the first snapshot that a consumer still needs; None: no consumer holds any.
         """
         end = min(latest - self.kept_min + 1, first + self.limit)
         return max(first, end if held_from is None else min(end, held_from))
@@ -54,7 +55,7 @@ class Retention:
         return end
 
     def keeps(self, snapshot_id: int, *, latest: int, successor_ms: int) -> bool:
-        """Return whether a snapshot stays for its age: it is among the most that are kept, and was followed late."""
+        """Return whether a snapshot stays for its age: it is within `kept_max`, and its successor is young enough."""
         return snapshot_id > latest - self.kept_max and successor_ms >= self.older_than_ms
 
 
@@ -68,10 +69,10 @@ def snapshot_retention(
     older_than_ms: int | None = None,
     max_deletes: int | None = None,
 ) -> Retention:
-    """Return what is kept of snapshots: as a caller says, else as the table's options say.
+    """Return the retention of snapshots: the arguments of the caller, else the options of the table.
 
     Raises:
-        InvalidInputError: a number that is none, or more are to be kept at least than at most.
+        InvalidInputError: a value is no valid number, or the least number is above the greatest.
     """
     for name, value in (("retain_max", retain_max), ("retain_min", retain_min), ("max_deletes", max_deletes)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
@@ -98,7 +99,7 @@ def snapshot_retention(
 
 
 def changelog_retention(options: Options, now_ms: int) -> Retention | None:
-    """Return what is kept of changelogs that outlive their snapshots; None where they go with their snapshots."""
+    """Return the retention of long-lived changelogs; None if changelogs expire with their snapshots."""
     snapshot_max, snapshot_min = options.get(u.SNAPSHOT_NUM_RETAINED_MAX), options.get(u.SNAPSHOT_NUM_RETAINED_MIN)
     snapshot_time = options.get(u.SNAPSHOT_TIME_RETAINED)
     kept_max = _or(options.get(u.CHANGELOG_NUM_RETAINED_MAX), snapshot_max)
@@ -116,7 +117,7 @@ def changelog_retention(options: Options, now_ms: int) -> Retention | None:
 
 
 def consumers_hold_snapshots(options: Options) -> bool:
-    """Return whether consumers keep snapshots, and not their changelogs only."""
+    """Return whether consumers keep snapshots, and not only changelogs."""
     return not options.get(r.CONSUMER_CHANGELOG_ONLY) or changelog_retention(options, 0) is None
 
 

@@ -1,18 +1,19 @@
-"""Rollback: a table as it was at one of its snapshots; what came later goes, and ids are used again.
+"""Rollback: make one of the snapshots of a table the newest again. Later snapshots are removed; their ids are free.
 
-Steps, each of which a crash may follow::
+A crash may follow each of these steps::
 
-    1  guard       a tag keeps the target's files while its snapshot may be expiring
-    2  target      a tag's snapshot that has expired is put back among the snapshots
-    3  hint        LATEST points at the target: readers of other engines believe a hint above which nothing lies
-    4  snapshots   from the newest down, one by one: whatever is newest at any moment is a whole state of the table
-    5  changelogs  that outlived their snapshots, and tags, of what is gone; consumers beyond it go back to its end
-    6  look again  a writer may have committed during 4: its snapshot goes as well, until nothing is newer
-    7  guard       goes
+    1  guard       make a tag, which keeps the files of the target even if its snapshot is expiring
+    2  target      if the target is a tag whose snapshot has expired, write the snapshot file again
+    3  hint        point LATEST at the target: readers of other engines trust a hint if no snapshot is above it
+    4  snapshots   remove them one by one, the newest first: the newest is always a whole state of the table
+    5  changelogs  remove tags and long-lived changelogs of the removed snapshots; move later consumers back
+    6  list again  a writer may have committed during 4: remove its snapshot as well, until none is newer
+    7  guard       remove the tag
 
-A crash leaves the table at one of its own states between the newest and the target. The same rollback again finishes
-it. A writer that put a snapshot on top of a removed one after 6 takes it back itself (`commit.standing`): it looks
-below after it has created. Files that only the removed snapshots reached stay until orphans are removed.
+After a crash the table is at one of its own states between the newest and the target. The same rollback finishes the
+work. A writer that creates a snapshot on top of a removed one after step 6 removes its snapshot itself: it checks the
+snapshot below after the create (`commit.standing`). Files that only the removed snapshots need stay until orphans
+are removed.
 
 Format: section "tags, branches, rollback". Decision 0015.
 """
@@ -41,10 +42,10 @@ _CHANGELOG: Final = re.compile(r"changelog-([1-9][0-9]{0,18})")
 
 
 def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
-    """Make a snapshot the newest of its table again; remove later snapshots, and tags and changelogs of them.
+    """Make a snapshot the newest of its table again; remove later snapshots with their tags and changelogs.
 
     Args:
-        snapshot, tag: where to; exactly one of them.
+        snapshot, tag: the target; exactly one of them.
 
     Returns:
         The snapshot that is the newest now.
@@ -53,7 +54,7 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         InvalidInputError: none or both are given.
         NotFoundError, ExpiredError: there is no such snapshot or tag, or no longer; nothing was changed.
         FormatError: its metadata is damaged; nothing was changed.
-        ConflictError: writers went on and on; the table is at one of its states. Stop them and repeat.
+        ConflictError: writers kept committing; the table is at one of its states. Stop the writers and repeat.
         StorageError: the store failed; the table is at one of its states. Repeat.
     """
     what = f"cannot roll back '{table.name}'"
@@ -79,10 +80,10 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
 
 @contextlib.contextmanager
 def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
-    """Keep the files of a snapshot while inside, though it may be expiring; steps 1 and 7.
+    """Keep the files of a snapshot inside the `with` block, even if the snapshot is expiring; steps 1 and 7.
 
     Raises:
-        ExpiredError: it was removed meanwhile; nothing was changed.
+        ExpiredError: the snapshot was removed meanwhile; nothing was changed.
     """
     tags = TagStore(table.paths, env, table.name)
     name = f"rollback-to-{target.id}"
@@ -98,7 +99,7 @@ def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
 
 
 def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
-    """Remove everything later than a snapshot, which a tag keeps; steps 3 to 6."""
+    """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 6."""
     store = SnapshotStore(table.paths, env, table.name)
     for _ in range(_ROUNDS_MAX):
         later = [number for number in store.ids() if number > target.id]
@@ -143,9 +144,9 @@ def _remove_changelogs(paths: TablePaths, env: Env, newest: int) -> None:
 
 
 def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:
-    """Put a snapshot that only a tag keeps among the table's snapshots again, and say that it is the oldest.
+    """Write the file of a snapshot that only a tag keeps again, as the oldest snapshot of the table.
 
-    Its changelog files went when it expired: a tag does not keep them.
+    Expiry has removed the changelog files of this snapshot: a tag does not keep them.
 
     Raises:
         ConflictError: the table has another snapshot of its id; nothing was changed.
