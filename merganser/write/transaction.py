@@ -8,8 +8,8 @@
 Every way of writing goes through it: a call of `Table.write`, a `Writer`, the doors of an engine, partitions that
 are dropped. A transaction pickles, too: a task may write for it, and another process may finish it.
 
-`finish` may be repeated with the same messages after an error, and a copy may repeat it: a snapshot of this
-transaction is recognised by its uuid, so that the change is applied once.
+`finish` may be repeated with the same messages after an error that kept the files, and a copy may repeat it: a
+snapshot of this transaction is recognised by its uuid, so that the change is applied once.
 
 Format: sections "commit algorithm", "commitUser and replay".
 """
@@ -51,6 +51,7 @@ class Transaction:
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
         stands: its commit is part of the table, by this object or by a twin.
+        aborted: its files were removed, so that it can commit none any more.
         seconds: what was spent on its files, by phase.
     """
 
@@ -72,6 +73,7 @@ class Transaction:
         self.since: int | None = None
         self.unknown_since: int | None = None
         self.stands = False
+        self.aborted = False
         self.seconds: dict[str, float] = {}
         self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
         self._run = run
@@ -126,6 +128,12 @@ class Transaction:
             ConflictError, InvalidInputError: nothing is visible; the files are gone unless they were to be kept.
             CommitUnknownError: the outcome is unknown, and the files were kept. Call it again.
         """
+        if self.aborted and messages and not self.stands:
+            raise InvalidInputError(
+                f"{self.target.action}: the files of this write were removed when it failed or was aborted. Nothing of "
+                "it is visible. Write the rows again.",
+                table=self.table.name,
+            )
         try:
             snapshot = self._publish(messages, self.target.selection(messages) if removes is None else removes)
         except CommitUnknownError as error:
@@ -151,6 +159,7 @@ class Transaction:
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove what jobs wrote, unless a snapshot names it or may name it. Best effort: else it is orphans."""
         if not self.stands and self.unknown_since is None:
+            self.aborted = True
             remove_files(self.table, self.env, messages)
 
     def spent(self, phase: str, seconds: float) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import CommitUnknownError, ConflictError, MerganserError, StorageError
+from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError, StorageError
 from merganser.meta.snapshot import BATCH_IDENTIFIER
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -140,6 +140,16 @@ def test_files_of_a_refused_commit_are_gone() -> None:
     with pytest.raises(MerganserError):
         transaction.finish(messages)
     assert not [path for path in contents(table.env.storage) if "/bucket-0/" in path]
+
+
+def test_a_write_whose_files_are_gone_is_not_committed() -> None:
+    table = _table()
+    transaction = _begin(table)
+    messages = _written(transaction, 1)
+    transaction.abort(messages)
+    with pytest.raises(InvalidInputError, match="the files of this write were removed"):
+        transaction.finish(messages)
+    assert table.latest_snapshot() is None
 
 
 class _Silent(FaultyStorage):
