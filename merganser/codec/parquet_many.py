@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from merganser.codec import thrift
 from merganser.codec.parquet_footer import parsed, read_footer
-from merganser.codec.parquet_pages import checksums_hold, is_alike, polars_is_here
+from merganser.codec.parquet_pages import checksums_hold, is_alike, is_literal, polars_is_here
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 
@@ -110,7 +110,7 @@ def _columns_of(footer: bytes, metadata: pq.FileMetaData, columns: Sequence[t.Fi
         return None  # a nested column, or what thrift may write in two ways
     leaves, kinds = [], []
     for field in columns:
-        if field.name not in names:
+        if field.name not in names or not is_literal(field.name):
             return None
         leaf = names.index(field.name)
         kind = schema.field(leaf).type

@@ -37,6 +37,11 @@ def polars_is_here() -> bool:
     return os.getpid() == _PROCESS
 
 
+def is_literal(name: str) -> bool:
+    """Return whether Polars takes a text for the name of a column, and not for a pattern of names."""
+    return name != "*" and not (name.startswith("^") and name.endswith("$"))
+
+
 def is_alike(kind: pa.DataType, physical: str) -> bool:
     """Return whether Polars reads a column to the same values as pyarrow, which gives it the type `kind`.
 

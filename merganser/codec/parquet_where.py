@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from merganser.codec.parquet_pages import Kept, all_hold, checksums_hold, is_alike, polars_is_here
+from merganser.codec.parquet_pages import Kept, all_hold, checksums_hold, is_alike, is_literal, polars_is_here
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 
@@ -36,7 +36,11 @@ def read_where(
         The rows in the exact types of the fields; None: they have to be read in another way.
     """
     names = metadata.schema.names
-    if not polars_is_here() or len(set(names)) != len(names) or not all(field.name in names for field in columns):
+    if (
+        not polars_is_here()
+        or len(set(names)) != len(names)
+        or not all(field.name in names and is_literal(field.name) for field in columns)
+    ):
         return None
     leaves = [names.index(field.name) for field in columns]
     try:

@@ -97,6 +97,15 @@ def test_other_types_are_left_to_the_other_reader_and_do_not_disturb_their_neigh
     assert found is None or found.equals(_alone(data, fields[:1]))
 
 
+@pytest.mark.parametrize("name", ["^b$", "*"])
+def test_a_name_that_polars_takes_for_a_pattern_is_a_name(name: str) -> None:
+    fields, rows = _filled({"b": (t.Int(), [1, 2, 3]), name: (t.Int(), [7, 8, 9])})
+    data = _file(fields, rows)
+    for chosen in (fields[1:], fields):
+        found = read_many([data], [3], chosen, path="a")
+        assert found is None or found.equals(_alone(data, chosen))
+
+
 def test_files_of_other_forms_are_left_to_the_other_reader() -> None:
     fields, rows = _filled({"int": VALUES["int"]})
     data = _file(fields, rows)

@@ -96,6 +96,16 @@ def test_a_filter_that_can_fail_fails(table: mg.Table) -> None:
         table.read(where="CAST(s AS INT) > 2 AND i > 998").to_arrow()
 
 
+@pytest.mark.parametrize("name", ["^b$", "*"])
+def test_a_name_that_polars_takes_for_a_pattern_is_a_name(tmp_path: Path, name: str) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"b": "INT", name: "INT"}, options={"bucket": "-1"})
+    table.write(pa.table({"b": pa.array(range(100), pa.int32()), name: pa.array(range(100, 200), pa.int32())}))
+    assert table.read(columns=[name], where=f"`{name}` = 107").to_pylist() == [{name: 107}]
+    assert table.read(columns=[name], where=f"`{name}` < 50").to_pylist() == []
+
+
 def test_deleted_rows_stay_deleted(tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
     catalog.create_database("db")
