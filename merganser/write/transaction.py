@@ -147,7 +147,7 @@ class Transaction:
         except BaseException:  # stopped at any instruction, perhaps with the snapshot made: its files must stay
             self.unknown_since = 1
             raise
-        if self.unknown_since is None and (snapshot is None or snapshot.uuid != self.uuid):
+        if self.unknown_since is None and snapshot is not None and snapshot.uuid != self.uuid:
             self.abort(messages)  # a twin of this commit was there first, with files of its own
         if self.safe is not None and snapshot is not None:
             self.safe = snapshot.id

@@ -111,6 +111,18 @@ def test_a_copy_that_finishes_once_more_applies_nothing_and_removes_nothing(how:
     assert len(table.snapshots()) == 2
 
 
+def test_a_copy_that_finishes_after_its_snapshot_has_expired_removes_nothing() -> None:
+    table = _table(**ONE_SNAPSHOT)
+    transaction = _begin(table, commit_user="job", identifier=4)
+    messages = _written(transaction, 1)
+    copy = pickle.loads(pickle.dumps(transaction))
+    assert transaction.finish(messages) is not None
+    table.write(_row(2))
+    assert len(table.snapshots()) == 1
+    assert copy.finish(messages) is None
+    assert table.read().to_pylist() == [*_row(1), *_row(2)]
+
+
 def test_a_twin_leaves_none_of_its_files_and_is_followed_by_what_is_owed() -> None:
     table = _table()
     late = _begin(table, commit_user="job", identifier=4)
