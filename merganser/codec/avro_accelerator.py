@@ -1,8 +1,8 @@
 """polars-avro, the extra `[avro]`: containers of records -> Arrow batches, several times as fast as fastavro.
 
-Its public functions read through a lazy frame, whose first use costs a process 10 to 60 ms: as much as a whole plan
-takes. So the reader below it is used, of the versions that were tried (`_TRIED`); of any other version the public
-function is. docs/decisions/0021.
+The public functions of polars-avro read through a lazy frame, whose first use costs a process 10 to 60 ms: as much as a
+whole plan takes. So this module calls the reader below the frame in the versions that we tried (`_TRIED`), and the
+public function in any other version. docs/decisions/0021.
 """
 
 from __future__ import annotations

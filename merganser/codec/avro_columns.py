@@ -1,12 +1,12 @@
 """Avro container files -> columns of Python values, many files at once.
 
-Files of one schema and codec are read as one: their blocks follow each other under one header, so that a schema is
-parsed once and not once per file, and the library is entered once. polars-avro reads them, if it is installed,
-several times as fast as fastavro, which is always there; but only files that are known to be whole, since some
-damaged ones keep it busy for ever.
+The reader joins the blocks of all files of one schema and codec under one header. So it parses the schema once, not
+once per file, and calls the library once. If polars-avro is installed, it decodes several times as fast as fastavro,
+which is always there. polars-avro gets only files that are known to be whole, since some damaged files put it into an
+endless loop.
 
-Both refuse some files, and neither says which file of many is damaged. So a file that cannot be read together with
-others is left out of every answer, and the caller reads it alone, which names what is wrong.
+Both libraries refuse some files, and neither names the damaged file among many. So the answer omits every file that
+cannot be read together with others. The caller reads such a file alone, and the error then names the damage.
 """
 
 from __future__ import annotations

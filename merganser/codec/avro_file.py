@@ -1,16 +1,16 @@
 """Avro data files: containers of records <-> Arrow tables.
 
-Avro stores rows, and the library gives and takes each as a dictionary. That is some fifty times slower than
-Parquet and nothing to build on: the format is read because others write it, for postponed rows above all. The
-dictionaries stay inside this module.
+Avro stores rows, and the library reads and writes each row as a dictionary. This is some fifty times slower than
+Parquet. merganser supports the format because other engines write it, mostly for postponed rows. The dictionaries stay
+inside this module.
 
-Values cross as Avro stores them: dates, times and timestamps as integers, decimals as bytes. The library would
-make Python datetimes of them, which end in the year 9999 and know no nanoseconds, so the logical types are cut
-from the schema it is given.
+The library gets and returns values as Avro stores them: dates, times and timestamps as integers, decimals as bytes. By
+default it would make Python datetimes, which end in the year 9999 and have no nanoseconds. So this module removes the
+logical types from the schema that it passes to the library.
 
-The container is taken apart in `codec.avro_container`, because blocks are the groups of such a file.
-Snappy blocks end with a checksum, which is verified; other damage inside a block is found only when it breaks
-the structure. A file cut between two blocks would look whole: its size is compared with the metadata's.
+`codec.avro_container` splits the container into blocks, because blocks are the groups of such a file. Snappy blocks
+end with a checksum, which the reader verifies. The reader finds other damage inside a block only if it breaks the
+structure. A file cut between two blocks would look whole, so the reader compares its size with the metadata.
 
 Format: section "Avro and ORC data files".
 """

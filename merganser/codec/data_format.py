@@ -1,10 +1,10 @@
-"""The door to data files: an open file and its format in, a reader or writer of Arrow tables out.
+"""Data formats: given an open file and its format, return a reader or writer of Arrow tables.
 
-Three formats sit behind it: Parquet, ORC and Avro. None of them opens a path (one is passed for messages, and for the
-name of the file in it) or knows a table: they know fields, each with a name, an id and a type.
+There are three formats: Parquet, ORC and Avro. Their modules open no path; they take one for messages and for the name
+of the file. They know no table, only fields, each with a name, an id and a type.
 
-Bytes of a file are trusted in no way. Damage gives FormatError with the path, never a wrong row where the
-format carries a checksum, and never an error of the library behind.
+Readers trust no byte of a file. Damage raises FormatError with the path. It never raises an error of the library below,
+and never gives a wrong row if the format has a checksum.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Bounds of the sort column of every row group, as a key-value pair of a Parquet footer.
 
-A key range asks every file which of its row groups to read. The statistics of the footer say so, but have to be
-taken from its bytes one by one (`parquet_footer`), for all columns: in a table of many small files that was half
-the time of the read. Rows that are written in the order of a column have its bounds at the ends of their row
-groups, so the writer notes them in one value with a checksum, and a reader that knows it decodes nothing else.
-Other engines do not look at it; where it is absent or damaged, the statistics answer.
+A read of a key range has to find the row groups to read in every file. The statistics in the footer tell, but the
+reader has to parse them from bytes one by one (`parquet_footer`), for all columns: in a table of many small files that
+was half the time of the read. If rows are in the order of a column, the ends of each row group are its bounds. So the
+writer records them in one value with a checksum, and a reader that knows this value parses no statistics. Other engines
+ignore the value. If it is absent or damaged, the reader uses the statistics.
 
 The value is JSON: `column`; `bounds`, base64 of one serialized row (smallest, largest) per row group, end to end;
 `sizes`, bytes of each; `crc`, the CRC-32 of all.

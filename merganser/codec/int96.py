@@ -3,7 +3,7 @@
 A value is 12 bytes: nanoseconds of the day (int64, little endian) and the Julian day (int32). The reference
 writer lets the nanoseconds of times before 1970 be negative, others do not. pyarrow turns the pair into one
 64-bit count with unsigned arithmetic: nanoseconds wrap outside the years 1677 to 2262, coarser units are wrong
-for negative nanoseconds, and even both together cannot tell 1916 from 2500. So the bytes are taken as they are.
+for negative nanoseconds, and even both together cannot tell 1916 from 2500. So this module decodes the stored bytes.
 
 Format: section "Parquet mapping".
 """

@@ -4,11 +4,10 @@ Written: one stripe per group (groups that do not fill a 64 KiB block of compres
 ids as the attribute `paimon.id`, TIME as int, TIMESTAMP as TIMESTAMP, LTZ as TIMESTAMP_INSTANT. Read: a stripe
 at a time, only the columns asked for.
 
-pyarrow hands out every ORC timestamp in nanoseconds, and its older versions wrap values outside the years 1677
-to 2262 silently. The file's own statistics are therefore asked first, and such values are refused in both
-directions. ORC has no checksums: a flipped bit is found when it breaks the structure, not always when it
-changes a value. Up to pyarrow 23 at least, the ORC library may even end the process when it meets a damaged
-stripe footer; 26 does not.
+pyarrow returns every ORC timestamp in nanoseconds, and its older versions silently wrap values outside the years 1677
+to 2262. So the reader first checks the statistics of the file, and both reader and writer refuse such values. ORC has
+no checksums: the reader finds a flipped bit if it breaks the structure, but not always if it changes a value. Up to
+pyarrow 23 at least, the ORC library may even end the process on a damaged stripe footer; 26 does not.
 
 The number of rows per stripe is in the footer only, which is a protocol buffer; `_messages` reads just enough::
 

@@ -1,9 +1,9 @@
-"""What pyarrow keeps of a Parquet footer to itself, or may not be asked for.
+"""Parts of a Parquet footer that pyarrow does not expose, or cannot read safely.
 
-* INT96. `with_raw_int96` says in the footer that such columns are fixed binaries of 12 bytes. PLAIN and
-  dictionary pages hold them alike, so what comes out then are the stored bytes; `codec.int96` computes with them.
-* Statistics. pyarrow ends the process, without an exception, when those of a damaged footer have the wrong
-  type or length, and when it is asked to write such a footer. `chunk_statistics` takes them from the bytes.
+* INT96. `with_raw_int96` changes the footer so that such columns are fixed binaries of 12 bytes. PLAIN and dictionary
+  pages store both types alike, so pyarrow then returns the stored bytes, which `codec.int96` decodes.
+* Statistics. pyarrow ends the process, without an exception, if the statistics of a damaged footer have the wrong
+  type or length, or if it has to write such a footer. `chunk_statistics` parses them from the bytes.
 
 The parts of the footer that are touched::
 

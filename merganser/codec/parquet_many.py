@@ -1,13 +1,13 @@
 """Many small Parquet files of the same columns, decoded at once.
 
-Opening a file and setting up its columns takes pyarrow half a millisecond, whatever the file holds; Polars decodes
-thousands of files in one call, on all cores. It is not asked to be exact or to find damage, both are seen to here:
+pyarrow takes half a millisecond to open a file and set up its columns, even for a small file. Polars decodes thousands
+of files in one call, on all cores. This module does not rely on Polars to be exact or to find damage:
 
-* A column has to be of a type that both libraries understand alike (`parquet_pages.is_alike`), in every file.
-* Page checksums, which Polars does not verify, are verified first. A file has one row group whose columns have one page
-  each, and a dictionary perhaps.
+* It accepts only columns of a type that both libraries understand alike (`parquet_pages.is_alike`), in every file.
+* It verifies the page checksums first, which Polars does not. It accepts only files of one row group whose columns have
+  one page each, and perhaps a dictionary.
 
-Whatever is not so, damage among it, is left to the reader of single files (`codec.parquet`), which says what is wrong.
+The reader of single files (`codec.parquet`) reads every other file, damaged ones included, and names what is wrong.
 """
 
 from __future__ import annotations

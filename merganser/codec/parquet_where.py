@@ -1,9 +1,9 @@
 """Rows of a local Parquet file that a filter may let through, with values decoded for those rows alone.
 
-pyarrow decodes a column whole, whatever is wanted of it. Polars decodes the columns of the filter first and of the
-others only what is left. It is asked for a superset: the caller applies the filter exactly, so a condition that is not
-sure to mean the same to both is left out here. As in `parquet_many`, types have to be alike and checksums are verified
-before.
+pyarrow always decodes a whole column. Polars decodes the columns of the filter first, and the other columns only for
+the rows that are left. This module returns a superset of the wanted rows, and the caller applies the filter exactly. So
+the module omits every condition that may have another meaning in Polars. As in `parquet_many`, it accepts only types
+that both libraries understand alike, and verifies checksums first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a data file is laid out: options, ids in its schema, and the cutting of rows into groups.
 
-A group is a row group of Parquet, a stripe of ORC, a block of Avro: the unit that is read, skipped and held in
-memory. All three writers cut alike, so that what a reader may count on does not depend on the format.
+A group is a row group of Parquet, a stripe of ORC, a block of Avro: the unit that a reader reads, skips and holds in
+memory. All three writers cut rows by the same rules, so a reader can rely on them in each format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that were written for a commit that certainly is not made."""
+"""Abandoned files: files of a commit that has certainly failed."""
 
 from __future__ import annotations
 

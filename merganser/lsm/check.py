@@ -1,8 +1,8 @@
-"""What must hold in one bucket and in one data file, and what is wrong where it does not.
+"""Checks of one bucket and of one data file: the rules that must hold, and a finding for each that does not.
 
-Everything here is a function of values: files as manifests describe them, and rows as they were read. `upkeep.check`
-walks over a table and asks. Bounds that manifests keep may be wider than the rows only where the format cuts them
-(text and binary); everywhere else they are the rows' own.
+Every check is a function of values: files as manifests describe them, and rows of the files. `upkeep.check` walks
+over a table and calls the checks. The bounds in manifests may be wider than the rows only for types whose bounds the
+format cuts (text and binary); all other bounds equal those of the rows.
 
 Format: sections "data manifest record", "stats", "order and content", "levels", "bucketing".
 """

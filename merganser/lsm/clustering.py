@@ -1,15 +1,15 @@
-"""Rows sorted by columns, so that files and row groups cover small ranges of them and filters leave most out.
+"""Clustering: sort rows by columns, so that files and row groups cover small ranges and filters skip most of them.
 
-Three curves. `order` sorts by the first column, then the second: good for filters on the first. `zorder` and `hilbert`
-give all columns the same say: each value becomes the share of rows at or below it, in some bits, and the place on the
-curve is made of the bits of all columns, so that rows near each other on the curve are near in every column. Shares
-come from a sample, so they are even whatever the values are: skewed, few, text with one beginning.
+There are three curves. `order` sorts by the first column, then the second; it suits filters on the first. `zorder` and
+`hilbert` treat all columns alike. Each value becomes the share of rows at or below it, as a number of some bits. The
+place on the curve combines the bits of all columns, so rows near each other on the curve are near in every column. The
+shares come from a sample, so they are even for any values: skewed, few, or text with a common beginning.
 
-Values are ordered as keys are: nulls first, NaN last, text by its bytes. Rows of equal place keep their order.
+Values have the order of keys: nulls first, NaN last, text by its bytes. Rows of the same place keep their order.
 
-More rows than the budget allows are put aside on the local disk in parts that follow each other on the curve, each to
-be sorted by itself. Bounds of parts come from a sample too; a part that is still too large is cut again, one whose
-sampled rows are all alike is taken as it is.
+If there are more rows than the budget allows, the sort writes them to the local disk in parts that follow each other
+on the curve, and sorts each part by itself. The bounds of the parts come from a sample, too. The sort cuts a part
+again if it is still too large, unless all its sampled rows are equal.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Compaction of one bucket, as a value: files in, fewer files of a higher level out, no row changed for readers.
 
-Sections of the picked files go by in key order. One whose files overlap is rewritten, and with it the small files
-beside it; a large file that overlaps nothing is *upgraded*: only its level changes, and no byte is copied::
+The compaction takes the sections of the picked files in key order. It rewrites a section whose files overlap, together
+with the small files beside it. It *upgrades* a large file that overlaps no other: only its level changes, not a byte::
 
     section   |1| |2 2| |3| |====== 4 ======| |5|        1, 3, 5 small; 2 overlapping; 4 large
     done      |--- rewritten --| |  upgraded  | |upgraded|
 
-Retractions are dropped where nothing older lies below the output. In first-row tables so are keys that lie below it:
-others read the levels of such a table without a merge, so no key may be in two. In tables with deletion vectors the
-same is kept by marking the rows that lie below (`lsm.marks`). Crash at any instruction: files are there that no
+The compaction drops retractions if nothing older lies below the output. In first-row tables it also drops keys that
+lie below the output: other engines read the levels of such a table without a merge, so no key may be in two levels. In
+tables with deletion vectors it marks the rows below instead (`lsm.marks`). A crash at any point leaves files that no
 snapshot names.
 
 Format: sections "rewrite or upgrade", "when retractions may be dropped".

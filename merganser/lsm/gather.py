@@ -1,9 +1,9 @@
-"""Rows picked from a table by position: what `Table.take` gives, sooner.
+"""Gather: pick rows of a table by position. The result is that of `Table.take`, in less time.
 
-In a table that does not fit into the processor's caches Arrow waits for memory: for the validity of each value that
-may be null, and for both ends of each text. So values that may be null are picked without a look at their validity,
-which is picked by itself; and texts of one length, such as ids and codes, as if they were numbers of so many bytes. Of
-a flush of five million rows this is a sixth. Windows of a merge lie in the caches and gain nothing.
+In a table larger than the processor's caches Arrow waits for memory: for the validity of each nullable value, and for
+both ends of each text. So this module picks nullable values without reading their validity, and picks the validity
+separately. It picks texts of equal length, such as ids and codes, as numbers of that many bytes. This saves a sixth of
+a flush of five million rows. Windows of a merge fit into the caches and gain nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Key ranges of files: sections that do not meet, and the sorted runs inside a section.
+"""Key ranges of files: sections that do not overlap, and the sorted runs inside a section.
 
-Ranges are compared by rank: the first and last keys of all files are ordered once, by the kernel that orders
-rows, and every key becomes the integer of its place among them (equal keys, equal ranks).
+This module compares ranges by rank. The kernel that orders rows orders the first and last keys of all files once, and
+each key becomes the integer of its place among them (equal keys have equal ranks).
 """
 
 from __future__ import annotations

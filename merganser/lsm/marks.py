@@ -1,14 +1,14 @@
-"""Which rows of older files newer ones replace: what a compaction of a table with deletion vectors marks as deleted.
+"""Marks: the rows of older files that a compaction marks as deleted, since newer files replace them.
 
-While such a table holds to it, a key has one row above level 0 that no vector names, so a read needs no merge. A
-compaction that takes level 0 in keeps that so::
+In a table with deletion vectors each key has one row above level 0 that no vector marks, so a read needs no merge. A
+compaction that takes level 0 preserves this::
 
     level 0    k2 k5 k9    picked: goes up
     level 4    k1 k5 k7    stays: k5 is looked up by its key and marked
     level 5    k2 k3 k4    stays: k2 likewise
 
-Only key columns of the older files are read, and only of row groups that may hold one of the keys. Where the newer row
-does not simply win, the rows that were found are merged with it, as one more run per level.
+The compaction reads only the key columns of the older files, and only of row groups that may hold one of the keys. If
+the newer row does not always win, the compaction merges the found rows with it, as one more run per level.
 
 Format: sections "deletion vectors", "lookup compaction".
 """
@@ -41,21 +41,21 @@ from merganser.schema.table_schema import POSITION
 from merganser.storage.env import Env
 
 LOOKUP_KEYS: Final = 1_000_000
-"""Keys that are looked up at a time, about."""
+"""Approximate number of keys to look up at a time."""
 
 Columns = list[pa.Array]
 
 
 def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[DataFile]) -> dict[str, Positions]:
-    """Return which rows of older files have a key that a younger file holds too, by file.
+    """Return, by file, the rows of older files whose keys a younger file also holds.
 
     Args:
-        reader: of the bucket; rows that its vectors name are not found again.
-        young: each a sorted run.
+        reader: the reader of the bucket; it skips rows that its vectors mark already.
+        young: the younger files, each a sorted run.
         older: files above level 0, in any order.
 
     Returns:
-        Rising positions; files without any are not named.
+        Rising positions; only files that have such rows.
     """
     found: dict[str, list[Positions]] = {}
     if young and older:
@@ -70,10 +70,10 @@ def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[D
 
 
 def wins_unseen(merge: Merge, young: Sequence[DataFile], older: Sequence[DataFile]) -> bool:
-    """Return whether a row of a younger file takes the place of an older one whatever that holds."""
+    """Return whether a row of a younger file always replaces an older row, whatever values the older row holds."""
     if not isinstance(merge.engine, Deduplicate) or merge.order is not None or merge.ignore_delete:
         return False
-    # Writers that ran side by side may have given the row that was committed first the larger number.
+    # Of two concurrent writers, the one that committed first may have used the larger sequence numbers.
     return not young or not older or min(f.min_sequence for f in young) > max(f.max_sequence for f in older)
 
 
@@ -87,8 +87,8 @@ def deletion_messages(
     """Write the deletion vectors that hide rows of a table without a key, and return what to commit.
 
     Args:
-        live, vectors: of the state in which the rows were found. The commit is refused when what they say of these
-            data files does not hold any more.
+        live, vectors: those of the state in which the rows were found. The commit is refused if these data files have
+            changed since.
         deleted: rising positions of rows, by bucket and data file.
 
     Returns:
@@ -107,7 +107,7 @@ def deletion_messages(
 
 
 def _distinct_keys(reader: SectionReader, files: Sequence[DataFile]) -> Iterator[Columns]:
-    """Yield the keys of sorted runs, each once, in key order, in stretches."""
+    """Yield the keys of sorted runs, each key once and in key order, some at a time."""
     names = reader.table.key
     fields = [reader.table.schema.field(name) for name in names]
     with contextlib.ExitStack() as stack:

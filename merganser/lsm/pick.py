@@ -1,14 +1,14 @@
-"""Which sorted runs to compact, and into which level: universal compaction. Pure: sizes in, a decision out.
+"""Picks: choose the sorted runs to compact and the level of the output (universal compaction). Pure: sizes decide.
 
-Runs are given newest first: level-0 files, each a run of its own, then levels upwards. What is picked is always a
-prefix, so what stays is older than what is compacted. Rules in the order they are asked; the first that answers
-wins:
+The caller gives the runs newest first: level-0 files, each a run of its own, then levels upwards. A pick is always a
+prefix of the runs, so the runs that stay are older than the compacted ones. The rules apply in this order, and the
+first rule that picks wins:
 
-0. early full compaction: an interval has passed, or the bucket, or what is below the highest level, crosses a size
-1. size amplification: the young runs hold so much more than the oldest that one big merge pays
-2. size ratio: neighbours of about the same size
-3. run count: more runs than wanted, whatever their sizes
-4. level-0 push: tables whose reads look rows up want level 0 empty, at once or after some commits
+0. early full compaction: an interval has passed, or the bucket or the levels below the highest cross a size
+1. size amplification: the young runs are so large beside the oldest that one big merge pays
+2. size ratio: neighbouring runs have about the same size
+3. run count: there are too many runs, of any size
+4. level-0 push: tables whose reads look rows up need an empty level 0, at once or after some commits
 
 Format: section "universal pick".
 """
@@ -26,12 +26,12 @@ from merganser.options.option import Options
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """What a pick looks at.
+    """A sorted run, as a pick sees it.
 
     Attributes:
-        level: of the run.
-        size: bytes of its files.
-        files: how many they are.
+        level: the level of the run.
+        size: the bytes of its files.
+        files: the number of its files.
     """
 
     level: int
@@ -61,10 +61,10 @@ def pick(
     Args:
         runs: newest first.
         options: of the table.
-        full: everything into the highest level, if anything lies elsewhere.
-        push_level_0: rule 4; None: as the options say.
+        full: compact everything into the highest level, if any run lies elsewhere.
+        push_level_0: whether rule 4 applies; None: the options decide.
         now: the time, for off-peak hours and the optimisation interval.
-        last_full: when the bucket was compacted fully.
+        last_full: the time of the last full compaction of the bucket.
     """
     top = max(u.level_count(options) - 1, *(run.level for run in runs)) if runs else 0
     if not runs:
@@ -99,8 +99,8 @@ def pushes_level_0(options: Options) -> bool:
 def _level_0_is_due(runs: Sequence[RunSize], options: Options) -> bool:
     """Return whether level 0 has to be emptied by now.
 
-    Every pick empties it, so its runs are those of the commits since the last one: what a bucket waits for is read
-    off the bucket, and holds whoever wrote it.
+    Every pick empties level 0, so its runs are those of the commits since the last pick. The bucket itself thus shows
+    how long it has waited, for any number of writers.
     """
     if not pushes_level_0(options):
         return options.get(u.FORCE_UP_LEVEL_0)
@@ -158,9 +158,9 @@ def _level_0(runs: Sequence[RunSize], ratio: int, top: int) -> Pick | None:
 
 
 def _extended(runs: Sequence[RunSize], count: int, ratio: int) -> int:
-    """Return how many runs to take when the first `count` are taken: on while the next is not much larger.
+    """Return the number of runs to take, from `count` on: go on while the next run is not much larger.
 
-    Once a run was added, larger ones of levels 0 and 1 are taken too: they would only make levels sparse.
+    After it has added a run, the pick also takes larger runs of levels 0 and 1: they would only make levels sparse.
     """
     held = sum(run.size for run in runs[:count])
     added = False
@@ -179,7 +179,7 @@ def _unit(runs: Sequence[RunSize], count: int, top: int) -> Pick:
         return Pick(count, top)
     level = max(0, runs[count].level - 1)
     while level == 0 and count < len(runs):
-        # Output of level 0 would be another run of the newest rows: go on to a run above level 0, and take its place.
+        # Output at level 0 would be one more run of the newest rows. Take runs up to one above level 0 and replace it.
         level = runs[count].level
         count += 1
     return Pick(count, top if count == len(runs) else level)

@@ -1,7 +1,7 @@
-"""Files of one section of a bucket -> the rows that the versions of every key become, window by window.
+"""Sections: read the files of one section of a bucket, and merge the versions of every key, window by window.
 
-Reads and compactions share it. A section of one sorted run needs no merge; its files are read as they stand
-(`plain`). Of several, windows of bounded size are merged by the table's merge function (`merged`).
+Reads and compactions share this module. A section of one sorted run needs no merge, so its files are read without one
+(`plain`). For several runs the merge function of the table merges windows of bounded size (`merged`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Files of a table that turned deletion vectors on when it had rows already.
+"""Unmarked files: files from before a table turned deletion vectors on.
 
-While vectors are off, a compaction leaves older versions of a key in the levels below and marks none of them, and rows
-of level 0 are seen at once. What was written then stays so when the option comes on, until it is rewritten::
+While vectors are off, a compaction leaves older versions of a key in the levels below without a mark, and readers see
+rows of level 0 at once. Files of that time stay so after the option is turned on, until a compaction rewrites them::
 
     schema 0, off   level 4  k2 k5      level 5  k1 k2 k3      k2 is there twice, and no vector says so
     schema 1, on    level 4  k2 k5      level 5  k1 k2 k3      reads have to merge these two files, as before
 
-A file says with which schema it was written, and the schema whether vectors were on. So files are told apart without
-a look into them: what such a file meets is merged by reads, and marked by the compaction that takes the file up.
+The metadata of a file names its schema, and the schema tells whether vectors were on. So reads and compactions
+recognise unmarked files without opening them. Reads merge an unmarked file with the files whose keys it overlaps. A
+compaction that moves the file up marks the rows that it replaces.
 
 Format: section "deletion vectors".
 """
@@ -24,10 +25,10 @@ from merganser.storage.env import Env
 
 
 def unmarked_schemas(table: TableDef, env: Env, schema_ids: Collection[int]) -> frozenset[int]:
-    """Return the schemas of whose files rows may be replaced, or replace others, without a mark.
+    """Return the schemas of unmarked files: their rows may be replaced, or replace others, without a mark.
 
-    Those are the ones under which deletion vectors were off, and all before one of them: who had them on in between
-    may have lost marks when others moved his files.
+    These are the schemas with deletion vectors off, and every schema before the last of them: files with vectors may
+    have lost marks when writers without vectors moved the files.
 
     Args:
         table: with deletion vectors on.

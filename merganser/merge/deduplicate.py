@@ -1,4 +1,4 @@
-"""Engines that choose a version: deduplicate the last, first-row the first. Both only name rows, and gather none."""
+"""Engines that choose a version: deduplicate the last, first-row the first. Both return positions and copy no row."""
 
 from __future__ import annotations
 

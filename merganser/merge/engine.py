@@ -1,8 +1,9 @@
-"""What a merge engine is: versions of keys in, one row per key out, for flushes, reads and compactions alike.
+"""Merge engines: they take versions of keys and return one row per key, for flushes, reads and compactions alike.
 
-A key with one version passes untouched. What an engine makes of several is a row of kind +I, or of kind -D when
-the key has nothing but retractions or was removed; deduplicate keeps the kind of the version it chooses. Where a -D
-removes rows, what only takes values back is of kind -U instead: put over older versions later, it must not remove.
+An engine returns the only version of a key unchanged. From several versions it makes a row of kind +I, or of kind -D if
+the key has only retractions or was removed; deduplicate keeps the kind of the version that it chooses. In tables where
+a -D removes the whole row, a row that only retracts values has kind -U instead: merged over older versions later, it
+must not remove them.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Engine(Protocol):
     def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
         """Return int64[r] over the sorted rows of the groups: versions that remove a row that is added to after.
 
-        One merged row cannot say both, so whoever stores it over older versions has to store the removal first.
+        One merged row cannot express both, so a writer that stores it over older versions stores the removal first.
         At most one of each group.
         """
 
@@ -133,7 +134,7 @@ def removals_before_additions(groups: Groups, removes: Mask) -> Positions:
 
 
 def since_removal(groups: Groups, kinds: Kinds, *, updates_before: bool) -> Groups:
-    """Return the groups from their last -D on, that one excluded: whatever follows begins with an empty row.
+    """Return the part of each group after its last -D: the rows after a removal begin with an empty row.
 
     A group in which nothing is added after its last -D is left with that version alone. One without any -D stays
     as it is; where -U has no meaning and nothing is added, with its last version. So no group becomes empty.

@@ -1,9 +1,9 @@
 """Engine partial-update: every column keeps its newest value that is not null; sequence groups order some apart.
 
 A sequence group has ordering columns and protected columns. A version whose ordering columns are all null does
-not touch the group. Of the others, one is *in order* when no version before it has a larger tuple, else *late*.
-The last in order gives the ordering columns and, nulls included, the protected ones; a retraction in that place
-makes the protected ones null. Protected columns with a function see all versions, late ones put before the rest::
+not touch the group. Any other version is *in order* if no version before it has a larger tuple, else *late*. The last
+version in order gives the values of the ordering columns and, nulls included, of the protected columns. If it is a
+retraction, the protected columns become null. Functions of protected columns take all versions, the late ones first::
 
     arrival   1     2     3     4          in order: 1, 3
     tuple     10    7     12    11         late:     2, 4

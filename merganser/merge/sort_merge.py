@@ -1,17 +1,17 @@
-"""k sorted runs -> windows of rows in which no key straddles two windows.
+"""Sort-merge: cut k sorted runs into windows of rows, so that no key straddles two windows.
 
-Every run is read a stretch at a time, stretches in proportion to the run's rows, so that all of them cover
-about the same range of keys. A window ends at the smallest of the last keys at hand; what lies above waits
-in its run's buffer. So memory holds `window_rows` rows and about as many waiting ones, fewer when they are so wide
-that they take more than `window_bytes`, whatever the number of runs and rows::
+The merge reads every run in pieces in proportion to the run's rows, so that the pieces cover about the same range of
+keys. A window ends at the smallest of the last keys of the present pieces; rows above it wait in the buffer of their
+run. So memory holds `window_rows` rows and about as many waiting ones, for any number of runs and rows. It holds fewer
+rows if they take more than `window_bytes`::
 
     run 2   ....|=========|-----       = in the window
     run 1   ...|===|------             - waits
     run 0   ...|==========|            this one's last key is the smallest: the bound
 
-Runs are given oldest first and versions of a key keep that order, which is the order of sequence numbers as long
-as the runs' ranges of them are disjoint; otherwise, and where a table has an order of its own, the caller says
-what else orders them (`merge.order`).
+The caller gives the runs oldest first, and the versions of a key keep that order. It is the order of sequence numbers
+if the runs have disjoint ranges of them. Otherwise, or if the table has an order of its own, the caller names the
+further order (`merge.order`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def windows(
         runs: oldest first.
         key: names of the key columns, in key order.
         tie: gives int64[n] that orders versions of a key; None, or when it gives None: by run.
-        window_rows, window_bytes: what a window should have at most, about; whatever is reached first.
+        window_rows, window_bytes: approximate limits of a window; it ends at the limit that it reaches first.
 
     Raises:
         FormatError: a run is not sorted by its key.

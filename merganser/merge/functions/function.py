@@ -1,9 +1,9 @@
-"""What an aggregate function promises, and how retractions reach it.
+"""The contract of an aggregate function, and how it handles retractions.
 
-In a group of one row the value passes untouched. In a larger one that has an addition, the accumulator begins as
-null and each row is added to it or retracted from it, in merge order. A group of retractions only becomes their
-image: a value that, retracted later, does what the rows would have done one by one (the sum of what a sum
-loses, the elements that a collection loses).
+The function returns the value of a group of one row unchanged. In a larger group with an addition, the accumulator
+begins as null, and the function adds each row to it or retracts the row from it, in merge order. A group of only
+retractions becomes their image: one value with the same effect when retracted later as all the rows one by one (for a
+sum, the total of the retracted values; for a collection, the retracted elements).
 """
 
 from __future__ import annotations

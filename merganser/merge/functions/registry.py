@@ -1,7 +1,7 @@
 """Aggregate functions by name, built from the options of a table.
 
-`count` is the one whose rows change their meaning on the way: the write buffer turns raw values into counts, and
-stored rows hold counts that are summed. All other functions fold stored rows as they fold new ones.
+`count` treats new and stored rows differently: the write buffer turns raw values into counts, and merges add the
+counts of stored rows. All other functions fold stored rows as they fold new rows.
 """
 
 from __future__ import annotations
