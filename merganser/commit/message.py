@@ -1,6 +1,6 @@
-"""CommitMessage: what one writer changed in one bucket. Pickles; travels from tasks to the committer.
+"""CommitMessage: the changes of one writer in one bucket. It pickles, and tasks send it to the committer.
 
-Committed: the messages that became a commit, for what comes after it.
+Committed: the messages of a commit that stands, for the work after the commit.
 """
 
 from __future__ import annotations

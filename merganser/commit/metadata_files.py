@@ -3,11 +3,11 @@
 A snapshot names a base list (everything before this commit), a delta list (this commit) and perhaps a changelog list
 and an index manifest.
 All are durable once `write` returns, and no snapshot names them before the commit, so a crash leaves orphans. Their
-names are new and random, so no two attempts and no two writers ever write one file.
+names are new and random, so no two attempts and no two writers ever write the same file.
 
-The manifests of delta and changelog and their lists are the same for every attempt and written once, unless what is
-removed is chosen anew; base list and index manifest follow from the newest snapshot, so each attempt has its own.
-`discard` removes what an attempt wrote that is certainly not visible.
+All attempts share the manifests of delta and changelog and their lists, unless the commit is an overwrite, which
+chooses the files to remove anew. The base list and the index manifest depend on the newest snapshot, so each attempt
+writes its own. `discard` removes the files of an attempt that are certainly not visible.
 
 Format: sections "manifests" and "manifest merging".
 """

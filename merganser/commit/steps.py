@@ -1,12 +1,12 @@
-"""Steps of a commit beside the table: what else stands or falls with it, such as a log that holds the same rows.
+"""Steps: changes outside the table that succeed or fail with a commit, such as a log that holds the same rows.
 
-    before   the change may follow the newest state; nothing of it is visible. Once for a commit, not for an attempt
+    before   the change may follow the newest state; nothing of it is visible. Once per commit, not per attempt
     after    the commit stands
-    undo     the commit is not made for certain; nothing of it is visible
+    undo     the commit has certainly failed; nothing of it is visible
 
-Of a commit of unknown outcome (`CommitUnknownError`), and of a process that stops, nothing more is heard: the caller
-repeats the commit, and then `before` is called anew, or `after` at once where the commit had been made. So all three
-may be called again for one commit, and must then change nothing more.
+After a commit of unknown outcome (`CommitUnknownError`), or if the process stops, neither `after` nor `undo` is
+called. The caller repeats the commit. Then the publisher calls `before` again, or `after` at once if the first commit
+succeeded. So all three may be called again for one commit, and must then change nothing more.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Steps:
     _offsets: dict[int, int] = field(default_factory=dict)
 
     def before(self) -> Mapping[int, int]:
-        """Take all first steps, in order, unless an earlier attempt did; return the offsets that they tell.
+        """Call `before` of all steps, in order, unless an earlier attempt did; return the offsets of the steps.
 
         Raises:
             Exception: what a step raised; it and those before it are undone.
@@ -67,7 +67,7 @@ class Steps:
         return self._offsets
 
     def after(self, snapshot: Snapshot | None) -> None:
-        """Tell all that the commit stands."""
+        """Call `after` of all steps: the commit stands."""
         for step in self.steps:
             try:
                 step.after(snapshot)
@@ -79,7 +79,7 @@ class Steps:
                 )
 
     def undo(self) -> None:
-        """Tell those that began that the commit is not made, the last first."""
+        """Call `undo` of all steps that began, the last first: the commit has failed."""
         begun, self._begun, self._offsets = self._begun, [], {}
         for step in reversed(begun):
             try:

@@ -20,9 +20,9 @@ LOCAL_SYNC: Final = Option(
 _ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
 _CREATE: Final = choice("check", "trust")
 _CREATE_DOC: Final = (
-    "Whether a store at an endpoint of its own is asked once if it keeps 'create only if absent', or trusted to."
+    "check: test once whether a store at a custom endpoint supports 'create only if absent'. trust: assume it."
 )
-_HTTP_DOC: Final = "Let requests go in the clear. Default: whether the endpoint begins with 'http:'."
+_HTTP_DOC: Final = "Allow requests without encryption. Default: whether the endpoint begins with 'http:'."
 
 _STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("s3.endpoint", _ENDPOINT, None, "Address of the store. Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS's."),
@@ -37,7 +37,7 @@ _STORES: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("gs.endpoint", _ENDPOINT, None, "Address of the store. Default: GOOGLE_BASE_URL, Google's."),
     ("gs.service-account", TEXT, None, "File with the key of a service account. Default: GOOGLE_*, or the role."),
     ("gs.service-account-key", TEXT, None, "The key of a service account itself, as JSON."),
-    ("gs.bearer-token", TEXT, None, "Token that is sent as it is."),
+    ("gs.bearer-token", TEXT, None, "Token to send unchanged."),
     ("gs.allow-http", BOOLEAN, None, _HTTP_DOC),
     ("gs.anonymous", BOOLEAN, False, "Send requests without a signature."),
     ("gs.conditional-create", _CREATE, "check", _CREATE_DOC),

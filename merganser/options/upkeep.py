@@ -55,7 +55,7 @@ INCREMENTAL_SIZE_THRESHOLD: Final = Option[int | None](
     "Compact everything when runs below the highest level hold more bytes than this.",
 )  # fmt: skip
 COMPACTION_MIN_FILE_NUM: Final = Option(
-    "compaction.min.file-num", integer(1), 5, "Tables without a key: files that are worth being made one."
+    "compaction.min.file-num", integer(1), 5, "Tables without a key: least number of files to join into one."
 )
 SMALL_FILE_RATIO: Final = Option(
     "compaction.small-file-ratio", NUMBER, 0.7, "Share of 'target-file-size' below which a file is small."
@@ -68,13 +68,13 @@ FORCE_REWRITE_ALL_FILES: Final = Option(
     "compaction.force-rewrite-all-files", BOOLEAN, False, "A full compaction rewrites files that need no merge too."
 )
 FORCE_UP_LEVEL_0: Final = Option(
-    "compaction.force-up-level-0", BOOLEAN, False, "Every compaction takes in all of level 0."
+    "compaction.force-up-level-0", BOOLEAN, False, "Every compaction includes all of level 0."
 )
 FULL_COMPACTION_DELTA_COMMITS: Final = Option[int | None](
     "full-compaction.delta-commits", integer(1), None, "Compact everything after so many commits."
 )
 FORCE_LOOKUP: Final = Option(
-    "force-lookup", BOOLEAN, False, "Compact level 0 with lookups whatever the merge engine.", immutable=True
+    "force-lookup", BOOLEAN, False, "Compact level 0 with lookups, with any merge engine.", immutable=True
 )
 LOOKUP_WAIT: Final = Option(
     "lookup-wait", BOOLEAN, True, "Commits wait until the compaction that looks rows up has taken in level 0.",
@@ -99,7 +99,7 @@ RECORD_LEVEL_TIME_FIELD: Final = Option[str | None](
 # snapshots, changelogs, consumers
 
 SNAPSHOT_NUM_RETAINED_MIN: Final = Option(
-    "snapshot.num-retained.min", INTEGER, 10, "Least number of snapshots that are kept, whatever their age."
+    "snapshot.num-retained.min", INTEGER, 10, "Least number of snapshots that are kept, at any age."
 )
 SNAPSHOT_NUM_RETAINED_MAX: Final = Option(
     "snapshot.num-retained.max", INTEGER, INT_MAX, "Most snapshots that are kept."
@@ -128,23 +128,23 @@ CHANGELOG_TIME_RETAINED: Final = Option[timedelta | None](
     "changelog.time-retained", DURATION, None, "How long changelogs are kept. Default: 'snapshot.time-retained'."
 )
 CONSUMER_EXPIRATION_TIME: Final = Option[timedelta | None](
-    "consumer.expiration-time", DURATION, None, "Consumers without progress for so long are removed."
+    "consumer.expiration-time", DURATION, None, "Time without progress after which a consumer is removed."
 )
 
 # tags
 
 TAG_AUTOMATIC_CREATION: Final = Option(
     "tag.automatic-creation", choice("none", "process-time", "watermark", "batch"), "none",
-    "Make tags by themselves: by the clock, by the watermark, or after each batch job.",
+    "Make tags automatically: by the clock, by the watermark, or after each batch job.",
 )  # fmt: skip
 TAG_CREATE_SUCCESS_FILE: Final = Option(
     "tag.create-success-file", BOOLEAN, False, "Write a marker file for every automatic tag."
 )
 TAG_CREATION_PERIOD: Final = Option(
-    "tag.creation-period", choice("daily", "hourly", "two-hours"), "daily", "How often tags are made by themselves."
+    "tag.creation-period", choice("daily", "hourly", "two-hours"), "daily", "How often automatic tags are made."
 )
 TAG_CREATION_PERIOD_DURATION: Final = Option[timedelta | None](
-    "tag.creation-period-duration", DURATION, None, "How often tags are made by themselves, as a duration."
+    "tag.creation-period-duration", DURATION, None, "How often automatic tags are made, as a duration."
 )
 TAG_CREATION_DELAY: Final = Option[timedelta](
     "tag.creation-delay", DURATION, timedelta(0), "How long after the end of a period its tag is made."
@@ -157,7 +157,7 @@ TAG_NUM_RETAINED_MAX: Final = Option[int | None](
     "tag.num-retained-max", integer(1), None, "Most automatic tags that are kept."
 )
 TAG_DEFAULT_TIME_RETAINED: Final = Option[timedelta | None](
-    "tag.default-time-retained", DURATION, None, "How long tags are kept that do not say it themselves."
+    "tag.default-time-retained", DURATION, None, "How long a tag is kept if it sets no time of its own."
 )
 TAG_AUTOMATIC_COMPLETION: Final = Option(
     "tag.automatic-completion", BOOLEAN, False, "Make tags of periods that were missed."

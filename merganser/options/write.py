@@ -46,15 +46,15 @@ TYPE: Final = Option(
     "Kind of the table. merganser reads and writes 'table'; format tables, object tables and views are other things.",
     immutable=True, state=State.REFUSED,
 )  # fmt: skip
-PATH: Final = Option[str | None]("path", TEXT, None, "Where the table lies. Set by engines, never stored by merganser.")
+PATH: Final = Option[str | None]("path", TEXT, None, "Path of the table. Engines set it; merganser never stores it.")
 PRIMARY_KEY: Final = Option(
     "primary-key", COLUMNS, _NO_COLUMNS,
-    "Primary key columns, instead of giving them when the table is created. Moved into the schema.",
+    "Primary key columns, as an option of the new table. merganser moves them into the schema.",
     immutable=True,
 )  # fmt: skip
 PARTITION: Final = Option(
     "partition", COLUMNS, _NO_COLUMNS,
-    "Partition columns, instead of giving them when the table is created. Moved into the schema.",
+    "Partition columns, as an option of the new table. merganser moves them into the schema.",
     immutable=True,
 )  # fmt: skip
 PRIMARY_KEY_NULLABLE: Final = Option(
@@ -177,13 +177,13 @@ WRITE_MODE: Final = Option[str | None](
 
 ASKED_ENGINE: Final = Option[str | None](
     "merganser.merge-engine", choice("versioned"), None,
-    "Ours: the merge engine that was asked for, where the format has it under another name. versioned: stored as "
+    "Ours: the requested merge engine, if the format has another name for it. versioned: stored as "
     "deduplicate ordered by the version column.",
     immutable=True,
 )  # fmt: skip
 DELETES: Final = Option(
     "merganser.deletes", choice("take", "refuse"), "take",
-    "Ours: whether rows of kind -U and -D are taken, or refused with an error.",
+    "Ours: take: accept rows of kind -U and -D. refuse: raise an error.",
 )  # fmt: skip
 
 AGGREGATE_FUNCTION: Final = ColumnOption[str | None](
@@ -382,7 +382,7 @@ COMMIT_STRICT_LAST_SAFE_SNAPSHOT: Final = Option[int | None](
     "A writer goes on from each of its own commits; -1 starts with the first of them.",
 )  # fmt: skip
 COMMIT_USER_PREFIX: Final = Option[str | None](
-    "commit.user-prefix", TEXT, None, "How the commit user that is made up for a writer begins."
+    "commit.user-prefix", TEXT, None, "Prefix of the commit user that merganser makes for a writer."
 )
 SNAPSHOT_IGNORE_EMPTY_COMMIT: Final = Option[bool | None](
     "snapshot.ignore-empty-commit", BOOLEAN, None, "false: a batch commit without changes makes a snapshot too."

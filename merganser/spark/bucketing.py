@@ -1,18 +1,18 @@
-"""The bucket of a row as a native Spark column, and a shuffle after which every bucket has one writer.
+"""Bucketing in Spark: the bucket of a row as a native column, and a shuffle that gives every bucket one writer.
 
 Spark's `hash` of a binary value is Murmur3 (x86, 32 bits, seed 42) over its bytes. For lengths that are a multiple
 of 8 it equals the format's bucket hash of a BinaryRow, so the row of the bucket key is built as a binary expression:
 
     [header: 8 bytes][slot: 8 bytes] * n [areas]        little endian; what slots hold is drawn in `codec.binary_nested`
 
-Words come as sixteen hexadecimal digits of the value with its bytes swapped. A key of one column of fixed size, the
-common case, needs no binary value: its hash is computed from Spark's `hash` of the number (`_hash_of_word`). Types
-that no expression reproduces (FLOAT, DOUBLE, DECIMAL of more than 18 digits, TIME where Spark has it) have no such
-column; then rows are spread by any hash of the key, so that a key has one task, and every task adds a file of its own
-to a bucket.
+A word is written as sixteen hexadecimal digits of the value with its bytes swapped. A key of one column of fixed size,
+the common case, needs no binary value: `_hash_of_word` computes its hash from Spark's `hash` of the number. No
+expression reproduces some types (FLOAT, DOUBLE, DECIMAL of more than 18 digits, TIME if Spark has it). For a key with
+such a type the shuffle uses another hash of the key. Then each key still has one task, but every task adds a file of
+its own to a bucket.
 
-A task may hold several buckets, so whoever runs there parts its rows by bucket again, exactly. What is computed
-here only decides where they go; a value that does not fit its column may go anywhere, for it is refused there.
+A task may hold several buckets, so the task splits its rows by bucket again, exactly. The columns of this module only
+choose the task. A value that does not fit its column may go to any task, since every task refuses it.
 
 Format: section "bucketing".
 """
@@ -39,14 +39,14 @@ from merganser.spark.session import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
 
 _KEY_COLUMNS_MAX: Final = 55
-"""More have a header that no BIGINT holds."""
+"""Most key columns; the header of a row of more does not fit into a BIGINT."""
 _WORD: Final = 8
 _INTEGERS: Final = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 TASK: Final = "__merganser_task"
 """Column with the number of the task that a row goes to."""
 _ADAPTIVE: Final = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
 _PARTITIONS_MAX: Final = 1_000
-"""Salts are searched for at most so many; where a shuffle has more partitions, spreading is only less even."""
+"""Most partitions to find salts for; in a shuffle of more, the rows are only spread less evenly."""
 _ZERO_WORD: Final = "0" * 16
 _HEADER_SEED: Final = 1_748_092_728
 """Spark's `hash` of this INT is Murmur3's state, from seed 42, after eight zero bytes."""
@@ -58,16 +58,16 @@ def quoted(name: str) -> Column:
 
 
 def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
-    """Return the frame shuffled so that all rows of a bucket (where no expression tells it: of a key) share a task.
+    """Return the frame shuffled so that all rows of a bucket share a task; of a key, if no expression gives the bucket.
 
-    Buckets of one partition of the table are spread evenly. How many tasks that makes is Spark's to say, unless
-    `sink.parallelism` does: it joins neighbouring partitions of a shuffle that turn out small, so a thousand rows
-    take one task. Joining is harmless here; it never splits such a shuffle (it may those of a REBALANCE hint). Where
-    the partition or bucket of a row is not told by the frame, all rows share one task.
+    The shuffle spreads the buckets of a table partition evenly. `sink.parallelism` sets the number of tasks. Without
+    it Spark chooses the number: Spark joins small neighbouring partitions of a shuffle, so a thousand rows take one
+    task. This does no harm, and Spark never splits a partition of such a shuffle (only those of a REBALANCE hint). If
+    the frame does not determine the partition or bucket of a row, all rows share one task.
 
     Args:
         frame: has the partition and bucket key columns of the table.
-        table: what is written.
+        table: the table to write to.
     """
     spark = frame.sparkSession
     adaptive = table.options.get(w.SINK_PARALLELISM) is None and all(spark.conf.get(key) == "true" for key in _ADAPTIVE)
@@ -97,7 +97,7 @@ def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
 
 
 def to_tasks(frame: DataFrame, count: int) -> DataFrame:
-    """Return the frame in `count` tasks: each row in the one that its column `TASK` numbers, from 0."""
+    """Return the frame in `count` tasks; column `TASK` of a row holds the number of its task, from 0."""
     if hasattr(frame, "repartitionById") and version_of(frame.sparkSession.version) >= (4, 1):
         return frame.repartitionById(count, quoted(TASK))
     return frame.repartition(count, _salted(count))
@@ -110,16 +110,16 @@ def _partitions(spark: SparkSession) -> int:
 
 
 def _salted(count: int) -> Column:
-    """Return a column that Spark's hash sends to the partition that the task column names, of `count`."""
+    """Return a column whose Spark hash leads to the partition in the task column, of `count` partitions."""
     return f.element_at(f.array(*[f.lit(salt) for salt in salts(count)]), quoted(TASK) + 1)
 
 
 def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
-    """Return the bucket of a row as a column of INT, or None where no expression gives it exactly.
+    """Return the bucket of a row as a column of INT; None if no expression gives it exactly.
 
     Args:
-        table: says what the bucket key is.
-        schema: of the frame that the rows come from; its types may be narrower than the table's.
+        table: the table, which has the bucket key.
+        schema: the schema of the frame; its types may be narrower than the table's.
     """
     if table.bucket <= 1:
         return f.lit(0)
@@ -162,7 +162,7 @@ def _placing_columns(table: TableDef, schema: s.StructType) -> dict[str, Column]
 
 
 def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Column | None:
-    """Return the BinaryRow of columns as a binary column, or None where a type has no such expression.
+    """Return the BinaryRow of columns as a binary column; None if there is no expression for one of the types.
 
     Args:
         columns: each with its type in Spark and the table's type.
@@ -194,7 +194,7 @@ def binary_row(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Colu
 
 
 def _only_word(columns: Sequence[tuple[Column, s.DataType, t.DataType]]) -> Column | None:
-    """Return the BIGINT in the slot of a row whose other bytes are all zero, or None of other rows."""
+    """Return the BIGINT in the slot of a row whose other bytes are all zero; None for other rows."""
     if len(columns) != 1 or columns[0][2].nullable:
         return None
     lane = _lane(*columns[0])
@@ -243,7 +243,7 @@ class _Bytes:
 
 @dataclass(frozen=True)
 class _Lane:
-    """What one column adds to a row: its slot, a word or one that may need the offset of its area, and the area."""
+    """The bytes of one column in a row: a slot, which may still need the offset of its area, and perhaps an area."""
 
     word: Column | None = None
     size: Column | None = None
@@ -319,7 +319,7 @@ def _timestamp_lane(micros: Column, kind: t.Timestamp | t.LocalZonedTimestamp) -
 
 
 def _wall_clock_micros(column: Column) -> Column:
-    """Return the microseconds since 1970-01-01 00:00 of a TIMESTAMP_NTZ, whatever the zone of the session."""
+    """Return the microseconds since 1970-01-01 00:00 of a TIMESTAMP_NTZ, for any time zone of the session."""
     since = column - f.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
     days, hours, minutes, seconds = (f.extract(f.lit(part), since) for part in ("DAY", "HOUR", "MINUTE", "SECOND"))
     whole_minutes = (days.cast("bigint") * 24 + hours) * 60 + minutes
@@ -327,7 +327,7 @@ def _wall_clock_micros(column: Column) -> Column:
 
 
 def _padded(value: Column, size: Column) -> Column:
-    """Return a binary value with zeros behind it, or cut, to a number of bytes."""
+    """Return a binary value padded with zeros, or cut, to a number of bytes."""
     return f.call_function("rpad", value, size, f.lit(b"\0"))
 
 

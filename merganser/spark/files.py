@@ -1,16 +1,17 @@
-"""`ms.load`: rows that lie in files -> one commit, read and written by Python tasks; none of them crosses the JVM.
+"""`ms.load`: Python tasks read the rows of files and write them as one commit; no row crosses the JVM.
 
-Footers tell the driver how many rows lie before each row group, in the order of the files' paths. Every task takes
-neighbouring row groups and writes a file of its own to each bucket, with sequence numbers that begin behind the
-rows before it:
+The driver reads footers and so knows how many rows lie before each row group, in the order of the files' paths. Every
+task takes neighbouring row groups and writes a file of its own to each bucket. Its sequence numbers begin after those
+of all earlier rows:
 
     bucket b    [first free + 0 .. ) task 0    [first free + rows before task 1 .. ) task 1    ...
 
-so the numbers of tasks never meet, and of one key the last row in file and row order wins. Of text files (CSV, JSON) a
-task takes whole ones, and their bytes bound their rows. What reads files is `ingest.files`, as without Spark.
+So the numbers of tasks never overlap, and the last row of a key in file and row order wins. A task takes whole text
+files (CSV, JSON); the bytes of such a file limit the number of its rows. `ingest.files` reads the files, as without
+Spark.
 
-Every task adds a file to a bucket. Where that would be too many for a merge, rows are shuffled instead, with these
-same numbers, and a bucket gets one writer.
+Every task adds a file to a bucket. If that makes too many files for a merge, Spark shuffles the rows instead, with the
+same numbers, and each bucket gets one writer.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from merganser.write.transaction import begin
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""
 TASK_BYTES_MIN: Final = 4 * 1024 * 1024
-"""A task reads so many decoded bytes if it can: each adds a file to every bucket, and costs time to start."""
+"""Least decoded bytes of a task, if there are enough: each task adds a file to every bucket and takes time to start."""
 _DECODED: Final = 1.5
-"""Bytes in memory for one byte of encoded pages, about."""
+"""Approximate bytes in memory for one byte of encoded pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task reads.
+    """The rows that one task reads.
 
     Attributes:
         before: how many rows may lie before its own, in all files.
@@ -125,7 +126,7 @@ def load(
 
 
 class RowSource(Protocol):
-    """What tasks read portions of files with; it pickles."""
+    """Reads portions of files in tasks; it pickles."""
 
     def tables(self, portion: Portion) -> Iterator[pa.Table]:
         """Yield the rows of a portion in order, a batch at a time."""
@@ -156,14 +157,14 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """Writes the rows of files: the rows it is given are the numbers of the shares to write."""
+    """Writes the rows of files; its input holds the numbers of the shares to write."""
 
     job: WriteJob
     rows: RowSource
     tasks: tuple[Share, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one outcome for each share, as `mapInArrow` wants them."""
+        """Yield one outcome for each share, in the form that `mapInArrow` needs."""
         for number in _numbers(batches):
             share = self.tasks[number]
             tables = (table for portion in share.portions for table in self.rows.tables(portion))
@@ -238,7 +239,7 @@ _KIND: Final = "__merganser_kind"
 
 
 def _scattered_batch(tasks: list[int], rows: list[bytes], refusals: list[bytes | None], first: int) -> pa.RecordBatch:
-    """Return rows for tasks; `first` is where the rows begin among those of all files."""
+    """Return rows for tasks; `first` is the position of the first row among the rows of all files."""
     columns = [
         pa.array(tasks, pa.int32()),
         pa.array(rows, pa.binary()),
@@ -261,7 +262,7 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def _portions(rows: RowFiles, paths: Sequence[str], target: WriteTarget, kinds: str | None, env: Env) -> list[Portion]:
-    """Return the rows of files in portions as small as they can be read, in order.
+    """Return the rows of files, in order, as the smallest portions that a task can read.
 
     Raises:
         InvalidInputError: names or types of a Parquet or Arrow file do not fit the table.

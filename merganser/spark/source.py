@@ -1,23 +1,23 @@
 """The data source "merganser": `spark.read.format(...)`, `df.write.format(...)`, and temporary views over tables.
 
-Spark makes a source in a process of its own to ask for the schema, another to plan, others for tasks and commit;
-only what pickles lives on. Reading: one partition per pack of splits. Writing: a source cannot shuffle, so a task
-may hold rows of any bucket and writes a file for each; sequence numbers of tasks do not meet, those of a later
-partition of the DataFrame are larger. `ms.write`, which shuffles first, is the fast way in.
+Spark creates a source in one process to learn the schema, in another to plan, and in others for tasks and commit, so
+processes share only pickled values. A read has one partition per pack of splits. On a write a source cannot shuffle, so
+a task may hold rows of any bucket and writes a file for each. The sequence numbers of tasks do not overlap; a later
+partition of the DataFrame has larger ones. `ms.write` shuffles first and is the fast way to write.
 
-Options of both: `path`, and `columns` ("a,b": only these are read, or supplied). Of a read: `where` (SQL text,
-applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time). Of a write: `kinds` (a column),
-`commit-user` and `identifier`, `partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'") for mode
-"overwrite", which without them replaces the table. Other options are those of the table and of its store. Nothing
-is logged: options may hold secrets.
+Options of reads and writes: `path`, and `columns` ("a,b": the columns to read, or those that the rows have). Of a read:
+`where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time). Of a write:
+`kinds` (a column), `commit-user` and `identifier`, and for mode "overwrite" `partitionOverwriteMode` ("dynamic") or
+`replaceWhere` ("dt = '2026-01-01'"). Without these two, an overwrite replaces the table. All other options are those of
+the table and of its store. The source logs nothing, since options may hold secrets.
 
-Which snapshot is read is decided when Spark plans. Spark 4.1 and later plan a DataFrame, or a temporary view, once
-and keep the plan: they see the snapshot of their first query until they are made anew. Spark 4.0 plans for every
-query. `ms.read`, and the option `snapshot`, fix it at once.
+Spark's planning decides which snapshot a query reads. Spark 4.1 and later plan a DataFrame or a temporary view once and
+keep the plan: all its queries read the snapshot of the first query. Spark 4.0 plans for every query. `ms.read` and the
+option `snapshot` fix the snapshot at once.
 
-Filters are not taken from Spark (`pushFilters`): in 4.1 to 4.3 a plan made for the filter of one query is used for
-other queries of the same DataFrame or view, even inside one union or self join, and rows that this filter had
-pruned would be missing there. The option `where`, and `ms.read(where=...)`, prune.
+The source does not accept filters from Spark (`pushFilters`). Spark 4.1 to 4.3 use a plan made for the filter of one
+query for other queries of the same DataFrame or view, even inside one union or self join. Rows that the filter had
+pruned would be missing there. The option `where` and `ms.read(where=...)` prune.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "a
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
-"""Planning does not see the cluster; this many cores are assumed, or those of this machine where it has more."""
+"""Planning does not know the cluster; it assumes this many cores, or those of this machine if it has more."""
 
 
 def register(spark: SparkSession) -> None:
@@ -91,26 +91,26 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """Return what the format is called."""
+        """Return the name of the format."""
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns that are read."""
+        """Return the columns of the read."""
         scan = _scan(self.options)
         return spark_schema(scan.table, scan.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a schema: that of `schema()`, or columns of it that the user named."""
+        """Return the reader of `schema`, which is that of `schema()`, or columns of it that the user named."""
         return _Reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of rows of a schema, which is checked against the table here."""
+        """Return the writer of rows of a schema; this checks the schema against the table."""
         return _Writer(dict(self.options), schema, overwrite)
 
 
 @dataclass
 class _PackPartition(InputPartition):  # type: ignore[misc]
-    """The part of a read that one task does."""
+    """The share of one task in a read."""
 
     job: ReadJob
     pack: Pack
@@ -133,7 +133,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # An empty plan makes one task without a partition of ours.
+        # For an empty plan Spark runs one task without a partition of this source.
         if isinstance(partition, _PackPartition):
             yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
 
@@ -163,7 +163,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         if self._applied:
-            for _ in iterator:  # a task that leaves rows behind costs its worker
+            for _ in iterator:  # Spark ends the worker of a task that leaves rows unread
                 pass
             return _Written(Outcome())
         context = TaskContext.get()
@@ -175,9 +175,9 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             self._transaction.finish(self._written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what tasks wrote, where some of them failed.
+        """Remove the files that tasks wrote, if some tasks failed.
 
-        Where none did, `commit` was called, in another process, and failed: it has removed the files already, or a
+        If no task failed, `commit` has failed in another process. `commit` has removed the files already, or a
         snapshot may name them.
         """
         if None in messages:
@@ -194,7 +194,7 @@ def _table(options: Mapping[str, str]) -> Table:
     if not path:
         raise InvalidInputError(
             "the data source 'merganser' needs the path of a table: load(path), save(path), or the option 'path'. "
-            "A table that Spark's own catalog keeps forgets its options; use CREATE TEMPORARY VIEW v USING merganser "
+            "Spark's own catalog does not keep the options of a table; use CREATE TEMPORARY VIEW v USING merganser "
             "OPTIONS (path '...')."
         )
     others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS}
@@ -237,7 +237,7 @@ def _number(options: Mapping[str, str], key: str) -> int | None:
 
 
 def _check_declared(scan: Scan, schema: StructType) -> None:
-    """Refuse a schema given by the user, or kept since the table changed, that is not that of the columns."""
+    """Refuse a schema that differs from the columns: the user gave it, or the table has changed since."""
     for found, declared in zip(spark_schema(scan.table, scan.columns), schema, strict=True):
         if arrow_schema_of(StructType([found])).field(0).type != arrow_schema_of(StructType([declared])).field(0).type:
             raise InvalidInputError(
@@ -249,7 +249,7 @@ def _check_declared(scan: Scan, schema: StructType) -> None:
 
 
 def _overwrite(table: Table, options: Mapping[str, str], overwrite: bool) -> Overwrite:
-    """Return what a write replaces, in the terms of `Table.write`."""
+    """Return the part of the table that a write replaces, as the argument `overwrite` of `Table.write`."""
     mode, where = options.get("partitionoverwritemode", "static").lower(), options.get("replacewhere")
     if mode not in ("static", "dynamic"):
         raise InvalidInputError(

@@ -100,9 +100,9 @@ def options_page() -> str:
         "",
         *_wrapped(
             "For `merganser.catalog(..., options={...})`, `merganser.table(..., options={...})`, `--store` on the "
-            "command line, and the data source on Spark. No table stores them. A misspelt one is an error; those of "
-            "other engines, such as `fs.s3a.endpoint`, are let pass without effect. What is not given comes from the "
-            "environment."
+            "command line, and the data source on Spark. No table stores them. A misspelt option is an error. "
+            "Options of other engines, such as `fs.s3a.endpoint`, have no effect. Values that you do not give come "
+            "from the environment."
         ),
         "",
         "| option | value | default | meaning |",
