@@ -140,8 +140,9 @@ class Transaction:
             tried = error.context["snapshot"]
             self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
             raise
-        except MerganserError:  # after any other error, a bug, nothing is sure: orphans do no harm
-            if not keep_files:
+        except MerganserError as error:  # after any other error, a bug, nothing is sure: orphans do no harm
+            ours = {file.name for message in messages for file in message.added}
+            if not keep_files and error.context.get("file") not in ours:  # else they are live: a copy was here before
                 self.abort(messages)
             raise
         except BaseException:  # stopped at any instruction, perhaps with the snapshot made: its files must stay

@@ -123,6 +123,18 @@ def test_a_copy_that_finishes_after_its_snapshot_has_expired_removes_nothing() -
     assert table.read().to_pylist() == [*_row(1), *_row(2)]
 
 
+def test_a_copy_whose_snapshot_without_identifier_has_expired_is_refused_and_removes_nothing() -> None:
+    table = _table(**ONE_SNAPSHOT)
+    transaction = _begin(table)
+    messages = _written(transaction, 1)
+    copy = pickle.loads(pickle.dumps(transaction))
+    transaction.finish(messages)
+    table.write(_row(2))
+    with pytest.raises(ConflictError, match="These rows are committed"):
+        copy.finish(messages)
+    assert table.read().to_pylist() == [*_row(1), *_row(2)]
+
+
 def test_a_twin_leaves_none_of_its_files_and_is_followed_by_what_is_owed() -> None:
     table = _table()
     late = _begin(table, commit_user="job", identifier=4)
