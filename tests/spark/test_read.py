@@ -102,7 +102,7 @@ def test_system_tables_are_frames(spark: SparkSession, catalog: mg.Catalog, orde
     for name in ("snapshots", "schemas", "tags", "table_indexes"):
         table = catalog.table(f"shop.orders${name}")
         assert ms.read(spark, table).count() == table.read().count()
-    with pytest.raises(InvalidInputError, match="read as it is now"):
+    with pytest.raises(InvalidInputError, match="have only their current state"):
         ms.read(spark, catalog.table("shop.orders$files"), snapshot=1)
 
 
