@@ -166,9 +166,11 @@ def json_refusal(
     row, line, why = found
     where = f"row {row + 1} (counting from 1)"
     kinds = {field.name: field.type for field in fields}
-    for name, value in _values(line):
-        if name in kinds and _refused(parse, line, name):
-            return _misfit(path, name, f"{value}", kinds[name], row, where)
+    known = [(name, value) for name, value in _values(line) if name in kinds]
+    refused = [(name, value) for name, value in known if _refused(parse, line, name)]
+    if refused and (len(refused) < len(known) or len(known) == 1):  # all are refused where the line itself is wrong
+        name, value = refused[0]
+        return _misfit(path, name, f"{value}", kinds[name], row, where)
     return FormatError(f"cannot read the rows of '{path}': {where}: {_ROW_OF_BLOCK.sub('', why)}", path=path, row=row)
 
 

@@ -30,6 +30,8 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
+_INFINITY: Final = r"(?i)^\s*[-+]?inf"
+"""What a field begins with that says infinity; a number that is too large becomes infinite, too."""
 _STRADDLES: Final = "straddl"
 """What pyarrow says of a row that is longer than its blocks."""
 
@@ -57,13 +59,25 @@ def csv_tables(
         FormatError: a row has too many fields or too few, or text is not in the encoding; names the row.
     """
     kinds = {field.name: field.type for field in fields}
+    blocks: list[_Blocks] = []
 
-    def utf8() -> pa.NativeFile:
-        return pa.PythonFile(_Blocks(opened(), csv.encoding), mode="r")
+    def utf8(end: bytes = b"") -> pa.NativeFile:
+        blocks.append(_Blocks(opened(), csv, end))
+        return pa.PythonFile(blocks[-1], mode="r")
 
     try:
+        checked = False
         for batch in _csv_batches(path, utf8, kinds, csv, names):
-            yield _with_bytes(pa.Table.from_batches([batch]), kinds, csv)
+            rows = _with_bytes(pa.Table.from_batches([batch]), kinds, csv)
+            if not checked and _has_infinity(rows, kinds):  # of a number that is too large, or written so: texts tell
+                for texts in _csv_texts(utf8, csv, names, None):
+                    for name in texts.schema.names:
+                        if isinstance(kinds.get(name), t.Float | t.Double):
+                            _values_of(texts.column(name), kinds[name], csv)
+                checked = True
+            yield rows
+        if blocks[-1].quotes % 2:  # a quote within a plain field is none of a pair, so this proves nothing yet
+            _check_closed(path, utf8, csv, names)
     except pa.ArrowInvalid as error:
         if _STRADDLES in str(error):
             raise _too_long(path) from error
@@ -84,14 +98,21 @@ def csv_tables(
 
 
 class _Blocks(io.RawIOBase):
-    r"""A file as UTF-8, of which no read ends between \r and \n: pyarrow drops a \n there, in quoted values too."""
+    r"""A file as UTF-8, of which no read ends between \r and \n: pyarrow drops a \n there, in quoted values too.
 
-    def __init__(self, file: pa.NativeFile, encoding: str) -> None:
-        """Take the file, and close it when this is closed."""
+    Attributes:
+        quotes: how many quotes were read so far.
+    """
+
+    def __init__(self, file: pa.NativeFile, csv: CsvFormat, end: bytes) -> None:
+        """Take the file, and close it when this is closed; `end` is read after its last byte."""
         super().__init__()
+        self.quotes = 0
         self._file = file
-        same = codecs.lookup(encoding).name == "utf-8"
-        self._decoder = None if same else codecs.getincrementaldecoder(encoding)()
+        same = codecs.lookup(csv.encoding).name == "utf-8"
+        self._decoder = None if same else codecs.getincrementaldecoder(csv.encoding)()
+        self._quote = (csv.quote or "").encode()
+        self._end = end
         self._held = b""
         self._over = False
 
@@ -103,10 +124,12 @@ class _Blocks(io.RawIOBase):
             data = self._file.read(_BLOCK_BYTES if size < 0 else size - len(self._held))
             self._over = not data
             self._held += data if self._decoder is None else self._decoder.decode(data, final=not data).encode()
+            self._held += self._end if self._over else b""
         end = len(self._held) if size < 0 else min(size, len(self._held))
         if end > 1 and self._held[end - 1 : end] == b"\r":
             end -= 1
         data, self._held = self._held[:end], self._held[end:]
+        self.quotes += data.count(self._quote) if self._quote else 0
         return data
 
     def close(self) -> None:
@@ -158,7 +181,7 @@ def _without_rows(path: str, opened: Opened, csv: CsvFormat, names: Sequence[str
 
 
 def _csv_texts(
-    opened: Opened, csv: CsvFormat, names: Sequence[str], skipped: Callable[[pa_csv.InvalidRow], str]
+    opened: Opened, csv: CsvFormat, names: Sequence[str], skipped: Callable[[pa_csv.InvalidRow], str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the fields of a file as they stand there, as binary; null where they mean null."""
     with opened() as file:
@@ -190,7 +213,43 @@ def _values_of(texts: pa.Array, kind: t.DataType, csv: CsvFormat) -> pa.Array:
         pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         _convert_options(CsvFormat(), {"v": _csv_type(kind)}),
     )
-    return _with_bytes(found, {"v": kind}, csv).column("v")
+    values = _with_bytes(found, {"v": kind}, csv).column("v")
+    if isinstance(kind, t.Float | t.Double):
+        infinite = pc.fill_null(pc.is_inf(values), False)
+        if pc.any(pc.and_(infinite, pc.invert(pc.match_substring_regex(utf8, _INFINITY)))).as_py():
+            raise pa.ArrowInvalid(f"a number is too large for {kind}")
+    return values
+
+
+def _has_infinity(rows: pa.Table, kinds: Mapping[str, t.DataType]) -> bool:
+    return any(
+        pc.any(pc.is_inf(rows.column(name))).as_py()
+        for name in rows.column_names
+        if isinstance(kinds.get(name), t.Float | t.Double)
+    )
+
+
+def _check_closed(path: str, utf8: Callable[[bytes], pa.NativeFile], csv: CsvFormat, names: Sequence[str]) -> None:
+    """Refuse a file that ends inside quotes: a row put behind its end would be part of the last value.
+
+    Raises:
+        FormatError: nothing of the file may be written.
+    """
+    width = rows = 0
+    for batch in _csv_texts(lambda: utf8(b""), csv, names, None):
+        width, rows = batch.num_columns, rows + len(batch)
+    if not width:
+        return
+    row = csv.delimiter * (width - 1) if width > 1 else "0"
+    behind = f"\n{row}\n".encode()
+    if rows == sum(len(batch) for batch in _csv_texts(lambda: utf8(behind), csv, names, None)):
+        raise FormatError(
+            f"cannot read the rows of '{path}': it ends inside quotes, in row {rows} (counting from 1"
+            f"{', without the heading' if csv.header else ''}). Nothing was written. The file may be cut off; "
+            "else close the quote, or name another one with 'csv.quote'.",
+            path=path,
+            row=rows - 1,
+        )
 
 
 def _read_options(csv: CsvFormat, names: Sequence[str], *, numbered: bool = False) -> pa_csv.ReadOptions:
@@ -287,7 +346,9 @@ def _json_batches(source: Any, kinds: Mapping[str, pa.DataType], only: str | Non
 
 
 def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which a value stands in JSON: dates, times and bytes are texts there."""
+    """Return the type as which a value stands in JSON: dates, times and bytes are texts there, numbers doubles."""
+    if pa.types.is_float32(kind):
+        return pa.float64()
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -316,6 +377,11 @@ def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_map(kind):  # where rows are conformed, lists of entries become maps
         parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
         return _from_json(array, pa.list_(pa.struct(parts)))
+    if pa.types.is_float32(kind):
+        narrow = array.cast(kind)
+        if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(array))).as_py():
+            raise pa.ArrowInvalid("a number is too large for FLOAT")
+        return narrow
     if pa.types.is_binary(kind):
         return _from_base64(array)
     if pa.types.is_time(kind):  # Arrow reads it from text as a part of a timestamp only

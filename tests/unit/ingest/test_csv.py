@@ -162,3 +162,20 @@ def test_options_without_a_meaning_are_refused(options: Any, words: tuple[str, .
     with pytest.raises(InvalidInputError) as refused:
         table.load(str(tmp_path / "in.csv"), options=options)
     assert all(word in str(refused.value) for word in ("cannot load files into 'd.t'", *words))
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400"])
+def test_a_number_that_is_too_large_is_refused_and_does_not_become_infinite(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidInputError, match=rf"column 'd' has '{text}' in row 2 .* does not fit DOUBLE"):
+        _loaded(tmp_path, f"s,d,n\na,inf,1\na,{text},1\n")
+    with pytest.raises(InvalidInputError, match=r"column 'f' has '1e39' in row 1 .* does not fit FLOAT"):
+        _loaded(tmp_path, "f\n1e39\n", {"f": "FLOAT"})
+
+
+@pytest.mark.parametrize("schema", [{"a": "INT", "b": "STRING"}, {"a": "STRING"}])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_file_that_ends_inside_quotes_is_refused(tmp_path: Path, schema: dict[str, str], end: str) -> None:
+    before = "1," * (len(schema) - 1)
+    with pytest.raises(FormatError, match="ends inside quotes, in row 2"):
+        _loaded(tmp_path, f'{",".join(schema)}\n{before}x\n{before}"y\nz{end}', schema)
+    assert len(_loaded(tmp_path, f'{",".join(schema)}\n{before}5" of pipe\n{before}"y"{end}', schema)) == 2

@@ -54,3 +54,10 @@ def test_rows_may_be_large_and_not_larger_than_a_block(tmp_path: Path) -> None:
 
 def test_a_file_of_nothing_has_no_rows(tmp_path: Path) -> None:
     assert _loaded(tmp_path, "", {"s": "STRING"}) == []
+
+
+def test_a_number_that_is_too_large_is_refused_and_does_not_become_infinite(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"column 'f' has '1e39' in row 2 .* does not fit FLOAT"):
+        _loaded(tmp_path, '{"f": Infinity, "n": 1}\n{"f": 1e39, "n": 1}\n', {"f": "FLOAT", "n": "INT"})
+    with pytest.raises(FormatError, match=r"row 1 .*: JSON parse error: Number too big"):
+        _loaded(tmp_path, '{"f": 1e400, "n": 1}\n', {"f": "DOUBLE", "n": "INT"})
