@@ -1,11 +1,11 @@
-"""What a commit message is pickled as: plain values with a version, no class and no field by name.
+"""The pickled form of a commit message: plain values with a version, no class and no field by name.
 
     version, release of merganser that wrote it, partition, bucket, total buckets,
     added, removed, index added, index removed, changelog
 
 A file is a tuple of its fields in the order of `DataFile`, without those at its end that are None, and an index file
-likewise. The first two never change, so that any release can say what it met; another order, or another field that is
-not optional and at the end, takes the next version.
+likewise. The first two values never change their meaning, so any release can name the version of a message. Another
+order of fields, or a new field that is not optional and at the end, needs the next version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of one bucket -> data files of about the target size, with their statistics.
 
 Rows come in file order (sorted by key, or as they arrived). A file becomes durable when it is finished; until
-a snapshot names it nobody reads it, and `abort` removes it.
+a snapshot names it no reader opens it, and `abort` removes it.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class RowFiles:
             return [Portion(path, None, size * _ROWS_PER_BYTE_MAX.get(_compression(path) or "", 1), size)]
 
     def whole(self, path: str) -> Portion:
-        """Return all rows of a file as one portion, without a look at it: nobody knows how many they are."""
+        """Return all rows of a file as one portion, without reading the file; the number of rows stays unknown."""
         return Portion(path, None, 0, 0)
 
     def tables(self, portion: Portion) -> Iterator[pa.Table]:

@@ -236,7 +236,8 @@ class _KeyCompaction(_Compaction):
     def _mark(self) -> None:
         """Find the rows of older files that level 0 replaces; where they have a say, they are merged with it.
 
-        So for files from before deletion vectors were turned on, at any level: nobody has marked what they replace.
+        The same holds for files from before deletion vectors were turned on, at any level: no vector marks the rows
+        that they replace.
         """
         above = {file.schema_id for file in self.job.files if file.level} if self.job.older else set()
         unmarked = unmarked_schemas(self.table, self.env, above)

@@ -1,8 +1,8 @@
 """Record-level expiry: rows that compactions drop because the time in one of their columns is too long ago.
 
-A row stays while now <= its time + `record-level.expire-time`, in whole seconds; a row without a time stays. Rows are
-dropped as they are read, before versions of a key merge, and only where nothing older lies below the output: else an
-older version of the key would come to light. No retraction is written for them.
+A row stays while now <= its time + `record-level.expire-time`, in whole seconds; a row without a time stays. A
+compaction drops rows when it reads them, before it merges the versions of a key, and only if nothing older lies below
+the output: otherwise an older version of the key would become visible. It writes no retraction for a dropped row.
 
 Format: section "record expire".
 """

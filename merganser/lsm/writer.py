@@ -1,8 +1,8 @@
 """Rows of one bucket of a key table -> sorted runs of level 0.
 
-A bucket gets one sorted run of a flush: its rows ordered by (key, arrival), of each key what they merge to. Before it
-comes a run of removals, where a row is removed and comes back. Value columns are gathered slice by slice while a file
-is written, so beyond the rows a flush needs one slice of memory per thread.
+A flush writes one sorted run per bucket: the rows ordered by (key, arrival), with the versions of each key merged. If
+a row is removed and comes back, the flush first writes a run of removals. The writer gathers value columns slice by
+slice while it writes a file, so beyond the rows a flush needs one slice of memory per thread.
 """
 
 from __future__ import annotations

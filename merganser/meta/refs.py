@@ -1,13 +1,14 @@
 """Names for snapshots: the tags and the branches of a table.
 
 A tag is a copy of a snapshot's file under a name; a branch is a directory with schemas, snapshots and tags of its own.
-Neither copies data: manifests and data files lie once, in the table's directory, and live as long as anybody reaches
-them. That nothing a name reaches is deleted rests on the same order on both sides::
+Neither copies data: manifests and data files lie once, in the table's directory, and stay while any snapshot, tag or
+branch needs them. A fixed order on both sides keeps the files of a named snapshot::
 
-    who names a snapshot      1 reads it     2 makes the name visible     3 looks whether what it named is still there
-    who deletes its files     1 removes the snapshot (or tag)     2 lists tags and branches     3 deletes the rest
+    make a tag or branch      1 read the snapshot     2 make the name visible     3 check that the snapshot still exists
+    delete its files          1 remove the snapshot (or tag)     2 list tags and branches     3 delete the other files
 
-If 3 finds it, the other side has not begun, and will list the new name. If not, the name is taken back.
+If the snapshot exists in step 3, the deletion has not begun and will list the new name. Otherwise the maker removes
+the name again.
 
 Format: sections "statistics, tags, branches, consumers" and "tags, branches, rollback".
 """

@@ -72,8 +72,8 @@ class SchemaStore:
         """Return a schema.
 
         Args:
-            fresh: read the file, whatever is remembered: the table may have been dropped and made anew by
-                somebody else. Then everything that is remembered of it is forgotten.
+            fresh: read the file, not the cache: another process may have dropped the table and made it anew. Then
+                the cache forgets everything about the table.
 
         Raises:
             FormatError: the file is missing (data files refer to it) or damaged.

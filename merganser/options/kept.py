@@ -1,4 +1,4 @@
-"""Options that merganser keeps for other engines and for later versions: checked when they are set, read by nobody.
+"""Options that merganser keeps for other engines and for later versions: it checks them, and no code reads them.
 
 They are data, not constants, because no code names them. Work that honours one moves its row to `write`, `read` or
 `upkeep`.

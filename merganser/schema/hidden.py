@@ -1,4 +1,4 @@
-"""What lies under null rows: NOT NULL parts of a ROW hold a value there that nobody sees.
+"""Hidden values: under a null ROW its NOT NULL parts hold values that no reader sees.
 
 A null ROW has no fields, yet Arrow keeps an array for each. A null in one that is NOT NULL is no fault of the rows,
 but writers of files refuse it, ours of Parquet and other people's. Most of Arrow's functions leave such nulls behind

@@ -1,7 +1,7 @@
-"""Env: everything that is not a function of its arguments, behind one door.
+"""Env: the one object through which code reaches everything that is not a function of its arguments.
 
-Storage, clock, fresh ids, random waits and the thread pool. Jobs that run elsewhere carry the storage, and the time if
-the clock is not the machine's, and rebuild the rest there.
+It holds storage, clock, fresh ids, random waits and the thread pool. A job in another process takes the storage with
+it, and the time if the clock is not the machine's, and makes the rest anew.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Env:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        choose_allocator()  # whoever works on tables has an Env; importing merganser changes nothing in the process
+        choose_allocator()  # here, since the import of merganser changes nothing in the process
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the storage, and of a clock that was given the time it tells now. The rest is rebuilt.

@@ -216,7 +216,7 @@ class LocalStorage:
         return temporary
 
     def _in_directory(self, path: str, make: Callable[[], T]) -> T:
-        """Make a file in its directory, which is made; again when somebody finds that one empty and removes it."""
+        """Make a file and its directory; make the directory again if another process removes it while it is empty."""
         for _ in range(_VANISHED_MAX):
             self._make_directory(os.path.dirname(path))
             with contextlib.suppress(FileNotFoundError):

@@ -5,12 +5,12 @@ only, no open handles), so jobs carry it to other processes.
 
 * `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
   file is durable before it is visible, and no reader sees part of it.
-* `replace` swaps a small file whole; readers see the old bytes or the new ones. Hints need no more. What is no
-  hint asks for it to be durable.
-* `writer` makes a new file under a name nobody else uses. Its bytes count only after `close`, which makes
+* `replace` swaps a small file whole; readers see the old bytes or the new ones. This is enough for hints. For other
+  files the caller asks for a durable replace.
+* `writer` makes a new file under a name that no other writer uses. Its bytes count only after `close`, which makes
   them durable. A crash before leaves an orphan that no metadata names.
 
-Missing files raise NotFoundError, everything the store itself does wrong StorageError, both with the path.
+A missing file raises NotFoundError, and a failure of the store raises StorageError, both with the path.
 """
 
 from __future__ import annotations

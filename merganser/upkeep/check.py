@@ -1,16 +1,16 @@
-"""Every invariant of a table, derived anew from its files.
+"""The check of a table: derive every invariant anew from its files.
 
-What is looked at, line by line (the table itself, then each branch):
+The check reads, line by line (the table itself, then each branch):
 
     schemas -> snapshots, tags, changelogs -> lists -> manifests -> replay -> files of every snapshot -> rows
 
-The state of a snapshot is carried forward by its own commit, and what its base list names is held against the state
-before: where both name the same manifests nothing is read again, and of manifests that were merged the net of the
-old ones must be the net of the new. So the cost follows what was committed, plus one look at every data file.
+The check derives the state of a snapshot from the state before it and its own commit, and compares the base list with
+the state before. It does not read manifests again that both name. If manifests were merged, the old and the new ones
+must add up to the same files. So the cost follows the commits, plus one read of every data file.
 
-Nothing is written, and nothing that is remembered is trusted: files are read anew. One finding hides no other: what
-depends on a file that cannot be read is left out, all else is looked at. A check runs beside writers and expiry: a
-file counts as missing only while a snapshot that needs it is there.
+The check writes nothing and trusts no cache: it reads files anew. One finding hides no other: the check skips only the
+parts that depend on an unreadable file. It may run beside writers and expiry: a file counts as missing only while a
+snapshot that needs it exists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The files that snapshots need, held against what metadata says of them: are they there, and what is in them.
+"""Checks of files: compare the files that snapshots need, and their content, with the metadata.
 
-A file is looked at once, however many snapshots need it. Rows go by in windows, so memory is bounded by the window
-and the number of threads.
+The check reads a file once, for any number of snapshots that need it. It reads rows in windows, so the window and the
+number of threads limit its memory.
 """
 
 from __future__ import annotations

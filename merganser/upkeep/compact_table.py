@@ -205,7 +205,7 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
         state = reader.latest() if committed.snapshot is None else reader.state(committed.snapshot)
         if plan_jobs(table, env, state, request):  # most commits end here, and have read nothing
             compact(table, env, request, run=run, commit_user=user, identifier=identifier)
-    except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
+    except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
 
 
@@ -232,7 +232,7 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
             # Without the user and identifier of the earlier commit: that user may have committed since, and the newest
             # identifier must stay the newest.
             compact(table, env, CompactionRequest(buckets=buckets, inline=True), run=run)
-    except Exception as error:  # whatever it is, the rows are committed: who took it for a failed write would repeat it
+    except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
 
 

@@ -1,7 +1,7 @@
-"""Partitions dropped by age: by the time that their values tell, or by that of their newest file.
+"""Partition expiry: drop partitions by age, either by the time in their values or by that of their newest file.
 
-What is dropped is chosen anew from each newest state, as by every overwrite. Their files go when the snapshots that
-still hold them expire. Rows that come later make the partition again, and it expires again at the next check.
+Like every overwrite, partition expiry chooses the partitions anew from each newest state. Snapshot expiry later removes
+their files. Rows that are written later create the partition again, and it expires again at the next check.
 
 Semantics: "partition expire". Decision 0016.
 """
@@ -111,7 +111,7 @@ def _by_values(table: TableDef, limit: datetime) -> Expired:
 
 
 def _texts(table: TableDef, partition: bytes) -> dict[str, str | None]:
-    """Return the values of a partition as text; a date is `yyyy-MM-dd`, whatever its directory is called."""
+    """Return the values of a partition as text; a date is `yyyy-MM-dd`, even if its directory has another name."""
     return {
         name: None if value is None else directory_text(value, kind, default_name="", legacy=False)
         for name, value, kind in zip(*_stored(table, partition), strict=True)

@@ -280,7 +280,7 @@ class _Run:
         for snapshot in gone:
             if not self._stays(stays):
                 return
-            self.store.delete(snapshot.id)  # one by one: who finds one gone may rely on nothing being below
+            self.store.delete(snapshot.id)  # one by one: below a missing snapshot there is none
             self.removed.append(snapshot)
         with contextlib.suppress(MerganserError):
             self.store.set_earliest_hint(stays.id)

@@ -4,7 +4,7 @@
 text is the first partition value. ``partition.timestamp-formatter`` says how to read it. Without it the text is
 `yyyy-MM-dd` or `yyyy-MM-dd HH:mm:ss`, numbers of any width, a month 13 being the next January. Pure.
 
-Times are of no zone and are held against the clock in UTC.
+The times have no zone; expiry compares them with the clock in UTC.
 """
 
 from __future__ import annotations

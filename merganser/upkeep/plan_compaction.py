@@ -1,8 +1,8 @@
-"""Which files of which buckets to compact: planned from one state of a table, by metadata alone.
+"""Plans of compactions: choose the files and buckets to compact, from one state of a table, by metadata alone.
 
-What is picked in a bucket is the rules' business (`lsm.pick` for sorted runs, `lsm.compact.append_groups` for files
-without a key). What is added here is the table's: which buckets are asked for, what the rules are told of a bucket,
-and what else goes with the picked files into a job: the schemas, the files below, the deletion vectors.
+The rules choose the files in a bucket (`lsm.pick` for sorted runs, `lsm.compact.append_groups` for files without a
+key). This module adds the part of the table: it chooses the buckets, gives the rules the facts of each bucket, and
+completes each job with the schemas, the files below and the deletion vectors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CompactionRequest:
         buckets: only these buckets; None: all.
         where: only partitions that this filter on partition columns lets through; None: all.
         order: sort the rows of all files so; tables without a key and without a bucket key only.
-        push_level_0: empty level 0, whatever the other rules say.
+        push_level_0: empty level 0, even if no other rule asks for it.
         inline: it follows a write, so its cost is to follow the rows written: in tables without a key, files that
             weigh more than all that would join them stay.
     """

@@ -1,4 +1,4 @@
-"""RowBuffer: rows that were taken and not written yet. WrittenBuckets: what was written and not handed out yet."""
+"""RowBuffer: received rows that are not written yet. WrittenBuckets: written files that no caller has taken yet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which files an overwrite removes, and where its new ones go.
 
-The files are chosen anew from each newest state, so an overwrite wins over whatever was appended meanwhile.
+An overwrite chooses the files anew from each newest state, so it also removes rows that were appended meanwhile.
 Postponed rows (bucket -2) stay: they are not part of the table yet.
 
 Format: section "overwrite".

@@ -1,13 +1,14 @@
 """Rows of many buckets -> files of level 0, without a commit: one writer for key tables, one for append tables.
 
-Both buffer rows up to the write buffer's size, then ask their assigner where each row belongs. A key table gets a
-sorted run per bucket and flush (`lsm.writer`); sequence numbers go on from the bucket's newest, one per row received,
-before rows are folded. An append table keeps one open file per bucket and writes rows as they come.
+Both writers buffer rows up to the write buffer's size, then ask their assigner for the bucket of each row. A key table
+gets a sorted run per bucket and flush (`lsm.writer`). Its writer numbers every received row before it folds rows of one
+key, from the newest sequence number of the bucket on. The writer of an append table keeps one open file per bucket and
+writes rows in the order of arrival.
 
-Rows that the caller holds in one table anyway are not copied into the buffer: they are flushed where they are, in one
-run, whatever their size.
+If the caller already holds the rows in one table, the writer does not copy them into the buffer. It flushes them from
+that table, in one run of any size.
 
-Crash at any instruction: files are there that no snapshot names.
+A crash at any point leaves files that no snapshot names.
 """
 
 from __future__ import annotations
