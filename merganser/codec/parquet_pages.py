@@ -2,7 +2,7 @@
 
 Polars verifies no checksum. A page is a header in thrift's compact form (1: kind, 2: bytes of the values as decoded,
 3: as stored, 4: CRC-32 of those) and its values behind it; headers of many pages are read together, as columns
-(docs/decisions/0028).
+(docs/decisions/0027).
 """
 
 from __future__ import annotations
