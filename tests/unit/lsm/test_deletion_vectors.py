@@ -301,7 +301,7 @@ def test_a_change_based_on_other_vectors_is_refused_and_changes_nothing() -> Non
     total = 1
     message = CommitMessage(*bucket, total, (), (), (replace(stale, name="index-x"),), (stale,))
     before = table.latest_snapshot()
-    with pytest.raises(ConflictError, match="rows of bucket 0 are deleted"):
+    with pytest.raises(ConflictError, match="changed the deleted rows of bucket 0"):
         Publisher(table.definition, table.env).commit(Change([message], "user", kind="COMPACT"))
     unseen = replace(message, index_removed=())
     with pytest.raises(ConflictError):  # nor may one be put over vectors that were not seen
