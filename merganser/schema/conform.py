@@ -1,9 +1,10 @@
 """Rows as a user gives them -> rows of exactly the table's columns and Arrow types, or why not.
 
 Whatever Arrow type converts without loss is taken: other widths, units, encodings and layouts. A value that would
-change (300 as TINYINT, 0.1 as FLOAT, text too long for VARCHAR(10)) is refused, never cut or rounded; so is a
-type that says another thing (text for a number, an instant for a wall clock). Nulls of a column with a default
-take the default. A column that already has the right type is passed through as it is.
+change (300 as TINYINT, 1.5 as INT, text too long for VARCHAR(10)) is refused, never cut or rounded; so is a
+type that says another thing (text for a number, an instant for a wall clock). FLOAT and DOUBLE take the
+nearest of their numbers, since that is what these types mean; a number that is too large is refused. Nulls of a column
+with a default take the default. A column that already has the right type is passed through as it is.
 
 Everything works on whole columns. Only when a column is refused is its first offending row searched for, by
 halving. Rows in messages count from 1; `context["row"]` counts from 0.
@@ -335,10 +336,8 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
             return _safe(target)
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() if number:
             return _safe(target)
-        case t.Float() | t.Double() if pa.types.is_integer(found):
-            return _integer_to_float(target)
         case t.Float() | t.Double() if number:
-            return _there_and_back(target)
+            return _nearest(target)
         case t.Decimal() if pa.types.is_integer(found):
             # Arrow asks for room for every value of the integer type; only those at hand must fit.
             wide = pa.decimal128(38, target.scale) if target.scale <= 18 else pa.decimal256(76, target.scale)
@@ -374,21 +373,22 @@ def _safe(target: pa.DataType) -> _Convert:
     return lambda array: array.cast(target)
 
 
-def _integer_to_float(target: pa.DataType) -> _Convert:
+def _nearest(target: pa.DataType) -> _Convert:
     def convert(array: pa.Array) -> pa.Array:
-        floats = array.cast(target, safe=False)
-        # The nearest float of the largest integers lies outside the integer type, where casting back is undefined.
-        above = 2.0**array.type.bit_width if str(array.type).startswith("u") else 2.0 ** (array.type.bit_width - 1)
-        inside = pc.less(floats.cast(pa.float64()), above)
-        back = pc.if_else(inside, floats, pa.scalar(0, target)).cast(array.type, safe=False)
-        return _unless_changed(floats, pc.and_(inside, pc.equal(back, array)))
+        # Through text, because Arrow's own cast of decimals is often one step beside the nearest number.
+        exact = array.cast(pa.string()) if pa.types.is_decimal(array.type) else array
+        floats = exact.cast(target, safe=False)
+        kept = pc.is_finite(floats)
+        if pa.types.is_floating(array.type):
+            kept = pc.or_(kept, pc.invert(pc.is_finite(array)))
+        return _unless_changed(floats, kept)
 
     return convert
 
 
 def _there_and_back(target: pa.DataType) -> _Convert:
     def convert(array: pa.Array) -> pa.Array:
-        converted = array.cast(target, safe=not pa.types.is_floating(target))
+        converted = array.cast(target)
         back = converted.cast(array.type, safe=False)
         same = pc.equal(back, array)
         if pa.types.is_floating(array.type):

@@ -238,3 +238,15 @@ def test_salts_hash_to_their_partitions(spark: SparkSession) -> None:
     for count in (1, 4, 5, 16):
         wanted = spark.createDataFrame([(i, salt) for i, salt in enumerate(salts(count))], "task int, salt int")
         assert wanted.selectExpr(f"bool_and(task = pmod(hash(salt), {count}))").collect()[0][0]
+
+
+@pytest.mark.parametrize("through", ["arrow", "files"])
+def test_a_float_takes_the_nearest_number_and_refuses_what_is_too_large(
+    through: str, spark: SparkSession, catalog: mg.Catalog
+) -> None:
+    table = catalog.create_table(f"shop.floats_{through}", {"k": "INT", "v": "FLOAT"}, ["k"], options={"bucket": "1"})
+    values = [0.1, -2.7, 16777217.0]
+    ms.write(spark.createDataFrame(list(enumerate(values)), "k INT, v DOUBLE"), table, through=through)
+    assert [row["v"] for row in table.read().to_pylist()] == [float(np.float32(value)) for value in values]
+    with pytest.raises(mg.errors.InvalidInputError, match="does not fit FLOAT"):
+        ms.write(spark.createDataFrame([(1, 1e39)], "k INT, v DOUBLE"), table, through=through)

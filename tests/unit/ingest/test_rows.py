@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -35,6 +37,45 @@ def test_a_map_is_given_as_a_dictionary_or_as_pairs(value: Any) -> None:
     table.write([{"k": 1, "m": value}])
     wanted = None if value is None else [tuple(pair) for pair in (value.items() if isinstance(value, dict) else value)]
     assert table.read().to_pylist() == [{"k": 1, "m": wanted}]
+
+
+def _as_file(values: list[Any], form: str, directory: Path) -> str:
+    path = directory / f"rows.{form}"
+    rows = [{"k": i, "v": value} for i, value in enumerate(values)]
+    texts = {
+        "csv": "k,v\n" + "".join(f"{row['k']},{row['v']}\n" for row in rows),
+        "json": "".join(json.dumps(row) + "\n" for row in rows),
+    }
+    path.write_text(texts[form])
+    return str(path)
+
+
+_DOORS: dict[str, Callable[[list[float]], Any]] = {
+    "dictionaries": lambda values: [{"k": i, "v": value} for i, value in enumerate(values)],
+    "arrow": lambda values: pa.table({"k": range(len(values)), "v": values}),
+    "pandas": lambda values: pd.DataFrame({"k": range(len(values)), "v": values}),
+    "polars": lambda values: pl.DataFrame({"k": range(len(values)), "v": values}),
+    "decimals": lambda values: [{"k": i, "v": Decimal(repr(value))} for i, value in enumerate(values)],
+}
+
+
+@pytest.mark.parametrize("door", [*_DOORS, "csv", "json"])
+def test_a_float_takes_the_nearest_number_at_every_door_and_refuses_what_is_too_large(
+    door: str, tmp_path: Path
+) -> None:
+    table = _table({"k": "INT", "v": "FLOAT"})
+
+    def write(values: list[float]) -> None:
+        if door in _DOORS:
+            table.write(_DOORS[door](values))
+        else:
+            table.load(_as_file(values, door, tmp_path))
+
+    values = [0.1, -2.7, 16777217.0, 1.5, 3e-50]
+    write(values)
+    assert table.read().to_pylist() == [{"k": i, "v": float(np.float32(value))} for i, value in enumerate(values)]
+    with pytest.raises(InvalidInputError, match="does not fit FLOAT"):
+        write([0.5, 1e39])
 
 
 def test_maps_inside_lists_and_rows_are_taken_and_what_is_read_can_be_written_again() -> None:
