@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
+from merganser.expr import times
 from merganser.expr.cast import fit_decimal, round_double, truncated
 from merganser.expr.compare import Values, as_double, decimal_of, family, integers
 from merganser.schema import types as t
@@ -147,7 +148,7 @@ def negate(values: Values, kind: t.DataType) -> Values:
     return pc.negate(values) if family(kind) == "float" or isinstance(kind, t.Decimal) else pc.negate_checked(values)
 
 
-def call(name: str, values: Values, source: t.DataType, kind: t.DataType, options: Sequence[int]) -> Values:
+def call(name: str, values: Values, source: t.DataType, kind: t.DataType, options: Sequence[int | str]) -> Values:
     """Return a function of `expr.functions.FUNCTIONS` over values.
 
     Args:
@@ -155,7 +156,7 @@ def call(name: str, values: Values, source: t.DataType, kind: t.DataType, option
         values: n values of type `source`.
         source: their type.
         kind: the result type.
-        options: the further arguments, whole numbers.
+        options: the further arguments, whole numbers or texts.
     """
     match name:
         case "lower":
@@ -171,17 +172,29 @@ def call(name: str, values: Values, source: t.DataType, kind: t.DataType, option
         case "length":
             return (pc.binary_length if family(source) == "binary" else pc.utf8_length)(values).cast(pa.int32())
         case "substring":
-            return _substring(values, *options)
+            return _substring(values, *map(int, options))
         case "abs":
             return pc.abs(values) if family(kind) == "float" or isinstance(kind, t.Decimal) else pc.abs_checked(values)
         case "round":
-            return _round(values, source, kind, options[0] if options else 0)
+            return _round(values, source, kind, int(options[0]) if options else 0)
         case "floor" | "ceil":
             return _floor(values, source, kind, up=name == "ceil")
-    if isinstance(source, t.LocalZonedTimestamp):
-        # The instant is kept in UTC; without the zone no time zone database is asked.
-        values = values.cast(pa.timestamp(values.type.unit))
-    return {"year": pc.year, "month": pc.month, "day": pc.day}[name](values).cast(pa.int32())
+        case "wall_clock":
+            assert isinstance(source, t.LocalZonedTimestamp), source
+            return times.wall_clocks(values, source, str(options[0]))
+        case "instant_at":
+            assert isinstance(source, t.Timestamp), source
+            return times.instants(values, source, str(options[0]))
+        case "start_of":
+            return times.start_of(values, source, str(options[0]))
+        case "last_day":
+            return times.last_day(values)
+        case "unix_date":
+            return integers(values, source)
+        case "plus_interval":
+            months, micros = options
+            return times.plus_interval(values, source, kind, int(months), int(micros))
+    return times.part(name, values, source)
 
 
 def _substring(values: Values, position: int, length: int | None = None) -> Values:

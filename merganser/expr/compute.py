@@ -162,7 +162,9 @@ def _computed(node: Arithmetic | Negate | Cast | Call, rows: _Rows) -> Values:
                 return cast_values(_values(item, rows), item.type, kind)
             case Call(name=name, items=(item, *options), type=kind):
                 constants = [o.value for o in options if isinstance(o, Literal)]
-                return call(name, _values(item, rows), item.type, kind, [c for c in constants if isinstance(c, int)])
+                return call(
+                    name, _values(item, rows), item.type, kind, [c for c in constants if isinstance(c, int | str)]
+                )
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             f"cannot compute '{sql(node)}' as {node.type}: {error}. CAST an operand to a wider type.",

@@ -9,6 +9,8 @@ from merganser.errors import InvalidInputError
 from merganser.expr.build import as_text, cast, is_text_literal, type_text, untyped
 from merganser.expr.compare import family
 from merganser.expr.literal import INTEGER_BITS
+from merganser.expr.setting import checked_zone
+from merganser.expr.times import DAY_MICROS, PARTS, UNITS
 from merganser.expr.tree import Call, Expression, Literal, sql
 from merganser.schema import types as t
 
@@ -58,13 +60,68 @@ def _call_floor(name: str, items: Sequence[Expression]) -> Call:
 
 def _call_date_part(name: str, items: Sequence[Expression]) -> Call:
     item = items[0]
+    if name in ("hour", "minute", "second") and is_text_literal(item):
+        item = cast(item, t.Timestamp(6))
+    return Call(name, (_temporal(item, name),), t.Int())
+
+
+def _call_wall_clock(name: str, items: Sequence[Expression]) -> Call:
+    item, zone = _instant(items[0], name, t.LocalZonedTimestamp), _constant_text(items[1], name)
+    assert isinstance(item.type, t.LocalZonedTimestamp), item
+    return Call(name, (item, _zone(zone)), t.Timestamp(item.type.precision))
+
+
+def _call_instant_at(name: str, items: Sequence[Expression]) -> Call:
+    item, zone = _instant(items[0], name, t.Timestamp), _constant_text(items[1], name)
+    assert isinstance(item.type, t.Timestamp), item
+    return Call(name, (item, _zone(zone)), t.LocalZonedTimestamp(item.type.precision))
+
+
+def _zone(name: str) -> Literal:
+    return Literal(checked_zone(name) or "UTC", t.string())
+
+
+def _instant(item: Expression, name: str, wanted: type[t.DataType]) -> Expression:
+    if isinstance(item.type, wanted):
+        return item
+    raise InvalidInputError(
+        f"cannot use {name}: '{sql(item)}' is {type_text(item)}, not {wanted().with_nullable(True)}. CAST it."
+    )
+
+
+def _call_start_of(name: str, items: Sequence[Expression]) -> Call:
+    item, unit = _temporal(items[0], name), _constant_text(items[1], name)
+    if unit.lower() not in UNITS:
+        raise InvalidInputError(f"cannot go back to the start of a '{unit}'. Name one of {', '.join(sorted(UNITS))}.")
+    return Call(name, (item, Literal(unit.lower(), t.string())), item.type.with_nullable(True))
+
+
+def _call_of_date(name: str, items: Sequence[Expression]) -> Call:
+    item = cast(_temporal(items[0], name), t.Date())
+    return Call(name, (item,), t.Date() if name == "last_day" else t.Int())
+
+
+def _call_plus_interval(name: str, items: Sequence[Expression]) -> Call:
+    item = _temporal(items[0], name)
+    micros = _constant_integer(items[2], name)
+    _constant_integer(items[1], name)
+    kind = item.type.with_nullable(True)
+    fine = 6 if micros % 1_000 else 3 if micros % 1_000_000 else 0
+    if isinstance(kind, t.Date) and micros % DAY_MICROS:
+        kind = t.Timestamp(fine)
+    elif isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
+        kind = type(kind)(max(kind.precision, fine))
+    return Call(name, (item, *items[1:]), kind)
+
+
+def _temporal(item: Expression, name: str) -> Expression:
     if is_text_literal(item) or untyped(item):
         item = cast(item, t.Date())
     if family(item.type) != "instant":
         raise InvalidInputError(
             f"cannot use {name}: '{sql(item)}' is {type_text(item)}, not a date or timestamp. CAST it AS DATE."
         )
-    return Call(name, (item,), t.Int())
+    return item
 
 
 def _number(item: Expression, name: str) -> Expression:
@@ -81,6 +138,12 @@ def _constant_integer(item: Expression, name: str) -> int:
     raise InvalidInputError(f"cannot use {name}: '{sql(item)}' must be a whole number, written as a literal")
 
 
+def _constant_text(item: Expression, name: str) -> str:
+    if isinstance(item, Literal) and isinstance(item.value, str):
+        return item.value
+    raise InvalidInputError(f"cannot use {name}: '{sql(item)}' must be a text, written as a literal")
+
+
 FUNCTIONS: Final[dict[str, tuple[int, int, Callable[[str, Sequence[Expression]], Call]]]] = {
     "lower": (1, 1, _call_text),
     "upper": (1, 1, _call_text),
@@ -93,11 +156,19 @@ FUNCTIONS: Final[dict[str, tuple[int, int, Callable[[str, Sequence[Expression]],
     "round": (1, 2, _call_round),
     "floor": (1, 1, _call_floor),
     "ceil": (1, 1, _call_floor),
-    "year": (1, 1, _call_date_part),
-    "month": (1, 1, _call_date_part),
-    "day": (1, 1, _call_date_part),
+    **dict.fromkeys(PARTS, (1, 1, _call_date_part)),
+    "wall_clock": (2, 2, _call_wall_clock),
+    "instant_at": (2, 2, _call_instant_at),
+    "start_of": (2, 2, _call_start_of),
+    "last_day": (1, 1, _call_of_date),
+    "unix_date": (1, 1, _call_of_date),
+    "plus_interval": (3, 3, _call_plus_interval),
 }
-"""Functions by name: fewest and most arguments, and what checks and types a call."""
+"""Functions by name: fewest and most arguments, and what checks and types a call.
+
+`wall_clock` and `instant_at` move timestamps between UTC and a zone, `start_of` is date_trunc and trunc, and
+`plus_interval` takes months and microseconds.
+"""
 
 
 def call(name: str, items: Sequence[Expression]) -> Expression:

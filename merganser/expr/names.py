@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from merganser.errors import InvalidInputError
 from merganser.expr.tree import Column
 from merganser.schema import types as t
 
 
-def resolve(path: Sequence[str], fields: Sequence[t.Field]) -> Column:
+def resolve(path: Sequence[str], fields: Sequence[t.Field], *, exact: bool = False) -> Column:
     """Return the column that a path names: a column, then fields inside ROW columns.
+
+    Args:
+        path: the name of a column, then names of fields.
+        fields: the columns.
+        exact: names count in their case alone. Otherwise a name in another case is taken if it is the only one.
 
     Raises:
         InvalidInputError: there is no such column, or more than one that differs only in case.
     """
-    found = _field(path[0], fields, "column", "columns")
+    found = _field(path[0], fields, "column", "columns", exact)
     names, kind = [found.name], found.type
     for part in path[1:]:
         if not isinstance(kind, t.Row):
@@ -24,17 +29,32 @@ def resolve(path: Sequence[str], fields: Sequence[t.Field]) -> Column:
                 f"cannot take '{part}' of column '{'.'.join(names)}': it is {kind}, and only a ROW has fields",
                 column=names[0],
             )
-        found = _field(part, kind.fields, f"field of column '{'.'.join(names)}':", "fields")
+        found = _field(part, kind.fields, f"field of column '{'.'.join(names)}':", "fields", exact)
         names.append(found.name)
         kind = found.type
     return Column(tuple(names), kind.with_nullable(True))
 
 
-def _field(name: str, fields: Sequence[t.Field], what: str, plural: str) -> t.Field:
+def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return names as columns have them: as they are, else in the case of the only column that differs in case.
+
+    Names of no column stay as they are.
+    """
+    by_case: dict[str, list[str]] = {}
+    for name in known:
+        by_case.setdefault(name.lower(), []).append(name)
+    out = []
+    for name in names:
+        same = by_case.get(name.lower(), []) if isinstance(name, str) and name not in known else []
+        out.append(same[0] if len(same) == 1 else name)
+    return out
+
+
+def _field(name: str, fields: Sequence[t.Field], what: str, plural: str, exact: bool) -> t.Field:
     for field in fields:
         if field.name == name:
             return field
-    same = [f for f in fields if f.name.lower() == name.lower()]
+    same = [] if exact else [f for f in fields if f.name.lower() == name.lower()]
     if len(same) == 1:
         return same[0]
     names = [f.name for f in fields]

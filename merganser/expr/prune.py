@@ -36,6 +36,7 @@ from merganser.expr.compare import (
 from merganser.expr.compute import like_parts, literal_array
 from merganser.expr.listed import Listed, listed
 from merganser.expr.predicate import Predicate
+from merganser.expr.times import DAY_MICROS
 from merganser.expr.tree import (
     And,
     Call,
@@ -57,6 +58,11 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
 NULL_COUNT_UNKNOWN: Final = -1
+
+_RISING: Final = frozenset(
+    ("year", "floor", "ceil", "start_of", "last_day", "unix_date", "plus_interval", "wall_clock")
+)
+"""Functions that never fall when their first argument rises; `wall_clock` almost."""
 
 # Each column that may be NaN doubles the questions; past this many they are asked together, less sharply.
 _NAN_COLUMNS_MAX: Final = 3
@@ -228,10 +234,13 @@ def _range(node: Expression, world: _World) -> _Range:
             return _Range(kind, None, None, world.all(is_null), world.all(not is_null), node)
         case Column(path=(name,)):
             return world.ranges[name]
-        case Cast(item=item) | Call(name="year" | "floor" | "ceil", items=(item,)):
+        case Cast(item=item) | Call(items=(item, *_)) if isinstance(node, Cast) or node.name in _RISING:
             inner = _range(item, world)
             if _rises(node, item.type) and inner.literal is None:
                 low, high = _image(node, item, inner.low), _image(node, item, inner.high)
+                if isinstance(node, Call) and node.name == "wall_clock":
+                    # Clocks are set back at times, by less than a day: then the wall clock falls as time goes on.
+                    low, high = _a_day_off(node, low, -1), _a_day_off(node, high, 1)
                 # NaN and the infinities become null as DECIMAL, the one cast that makes nulls.
                 makes_null = isinstance(node.type, t.Decimal) and family(item.type) == "float"
                 can_be_null = inner.can_be_null | (inner.can_be_value & makes_null)
@@ -255,7 +264,8 @@ def _image(node: Cast | Call, item: Expression, values: Values | None) -> Values
     try:
         if isinstance(node, Cast):
             return cast_values(values, item.type, node.type)
-        return call(node.name, values, item.type, node.type, [])
+        constants = [option.value for option in node.items[1:] if isinstance(option, Literal)]
+        return call(node.name, values, item.type, node.type, [c for c in constants if isinstance(c, int | str)])
     except (InvalidInputError, pa.ArrowInvalid):
         if len(values) == 1:
             return pa.nulls(1, arrow_type(node.type))
@@ -263,6 +273,10 @@ def _image(node: Cast | Call, item: Expression, values: Values | None) -> Values
         middle = len(values) // 2
         halves = [_image(node, item, part) for part in (values.slice(0, middle), values.slice(middle))]
         return pa.chunked_array([chunk for half in halves for chunk in _chunks(half)], arrow_type(node.type))
+
+
+def _a_day_off(node: Call, values: Values | None, days: int) -> Values | None:
+    return None if values is None else call("plus_interval", values, node.type, node.type, [0, days * DAY_MICROS])
 
 
 def _chunks(values: Values | None) -> list[pa.Array]:

@@ -1,38 +1,53 @@
 r"""SQL text -> filters and projections, over sqlglot's Spark dialect; `to_predicate` takes every form of a filter.
 
 What is understood: column names (also `a.b` inside ROW columns), literals, comparisons, AND OR NOT, IS NULL, IN,
-BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST and the functions that `_SUPPORTED` lists. Anything else is
-refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
+BETWEEN, LIKE, ILIKE, RLIKE, arithmetic, `||`, CASE, CAST, intervals and the functions that `_SUPPORTED` lists.
+Anything else is refused by name; nothing is guessed. In strings both `''` and `\'` are a quote.
+
+Time zones exist only here. In the zone of the `Setting`, texts become instants, and an instant that meets a date, a
+TIMESTAMP or a text is turned into a wall clock first, or the other into an instant. The tree says so, with the zone,
+and its text is in UTC. `current_date` and the like become literals, and so do functions of them, so that files can be
+skipped by them.
 
 This is the one module that imports sqlglot for expressions (0.2 s), so import it late where text may not occur.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from merganser.errors import InvalidInputError
-from merganser.expr import build
+from merganser.expr import build, setting
+from merganser.expr.compare import integers
+from merganser.expr.compute import evaluate
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.functions import call
 from merganser.expr.literal import from_text, number, zoned
 from merganser.expr.names import resolve
 from merganser.expr.predicate import Predicate, Projection
-from merganser.expr.tree import ArrowCall, Column, Expression, Literal, walk
+from merganser.expr.setting import Setting
+from merganser.expr.times import DAY_MICROS, PARTS, interval
+from merganser.expr.tree import UNITS_PER_SECOND, ArrowCall, Column, Expression, Literal, columns, sql, walk
 from merganser.schema import types as t
+from merganser.schema.arrow import timestamp_unit
 
 __all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_predicate"]
 
 _SUPPORTED: Final = (
     "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, RLIKE, "
-    "+ - * / % DIV, ||, CASE, CAST, coalesce, if, nullif, concat, lower, upper, trim, length, substring, abs, round, "
-    "floor, ceil, year, month, day, startswith, endswith and contains."
+    "+ - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, length, substring, "
+    "abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, now, to_date, "
+    "to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, extract, year, "
+    "quarter, month, day, hour, minute, second, dayofweek, dayofyear and weekofyear."
 )
 _COMPARISONS: Final = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
@@ -41,6 +56,9 @@ _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", ex
 _CALLS: Final[dict[type[exp.Expression], str]] = {
     exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length", exp.Abs: "abs", exp.Floor: "floor",
     exp.Ceil: "ceil", exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day",
+    exp.Quarter: "quarter", exp.Hour: "hour", exp.Minute: "minute", exp.Second: "second",
+    exp.DayOfWeek: "dayofweek", exp.DayOfYear: "dayofyear", exp.WeekOfYear: "weekofyear", exp.LastDay: "last_day",
+    exp.UnixDate: "unix_date",
 }  # fmt: skip
 _SEARCHES: Final = {
     exp.StartsWith: "starts", exp.EndsWith: "ends", exp.Contains: "contains", exp.RegexpLike: "regex",
@@ -56,6 +74,11 @@ _INSTANTS: Final[dict[str, Callable[[int], t.DataType]]] = {
 }  # fmt: skip
 
 
+_UTC: Final = Setting()
+_ONE_ROW: Final = pa.table({"": pa.nulls(1)})
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+
+
 class _Filters(Spark):  # type: ignore[misc]
     """Spark's dialect, in which a doubled quote inside a string is a quote, as in Spark 4 and standard SQL."""
 
@@ -64,7 +87,10 @@ class _Filters(Spark):  # type: ignore[misc]
 
 
 def to_predicate(
-    where: str | pc.Expression | Predicate | None, fields: Sequence[t.Field], qualifier: str | None = None
+    where: str | pc.Expression | Predicate | None,
+    fields: Sequence[t.Field],
+    qualifier: str | None = None,
+    setting: Setting = _UTC,
 ) -> Predicate | None:
     """Return a filter in whatever form it is given; None for no filter.
 
@@ -72,6 +98,7 @@ def to_predicate(
         where: SQL text, an Arrow expression, a filter already made (returned as it is, its columns checked), or None.
         fields: the columns of the table.
         qualifier: a table name that may stand before column names in SQL text.
+        setting: the time zone and the time of SQL text, and whether names count in their case.
 
     Raises:
         InvalidInputError: the filter is not understood, or does not fit the columns.
@@ -80,7 +107,7 @@ def to_predicate(
         case None:
             return None
         case str():
-            return parse_predicate(where, fields, qualifier)
+            return parse_predicate(where, fields, qualifier, setting)
         case Predicate():
             for part in walk(where.expression):
                 if isinstance(part, Column):
@@ -97,30 +124,36 @@ def to_predicate(
     )
 
 
-def parse_predicate(text: str, fields: Sequence[t.Field], qualifier: str | None = None) -> Predicate:
+def parse_predicate(
+    text: str, fields: Sequence[t.Field], qualifier: str | None = None, setting: Setting = _UTC
+) -> Predicate:
     """Return the condition that SQL text names.
 
     Args:
         text: the part of a statement after WHERE.
         fields: the columns of the table. A name counts exactly first, then in any case if that is unique.
         qualifier: a table name that may stand before column names.
+        setting: the time zone, the time, and whether names count in their case.
 
     Raises:
         InvalidInputError: not an expression, not a condition, an unknown column, types that do not compare, or
             something that is not supported; names the piece.
     """
-    node = _bind(text, fields, qualifier, "filter")
+    node = _bind(text, fields, qualifier, "filter", setting)
     return Predicate(build.condition(node, "filter"))
 
 
-def parse_projection(text: str, fields: Sequence[t.Field], qualifier: str | None = None) -> Projection:
+def parse_projection(
+    text: str, fields: Sequence[t.Field], qualifier: str | None = None, setting: Setting = _UTC
+) -> Projection:
     """Return the value that SQL text names; arguments and errors as for `parse_predicate`."""
-    return Projection(_bind(text, fields, qualifier, "expression"))
+    return Projection(_bind(text, fields, qualifier, "expression", setting))
 
 
-def _bind(text: str, fields: Sequence[t.Field], qualifier: str | None, what: str) -> Expression:
+def _bind(text: str, fields: Sequence[t.Field], qualifier: str | None, what: str, setting: Setting) -> Expression:
+    binder = _Binder(fields, qualifier, setting)
     try:
-        return _Binder(fields, qualifier).bind(_parsed(text, what))
+        return binder.bind(_parsed(text, what))
     except InvalidInputError as error:
         quoted = next((field.name for field in fields if f'"{field.name.lower()}"' in text.lower()), None)
         if quoted is None:
@@ -148,6 +181,10 @@ def _parsed(text: str, what: str) -> exp.Expression:
     except sqlglot.errors.TokenError:
         raise InvalidInputError(
             f"cannot read the {what} '{text}': a quote or a comment that begins in it does not end.", text=text
+        ) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # of its builders, for odd arguments
+        raise InvalidInputError(
+            f"cannot read the {what} '{text}': a function in it does not take these arguments.", text=text
         ) from None
     except sqlglot.errors.SqlglotError as error:
         raise InvalidInputError(f"cannot read the {what} '{text}': {error}", text=text) from None
@@ -179,21 +216,23 @@ def _check_bound(column: Column, fields: Sequence[t.Field]) -> None:
 class _Binder:
     """One expression of sqlglot turned into ours, children first."""
 
-    def __init__(self, fields: Sequence[t.Field], qualifier: str | None) -> None:
+    def __init__(self, fields: Sequence[t.Field], qualifier: str | None, setting: Setting) -> None:
         self.fields = fields
         self.qualifier = qualifier
+        self.setting = setting
+        self.zone = setting.zone
 
     def bind(self, node: exp.Expression) -> Expression:
         """Return the bound form of a node."""
         kind = type(node)
         if kind in _COMPARISONS:
-            return build.compare(_COMPARISONS[kind], self.bind(node.this), self.bind(node.expression))
+            return build.compare(_COMPARISONS[kind], *self._aligned([node.this, node.expression]))
         if kind in _ARITHMETIC:
-            return build.arithmetic(_ARITHMETIC[kind], self.bind(node.this), self.bind(node.expression))
+            return self._arithmetic(node, _ARITHMETIC[kind])
         if kind in _CALLS and set(_present(node)) <= {"this"}:
-            return call(_CALLS[kind], [self.bind(_unwrapped(node.this))])
+            return _folded(call(_CALLS[kind], [self._wall(_unwrapped(node.this))]))
         if kind in _SEARCHES and set(_present(node)) <= {"this", "expression"}:
-            return build.match(_SEARCHES[kind], self.bind(node.this), self.bind(node.expression))
+            return build.match(_SEARCHES[kind], self._wall(node.this), self.bind(node.expression))
         match node:
             case exp.And() | exp.Or():
                 items = [self.bind(item) for item in _flat(node)]
@@ -222,7 +261,7 @@ class _Binder:
             raise _refusal(node)
         if len(path) > 1 and self.qualifier is not None and path[0].lower() == self.qualifier.lower():
             path = path[1:]
-        return resolve(path, self.fields)
+        return resolve(path, self.fields, exact=self.setting.exact_names)
 
     def _literal(self, node: exp.Expression) -> Expression:
         match node:
@@ -249,18 +288,20 @@ class _Binder:
 
     def _test(self, node: exp.Expression) -> Expression:
         if isinstance(node, exp.NullSafeNEQ):
-            return build.negation(build.compare("<=>", self.bind(node.this), self.bind(node.expression)))
-        item = self.bind(node.this)
+            return build.negation(build.compare("<=>", *self._aligned([node.this, node.expression])))
         match node:
             case exp.Is():
+                item = self.bind(node.this)
                 if isinstance(node.expression, exp.Null):
                     return build.is_null(item)
                 if isinstance(node.expression, exp.Boolean):
                     return build.compare("<=>", build.condition(item, "use IS"), self.bind(node.expression))
             case exp.In() if set(_present(node)) <= {"this", "expressions"}:
-                return build.member(item, [self.bind(option) for option in node.expressions])
+                item, *options = self._aligned([node.this, *node.expressions])
+                return build.member(item, options)
             case exp.Between() if not node.args.get("symmetric"):
-                return build.between(item, self.bind(node.args["low"]), self.bind(node.args["high"]))
+                item, low, high = self._aligned([node.this, node.args["low"], node.args["high"]])
+                return build.between(item, low, high)
         raise _refusal(node)
 
     def _like(self, node: exp.Expression, escape: str) -> Expression:
@@ -275,7 +316,7 @@ class _Binder:
         if not isinstance(node, exp.Like | exp.ILike):
             raise _refusal(node)
         found = build.like(
-            self.bind(node.this),
+            self._wall(node.this),
             self.bind(node.expression),
             escape=escape,
             ignore_case=isinstance(node, exp.ILike),
@@ -306,25 +347,137 @@ class _Binder:
         else:
             raise _refusal(node, f"there is no cast to '{target.sql(dialect='spark')}'")
         item = number(sign + node.this.this) if sign else self.bind(node.this)
-        return build.cast(item, kind)
+        return self._to(item, kind)
 
     def _instant(self, text: str, name: str) -> Expression:
         """Return TIMESTAMP '...' and TIME '...': as precise as their text; with an offset, an instant."""
         kind = _INSTANTS[name](9)
         if name in ("TIMESTAMP", "TIMESTAMPTZ") and zoned(text):
             kind = t.LocalZonedTimestamp(9)
-        return from_text(text, kind)
+        return self._instant_of(text) if isinstance(kind, t.LocalZonedTimestamp) else from_text(text, kind)
+
+    # time zones
+
+    def _instant_of(self, text: str) -> Literal:
+        """Return the instant that text names, in the zone of the setting where the text names none."""
+        if self.zone is None or zoned(text):
+            return from_text(text, t.LocalZonedTimestamp(9))
+        return setting.instant(from_text(text, t.Timestamp(9)), self.zone)
+
+    def _wall(self, node: exp.Expression) -> Expression:
+        """Return the bound form of a node, an instant as what clocks in the zone show."""
+        return self._shown(self.bind(node))
+
+    def _shown(self, item: Expression) -> Expression:
+        if self.zone is None or not isinstance(item.type, t.LocalZonedTimestamp):
+            return item
+        if isinstance(item, Literal):
+            return setting.wall_clock(item, self.zone)
+        return call("wall_clock", [item, Literal(self.zone, t.string())])
+
+    def _moment(self, item: Expression) -> Expression:
+        """Return a date or timestamp as an instant, and others as they are."""
+        if self.zone is None or not isinstance(item.type, t.Date | t.Timestamp):
+            return item
+        if isinstance(item, Literal):
+            return setting.instant(item, self.zone)
+        shown = build.cast(item, t.Timestamp(0)) if isinstance(item.type, t.Date) else item
+        return call("instant_at", [shown, Literal(self.zone, t.string())])
+
+    def _aligned(self, nodes: Sequence[exp.Expression]) -> list[Expression]:
+        """Return the bound forms of nodes that meet each other: all instants, or none.
+
+        Literals are moved rather than columns, whose statistics are in the type of the column.
+        """
+        items = [self.bind(node) for node in nodes]
+        if self.zone is None or not any(isinstance(item.type, t.LocalZonedTimestamp) for item in items):
+            return items
+        others = [item for item in items if isinstance(item.type, t.Date | t.Timestamp)]
+        if all(isinstance(item, Literal) for item in items if isinstance(item.type, t.LocalZonedTimestamp)) and not all(
+            isinstance(item, Literal) for item in others
+        ):
+            return [self._shown(item) for item in items]
+        return [
+            self._instant_of(str(item.value)) if isinstance(item, Literal) and build.is_text_literal(item)
+            else self._moment(item)
+            for item in items
+        ]  # fmt: skip
+
+    def _to(self, item: Expression, kind: t.DataType) -> Expression:
+        """Return CAST(item AS kind)."""
+        if self.zone is not None:
+            if isinstance(kind, t.LocalZonedTimestamp):
+                if isinstance(item, Literal) and build.is_text_literal(item):
+                    item = self._instant_of(str(item.value))
+                elif isinstance(item.type, t.Char | t.VarChar):
+                    raise InvalidInputError(
+                        f"cannot CAST {sql(item)} AS {kind} in the time zone {self.zone}: this is supported in UTC "
+                        "only. CAST it AS TIMESTAMP_NTZ, if the texts name no offset."
+                    )
+                item = self._moment(item)
+            else:
+                item = self._shown(item)
+        return _folded(build.cast(item, kind))
+
+    # times
+
+    def _now(self, kind: t.DataType) -> Expression:
+        """Return the time as a literal: an instant, what clocks show, or the day."""
+        if self.setting.now_ms is None:
+            raise InvalidInputError("cannot ask for the time here: this text is to mean the same at all times.")
+        now: Expression = Literal(self.setting.now_ms * 1_000, t.LocalZonedTimestamp(6))
+        return now if isinstance(kind, t.LocalZonedTimestamp) else self._to(now, kind)
+
+    def _arithmetic(self, node: exp.Expression, op: str) -> Expression:
+        left, right = node.this, node.expression
+        if op == "+" and _interval_parts(left) is not None and _interval_parts(right) is None:
+            left, right = right, left
+        parts = _interval_parts(right) if op in "+-" else None
+        if parts is None:
+            return _folded(build.arithmetic(op, self.bind(left), self.bind(right)))
+        months, micros = self._interval(parts)
+        return self._later(self.bind(left), *((months, micros) if op == "+" else (-months, -micros)))
+
+    def _interval(self, parts: Sequence[exp.Interval]) -> tuple[int, int]:
+        """Return the sum of intervals as months and microseconds."""
+        months = micros = 0
+        for part in parts:
+            unit, to = part.args.get("unit"), None
+            if isinstance(unit, exp.IntervalSpan):
+                unit, to = unit.this, unit.expression.name
+            amount = part.this
+            text = amount.name if isinstance(amount, exp.Literal) else self._whole(amount)
+            found = interval(str(text), None if unit is None else unit.name, to)
+            months, micros = months + found[0], micros + found[1]
+        return months, micros
+
+    def _whole(self, node: exp.Expression) -> int:
+        """Return the whole number that a node is, such as -7."""
+        item = self.bind(node)
+        if isinstance(item, Literal) and isinstance(item.value, int):
+            return item.value
+        raise InvalidInputError(
+            f"cannot use '{sql(item)}' as a number of days or months: it must be a whole number, written as a literal"
+        )
+
+    def _later(self, item: Expression, months: int, micros: int) -> Expression:
+        """Return a date or timestamp plus months, days and then the rest; days are those of the zone."""
+        days = int(micros / DAY_MICROS) * DAY_MICROS
+        if self.zone is not None and isinstance(item.type, t.LocalZonedTimestamp) and (months or days):
+            item = self._moment(_plus(self._shown(item), months, days))
+            months, micros = 0, micros - days
+        return _plus(item, months, micros) if months or micros else item
 
     def _function(self, node: exp.Expression) -> Expression:
         match node:
             case exp.DPipe():
-                return build.concat([self.bind(node.this), self.bind(node.expression)])
+                return build.concat([self._wall(node.this), self._wall(node.expression)])
             case exp.Concat():
-                return build.concat([self.bind(item) for item in node.expressions])
+                return build.concat([self._wall(item) for item in node.expressions])
             case exp.Coalesce():
-                return build.coalesce([self.bind(item) for item in (node.this, *node.expressions)])
+                return build.coalesce(self._aligned([node.this, *node.expressions]))
             case exp.Nullif():
-                return build.null_if(self.bind(node.this), self.bind(node.expression))
+                return build.null_if(*self._aligned([node.this, node.expression]))
             case exp.Case():
                 return self._case(node)
             case exp.If() | exp.Nvl2():
@@ -337,26 +490,92 @@ class _Binder:
                 return call("substring", self._arguments(node, "this", "start", "length"))
             case exp.Trim() if set(_present(node)) <= {"this", "position"}:
                 name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-                return call(name, [self.bind(node.this)])
-            case exp.Anonymous() if node.name.lower() in ("isnull", "isnotnull") and len(node.expressions) == 1:
-                null = build.is_null(self.bind(node.expressions[0]))
-                return null if node.name.lower() == "isnull" else build.negation(null)
-            case exp.Anonymous():
-                raise _refusal(node, f"there is no function '{node.name}' here")
+                return call(name, [self._wall(node.this)])
+            case exp.CurrentDate():
+                return self._now(t.Date())
+            case exp.CurrentTimestamp():
+                return self._now(t.LocalZonedTimestamp(6))
+            case exp.Localtimestamp():
+                return self._now(t.Timestamp(6))
+        return self._time_function(node)
+
+    def _time_function(self, node: exp.Expression) -> Expression:
+        match node:
+            case exp.TsOrDsToDate() if set(_present(node)) <= {"this", "safe"}:
+                return self._to(self.bind(node.this), t.Date())
+            case exp.TsOrDsToDate() | exp.StrToTime():
+                raise _refusal(node, "patterns of dates are not supported; write dates as '2026-01-31'")
+            case exp.TsOrDsAdd() if node.unit is not None and node.unit.name.upper() == "DAY":
+                return self._days_later(node.this, node.expression)
+            case exp.TimestampAdd() if node.unit is not None:
+                return self._later(self.bind(node.this), *interval(str(self._whole(node.expression)), node.unit.name))
+            case exp.AddMonths():
+                return _plus(self._to(self.bind(node.this), t.Date()), self._whole(node.expression), 0)
+            case exp.DateDiff() if node.args.get("unit") is None:
+                ends = [self._to(self.bind(_unwrapped(end)), t.Date()) for end in (node.this, node.expression)]
+                return _folded(build.arithmetic("-", *[call("unix_date", [end]) for end in ends]))
+            case exp.TimestampTrunc():
+                return self._start_of(self._to(self._wall(node.this), t.Timestamp(6)), node)
+            case exp.DateTrunc():
+                return self._start_of(self._to(self.bind(node.this), t.Date()), node)
+            case exp.Extract():
+                return self._part(node.this.name, node.expression, node)
+        if isinstance(node, exp.Anonymous):
+            return self._named(node)
+        raise _refusal(node)
+
+    def _days_later(self, node: exp.Expression, days: exp.Expression) -> Expression:
+        """Return date_add and date_sub, which the parser writes as `days * -1`."""
+        back = isinstance(days, exp.Mul) and isinstance(days.expression, exp.Neg)
+        count = self.bind(days.this.unnest() if back else days)
+        return _folded(build.arithmetic("-" if back else "+", self._to(self.bind(node), t.Date()), count))
+
+    def _start_of(self, item: Expression, node: exp.Expression) -> Expression:
+        return _folded(call("start_of", [item, Literal(node.args["unit"].name, t.string())]))
+
+    def _part(self, name: str, item: exp.Expression, node: exp.Expression) -> Expression:
+        plain = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear"}.get(name.lower(), name.lower())
+        if plain.removesuffix("s") not in PARTS:
+            raise _refusal(node, f"a date has no part '{name}'")
+        return _folded(call(plain.removesuffix("s"), [self._wall(item)]))
+
+    def _named(self, node: exp.Anonymous) -> Expression:
+        """Return a function that the parser keeps as a name."""
+        name, arguments = node.name.lower(), node.expressions
+        match name, len(arguments):
+            case "now", 0:
+                return self._now(t.LocalZonedTimestamp(6))
+            case "make_date", 3:
+                year, month, day = map(self._whole, arguments)
+                return from_text(f"{year:04}-{month:02}-{day:02}", t.Date())
+            case "date_part", 2 if isinstance(arguments[0], exp.Literal):
+                return self._part(arguments[0].name, arguments[1], node)
+            case "weekday", 1:
+                return _folded(call(name, [self._wall(arguments[0])]))
+            case (("wall_clock" | "instant_at" | "start_of" | "plus_interval"), _):
+                return _folded(call(name, [self.bind(argument) for argument in arguments]))
+            case (("isnull" | "isnotnull"), 1):
+                null = build.is_null(self.bind(arguments[0]))
+                return null if name == "isnull" else build.negation(null)
         raise _refusal(node)
 
     def _arguments(self, node: exp.Expression, *names: str) -> list[Expression]:
-        return [self.bind(node.args[name]) for name in names if node.args.get(name) is not None]
+        return [self._wall(node.args[name]) for name in names if node.args.get(name) is not None]
 
     def _case(self, node: exp.Case) -> Expression:
-        subject = self.bind(node.this) if node.this else None
-        branches = []
-        for branch in node.args["ifs"]:
-            when = self.bind(branch.this)
-            when = when if subject is None else build.compare("=", subject, when)
-            branches.append((when, self.bind(branch.args["true"])))
+        branches = node.args["ifs"]
         default = node.args.get("default")
-        return build.case(branches, self.bind(default) if default is not None else build.NULL)
+        values = self._aligned(
+            [branch.args["true"] for branch in branches] + ([default] if default is not None else [])
+        )
+        conditions = []
+        for branch in branches:
+            if node.this:
+                conditions.append(build.compare("=", *self._aligned([node.this, branch.this])))
+            else:
+                conditions.append(self.bind(branch.this))
+        otherwise = values[-1] if default is not None else build.NULL
+        return build.case(list(zip(conditions, values, strict=False)), otherwise)
 
     def _if(self, node: exp.Expression) -> Expression:
         when = self.bind(node.this)
@@ -365,7 +584,54 @@ class _Binder:
         yes, no = node.args.get("true"), node.args.get("false")
         if yes is None or no is None:
             raise _refusal(node, "it takes 3 arguments")
-        return build.case([(when, self.bind(yes))], self.bind(no))
+        value, otherwise = self._aligned([yes, no])
+        return build.case([(when, value)], otherwise)
+
+
+def _plus(item: Expression, months: int, micros: int) -> Expression:
+    return _folded(call("plus_interval", [item, number(str(months)), number(str(micros))]))
+
+
+def _interval_parts(node: exp.Expression) -> list[exp.Interval] | None:
+    """Return the intervals whose sum a node is, as `INTERVAL 1 DAY 2 HOURS`; None: it is something else."""
+    plain = node.unnest()
+    if isinstance(plain, exp.Interval):
+        return [plain]
+    if isinstance(plain, exp.Add):
+        left, right = _interval_parts(plain.this), _interval_parts(plain.expression)
+        return None if left is None or right is None else left + right
+    return None
+
+
+def _folded(item: Expression) -> Expression:
+    """Return a date or timestamp, or a number made of one, as a literal where it needs no row.
+
+    What fails is left as it is: it fails if a row asks for it.
+    """
+    if isinstance(item, Literal) or columns(item) or build.untyped(item):
+        return item
+    if not any(isinstance(part.type, t.Date | t.Timestamp | t.LocalZonedTimestamp) for part in walk(item)):
+        return item
+    try:
+        value = evaluate(item, _ONE_ROW)
+    except InvalidInputError:
+        return item
+    if isinstance(item.type, t.Date | t.Timestamp | t.LocalZonedTimestamp):
+        value = integers(value, item.type)
+        low, high = (_days(year) * _units_per_day(item.type) for year in (1, 10_000))
+        if value.null_count or not low <= value[0].as_py() < high:
+            return item
+    return Literal(value[0].as_py(), item.type.with_nullable(True))
+
+
+def _days(year: int) -> int:
+    return date.min.replace(year=year).toordinal() - _EPOCH_ORDINAL if year < 10_000 else _days(9999) + 365
+
+
+def _units_per_day(kind: t.DataType) -> int:
+    if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
+        return 86_400 * UNITS_PER_SECOND[timestamp_unit(kind.precision)]
+    return 1
 
 
 def _present(node: exp.Expression) -> list[str]:
@@ -392,7 +658,10 @@ def _flat(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _refusal(node: exp.Expression, reason: str = "") -> InvalidInputError:
-    text = node.sql(dialect="spark")
+    try:
+        text = node.sql(dialect="spark")
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # of functions with odd arguments
+        return InvalidInputError(f"cannot use a function with these arguments. {_SUPPORTED}")
     if isinstance(node, exp.Bracket):
         return InvalidInputError(
             f"cannot use '{text}': filters do not look into an ARRAY or a MAP, and a field of a ROW follows a dot, "
@@ -412,7 +681,9 @@ def _refusal(node: exp.Expression, reason: str = "") -> InvalidInputError:
             case exp.AggFunc():
                 reason = "it is an aggregate, and each row is looked at alone"
             case exp.Interval():
-                reason = "intervals are not supported"
+                reason = "an interval is added to a date or a timestamp, as in ts > now() - INTERVAL 7 DAYS"
+            case exp.Func() if found := re.match(r"(\w+)\(", text):
+                reason = f"there is no function '{found[1].lower()}' here, or not with these arguments"
             case _:
-                reason = f"'{node.key}' is not supported"
+                reason = "filters do not have this"
     return InvalidInputError(f"cannot use '{text}': {reason}. {_SUPPORTED}", text=text)

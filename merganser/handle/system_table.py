@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.scan.rows import Rows
 from merganser.scan.scan import Scan
@@ -27,10 +28,14 @@ class SystemTable:
         return f"{self.base.name}${self.system_name}"
 
     def read(
-        self, columns: Sequence[str] | None = None, where: str | Any | None = None, limit: int | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        limit: int | None = None,
+        timezone: str | Setting = "UTC",
     ) -> Rows:
-        """Return its rows; columns, filter and limit as for tables."""
-        return self.base.system(self.system_name, columns=columns, where=where, limit=limit)
+        """Return its rows; arguments as for tables."""
+        return self.base.system(self.system_name, columns=columns, where=where, limit=limit, timezone=timezone)
 
     def __repr__(self) -> str:
         return f"SystemTable({self.name!r})"
@@ -56,10 +61,24 @@ class TableView:
         tag: str | None = None,
         timestamp: datetime | str | None = None,
         limit: int | None = None,
+        timezone: str = "UTC",
     ) -> Scan:
         """Return a lazy scan; see `Table.read`."""
-        scan = self.base.read(snapshot=snapshot, tag=tag, timestamp=timestamp, limit=limit)
-        return view(self.view_name, scan, columns, where)
+        return self.scan(columns, where, snapshot, tag, timestamp, limit, self.base.setting(timezone))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None,
+        where: str | Any | None,
+        snapshot: int | None,
+        tag: str | None,
+        timestamp: datetime | str | None,
+        limit: int | None,
+        setting: Setting,
+    ) -> Scan:
+        """Return a lazy scan; see `Table.read`."""
+        scan = self.base.scan(None, None, snapshot, tag, timestamp, limit, setting)
+        return view(self.view_name, scan, columns, where, setting)
 
     def __repr__(self) -> str:
         return f"TableView({self.name!r})"

@@ -11,6 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
+from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
@@ -159,6 +160,7 @@ class Table:
         tag: str | None = None,
         timestamp: datetime | str | None = None,
         limit: int | None = None,
+        timezone: str = "UTC",
     ) -> Scan:
         """Return a lazy scan of the table.
 
@@ -166,21 +168,41 @@ class Table:
             columns: names of the columns to return, in this order; None: all.
             where: SQL text, a `pyarrow.compute` expression or a predicate; rows that do not match are dropped.
             snapshot, tag, timestamp: read an older state; give at most one of them. None: the newest snapshot. A
-                timestamp is an aware datetime or ISO text (UTC if it has no zone), and selects the newest snapshot
-                at or before this time.
+                timestamp is an aware datetime or ISO text, and selects the newest snapshot at or before this time.
             limit: the largest number of rows to return; which rows is not defined.
+            timezone: the time zone of texts, in `where` and `timestamp`, that name none; and the zone in which
+                `where` takes the date or the hour of a TIMESTAMP_LTZ.
 
         Raises:
             InvalidInputError: a column, the filter or the time is invalid.
             NotFoundError: the snapshot or tag does not exist.
             ExpiredError: the snapshot has expired.
         """
+        return self.scan(columns, where, snapshot, tag, timestamp, limit, self.setting(timezone))
+
+    def setting(self, timezone: str, exact_names: bool = False) -> Setting:
+        """Return what SQL text means besides its words; the time is that of the clock of the table."""
+        return Setting(timezone, self.env.now_ms(), exact_names)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None,
+        where: str | Any | None,
+        snapshot: int | None,
+        tag: str | None,
+        timestamp: datetime | str | None,
+        limit: int | None,
+        setting: Setting,
+    ) -> Scan:
+        """Return a lazy scan of the table; see `read`."""
         definition = self.definition
         if snapshot is None and tag is None and timestamp is None:
             check_can_start(replace(definition.schema, options=definition.options), name=self.name)
             source: Source = source_of(definition.options, self._snapshots)
         else:
-            source = State(resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp))
+            source = State(
+                resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp, zone=setting.tzinfo)
+            )
         if source.snapshot is not None and source.snapshot.schema_id != definition.schema.id:
             definition = definition.with_schema(SchemaStore(definition.paths, self.env).load(source.snapshot.schema_id))
         _check_limit(limit, self.name)
@@ -188,15 +210,21 @@ class Table:
             definition,
             self.env,
             chosen_columns(definition, columns),
-            to_predicate(where, definition.schema.user_fields),
+            to_predicate(where, definition.schema.user_fields, setting=setting),
             source,
             limit,
         )
 
     def system(
-        self, name: str, *, columns: Sequence[str] | None = None, where: Any = None, limit: int | None = None
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        limit: int | None = None,
+        timezone: str | Setting = "UTC",
     ) -> Rows:
-        """Return the rows of a system table, such as `snapshots`, `files` or `schemas`.
+        """Return the rows of a system table, such as `snapshots`, `files` or `schemas`; arguments as for `read`.
 
         `ro` and `audit_log` return rows of the table itself; see `scan.views`.
 
@@ -204,8 +232,9 @@ class Table:
             NotFoundError: no system table has this name.
         """
         plain = str(name).removeprefix("$")
+        setting = self.setting(timezone) if isinstance(timezone, str) else timezone
         if plain in VIEWS:
-            return view(plain, self.read(limit=limit), columns, where)
+            return view(plain, self.read(limit=limit), columns, where, setting)
         check_system_name(self.definition, plain)
         _check_limit(limit, self.name)
         if isinstance(columns, str):
@@ -219,7 +248,7 @@ class Table:
             found = system_table(self.definition, self.env, plain)
             if where is not None:
                 fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
-                predicate = to_predicate(where, fields)
+                predicate = to_predicate(where, fields, setting=setting)
                 found = found if predicate is None else predicate.apply(found)
             for column in columns or ():
                 if column not in found.column_names:
@@ -512,9 +541,11 @@ class Table:
         where: str | Any | None = None,
         order_by: Sequence[str] | None = None,
         curve: str = "order",
+        setting: Setting | None = None,
     ) -> CompactionRequest:
-        """Return the checked request of a call of `compact`."""
-        through = to_predicate(where, self.definition.schema.user_fields)
+        """Return the checked request of a call of `compact`; its texts are in UTC unless a setting is given."""
+        setting = setting or self.setting("UTC")
+        through = to_predicate(where, self.definition.schema.user_fields, setting=setting)
         if through is not None and not through.columns <= set(self.partition_by):
             other = sorted(through.columns - set(self.partition_by))[0]
             raise InvalidInputError(

@@ -9,7 +9,7 @@ Format: start modes and time travel of batch reads.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
@@ -127,8 +127,11 @@ def resolve(
     snapshot: int | None = None,
     tag: str | None = None,
     timestamp: datetime | str | None = None,
+    zone: tzinfo = UTC,
 ) -> Snapshot | None:
     """Return the snapshot that is asked for; the newest when nothing is asked, None when there is none.
+
+    Text of a timestamp without an offset is a time in `zone`.
 
     Raises:
         InvalidInputError: more than one of the three, or a timestamp that is none.
@@ -151,7 +154,7 @@ def resolve(
     if tag is not None:
         return _tagged(store, tag)
     if timestamp is not None:
-        return _at(store, timestamp)
+        return _at(store, timestamp, zone)
     return store.latest()
 
 
@@ -159,8 +162,9 @@ def _tagged(store: SnapshotStore, tag: str) -> Snapshot:
     return TagStore(store.paths, store.env, store.table_name).load(tag).snapshot
 
 
-def epoch_ms(timestamp: datetime | str) -> int:
-    """Return epoch milliseconds of an aware datetime or ISO text; without a zone it is UTC."""
+def epoch_ms(timestamp: datetime | str, zone: tzinfo = UTC) -> int:
+    """Return epoch milliseconds of a datetime or ISO text; without an offset text is in `zone`, a datetime in UTC."""
+    missing = zone if isinstance(timestamp, str) else UTC
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp)
@@ -171,12 +175,12 @@ def epoch_ms(timestamp: datetime | str) -> int:
     if not isinstance(timestamp, datetime):
         raise InvalidInputError(f"a time must be a datetime or ISO text, not {type(timestamp).__name__}.")
     if timestamp.tzinfo is None:
-        timestamp = timestamp.replace(tzinfo=UTC)
+        timestamp = timestamp.replace(tzinfo=missing)
     return (timestamp - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _at(store: SnapshotStore, timestamp: datetime | str) -> Snapshot:
-    return _at_ms(store, epoch_ms(timestamp))
+def _at(store: SnapshotStore, timestamp: datetime | str, zone: tzinfo = UTC) -> Snapshot:
+    return _at_ms(store, epoch_ms(timestamp, zone))
 
 
 def _at_ms(store: SnapshotStore, wanted: int) -> Snapshot:

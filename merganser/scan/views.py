@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
@@ -24,7 +25,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import ROW_KIND, SEQUENCE_NUMBER
 
 
-def view(name: str, scan: Scan, columns: Sequence[str] | None, where: str | Any | None) -> Scan:
+def view(name: str, scan: Scan, columns: Sequence[str] | None, where: str | Any | None, setting: Setting) -> Scan:
     """Return the scan of a view.
 
     Args:
@@ -32,12 +33,14 @@ def view(name: str, scan: Scan, columns: Sequence[str] | None, where: str | Any 
         scan: of the table, all columns and rows.
         columns: names of the view's columns, in the order wanted; None: all.
         where: rows to return, by columns of the view.
+        setting: what texts mean besides their words.
 
     Raises:
         InvalidInputError: a column or filter that has no meaning.
     """
     made, fields = VIEWS[name](scan)
-    return replace(made, columns=chosen_columns(scan.table, columns, fields), where=to_predicate(where, fields))
+    predicate = to_predicate(where, fields, setting=setting)
+    return replace(made, columns=chosen_columns(scan.table, columns, fields), where=predicate)
 
 
 def _read_optimized(scan: Scan) -> tuple[Scan, tuple[t.Field, ...]]:

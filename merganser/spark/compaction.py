@@ -16,6 +16,7 @@ from merganser.handle.table import Table
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import Snapshot
 from merganser.spark.jobs import batch_of
+from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.session import opened, run_jobs
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
@@ -51,7 +52,12 @@ def compact(
         FormatError: a file is damaged or missing; nothing was changed.
     """
     found = opened(table)
-    request = found.compaction_request(full, partitions, where, order_by, curve)
+    names = spelling_of(spark, found)
+    given = isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping)
+    chosen = map(names.spec, partitions) if given and partitions is not None else partitions
+    request = found.compaction_request(
+        full, chosen, where, names.names(order_by), curve, setting=setting_of(spark, found)
+    )
     return compact_table(found.definition, found.env, request, run=on_tasks(spark, found.env))
 
 

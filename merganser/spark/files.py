@@ -36,7 +36,8 @@ from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.spark.bucketing import TASK, to_tasks
 from merganser.spark.compaction import on_tasks
-from merganser.spark.jobs import batch_of
+from merganser.spark.jobs import batch_of, on_any_python
+from merganser.spark.names import spelling_of
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.storage.env import Env
 from merganser.write.buckets import assigner_of
@@ -103,6 +104,8 @@ def load(
         ConflictError, CommitUnknownError: as for `Table.write`.
     """
     found = opened(table)
+    names = spelling_of(spark, found)
+    columns, overwrite = names.names(columns), names.overwrite(overwrite)
     transaction = begin(
         found.definition,
         found.env,
@@ -150,7 +153,7 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
     if table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX:
         return run_jobs(numbers, LoadJob(job, rows, tasks))
     count = len(tasks) if table.schema.partition_keys else min(table.bucket, len(tasks))
-    scattered = numbers.mapInArrow(ScatterJob(job, rows, tasks, count), SCATTERED_SCHEMA)
+    scattered = numbers.mapInArrow(on_any_python(ScatterJob(job, rows, tasks, count)), SCATTERED_SCHEMA)
     # In the order of the files: engines that put versions together take neighbours only.
     return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))
 

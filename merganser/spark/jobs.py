@@ -6,9 +6,10 @@ Values that differ between tasks come as rows, or the task looks them up by its 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,6 +19,43 @@ OUTCOME_SCHEMA: Final = "message binary"
 """The schema of the rows that jobs yield, for `mapInArrow`."""
 
 
+SHIP: Final = "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
+"""What to do if tasks have another version of merganser, or none, and run the right Python."""
+
+Job = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What `mapInArrow` runs."""
+
+
+def on_any_python(job: Job) -> Job:
+    """Return a job that says so itself if the Python of its task lacks merganser, or has another version of it.
+
+    Spark sends a function by its name if a module has it, and by its code otherwise. This one must arrive where there
+    is no merganser, so it seems to come from the user's script, and uses nothing but its arguments.
+    """
+    payload, driver, ship = pickle.dumps(job), sys.executable, SHIP
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle  # noqa: PLC0415 - its code arrives without the names of this module
+        import sys  # noqa: PLC0415 - likewise
+
+        try:
+            loaded = pickle.loads(payload)
+        except (ImportError, AttributeError) as error:
+            other = sys.executable != driver
+            advice = (
+                "Set the environment variable PYSPARK_PYTHON to the driver's Python before the Spark session starts."
+            )
+            refusal: Any = type("UnsupportedError", (Exception,), {"__module__": "merganser.errors"})
+            raise refusal(
+                f"tasks cannot import merganser ({error}). The driver runs {driver}, and the tasks run "
+                f"{sys.executable}. {advice + ' On a cluster: ' + ship if other else ship}"
+            ) from None
+        yield from loaded(batches)
+
+    run.__module__ = "__main__"
+    return run
+
+
 def batch_of(outcome: Outcome) -> pa.RecordBatch:
     """Return an outcome as the one row that a task yields."""
     return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], names=["message"])
@@ -25,10 +63,16 @@ def batch_of(outcome: Outcome) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes all rows that a task is given."""
+    """Writes all rows that a task is given.
+
+    Attributes:
+        names: of the columns. `mapInArrow` reads dots and backticks in names as SQL does, so rows come without them.
+    """
 
     job: WriteJob
+    names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows and yield the outcome, as `mapInArrow` wants it."""
-        yield batch_of(self.job.run(pa.Table.from_batches([batch]) for batch in batches))
+        names = list(self.names)
+        yield batch_of(self.job.run(pa.Table.from_batches([batch]).rename_columns(names) for batch in batches))

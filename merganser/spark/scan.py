@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
+from merganser.spark.jobs import on_any_python
+from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, spark_schema
@@ -37,10 +39,11 @@ def read(
         spark: the session whose tasks read.
         table: a table, or its path; also `orders$ro`, or a system table such as `orders$files`, which the driver reads.
         columns: names of the columns to return, in this order; None: all. Spark cannot skip columns by itself.
-        where: SQL text, a `pyarrow.compute` expression or a predicate; the tasks drop rows that do not match.
+        where: SQL text, a `pyarrow.compute` expression or a predicate; the tasks drop rows that do not match. Text
+            means what it means in Spark: timestamps are in the time zone of the session.
         snapshot: the snapshot to read; None: the newest one.
         tag: read the snapshot of this tag.
-        timestamp: read the newest snapshot at or before this time.
+        timestamp: read the newest snapshot at or before this time; text is in the time zone of the session.
         limit: the largest number of rows to return; which rows is not defined.
 
     Raises:
@@ -56,14 +59,16 @@ def read(
                 f"cannot read an older state of '{table.name}': system tables have only their current state. Leave out "
                 "snapshot, tag and timestamp."
             )
-        return spark.createDataFrame(table.read(columns, where, limit).to_arrow())
+        rows = table.read(columns, where, limit, setting_of(spark, table))
+        return spark.createDataFrame(rows.to_arrow())
     found = table if isinstance(table, TableView) else opened(table)
-    scan = found.read(columns, where, snapshot, tag, timestamp, limit)
+    columns = spelling_of(spark, found.base if isinstance(found, TableView) else found).names(columns)
+    scan = found.scan(columns, where, snapshot, tag, timestamp, limit, setting_of(spark, found))
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
     packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark))
     job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
-    frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(job, schema)
+    frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(job), schema)
     return frame if limit is None else frame.limit(limit)

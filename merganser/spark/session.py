@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from merganser import errors
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
-from merganser.spark.jobs import OUTCOME_SCHEMA
+from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, on_any_python
 from merganser.spark.types import version_of
 from merganser.write.job import Outcome
 
@@ -26,7 +27,6 @@ _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 TASKS_PER_CORE: Final = 4
 """The largest number of tasks per core of one job."""
 _PROBE_ROWS: Final = 1 << 16
-_SHIP: Final = "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
 _OURS: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, MerganserError)
 }
@@ -79,13 +79,13 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
         UnsupportedError: the tasks have another version of merganser, or none.
     """
     with our_errors(), large_batches(frame.sparkSession):
-        rows = frame.mapInArrow(job, OUTCOME_SCHEMA).collect()
+        rows = frame.mapInArrow(on_any_python(job), OUTCOME_SCHEMA).collect()
     outcomes: list[Outcome] = [pickle.loads(bytes(row[0])) for row in rows]
     for outcome in outcomes:
         if outcome.version != merganser.__version__:
             raise UnsupportedError(
                 f"tasks run merganser {outcome.version}, and the driver {merganser.__version__}. Nothing is committed. "
-                f"{_SHIP}",
+                f"{SHIP}",
                 version=outcome.version,
             )
     return outcomes
@@ -140,6 +140,9 @@ def unwrapped(text: str) -> MerganserError | None:
     if found:
         name, message = found[-1]
         return _OURS[name](message)
-    if re.search(r"ModuleNotFoundError: No module named 'merganser", text):
-        return UnsupportedError(f"tasks cannot import merganser. {_SHIP}")
+    if missing := re.search(r"ModuleNotFoundError: No module named '(\w+)|(PyArrow) .{0,20}must be installed", text):
+        return UnsupportedError(
+            f"tasks cannot import {(missing[1] or missing[2]).lower()}. The driver runs {sys.executable}. If tasks run "
+            f"another Python, set the environment variable PYSPARK_PYTHON before the Spark session starts. {SHIP}"
+        )
     return None

@@ -31,6 +31,7 @@ from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
 from merganser.spark.compaction import on_tasks
 from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
+from merganser.spark.names import spelling_of
 from merganser.spark.session import opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
@@ -94,6 +95,10 @@ def write(
         raise InvalidInputError(
             f"cannot write to '{found.name}': through is {through!r:.60}, and {said}. Nothing was written."
         )
+    names = spelling_of(df.sparkSession, found)
+    df = names.frame(df)
+    kinds = names.column(kinds, df.columns)
+    columns, overwrite = names.names(columns), names.overwrite(overwrite)
     transaction = begin(
         found.definition,
         found.env,
@@ -159,7 +164,8 @@ def _arrow_written(transaction: Transaction, df: DataFrame, kinds: str | None) -
     frame, arrival = _arranged(df, table)
     job = transaction.job(kinds=kinds, arrival=arrival)
     begun = env.seconds()
-    outcomes = run_jobs(frame, WriteTask(job))
+    numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
+    outcomes = run_jobs(numbered, WriteTask(job, tuple(frame.columns)))
     transaction.spent("tasks", env.seconds() - begun)
     messages = messages_of(table, env, outcomes)
     if table.keyed and bucket_column(table, df.schema) is not None:

@@ -6,7 +6,8 @@ a task may hold rows of any bucket and writes a file for each. The sequence numb
 partition of the DataFrame has larger ones. `ms.write` shuffles first and is the fast way to write.
 
 Options of reads and writes: `path`, and `columns` ("a,b": the columns to read, or those that the rows have). Of a read:
-`where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time). Of a write:
+`where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time), `timezone` (of
+texts that name none). Of both: `caseSensitive`. Of a write:
 `kinds` (a column), `commit-user` and `identifier`, and for mode "overwrite" `partitionOverwriteMode` ("dynamic") or
 `replaceWhere` ("dt = '2026-01-01'"). Without these two, an overwrite replaces the table. All other options are those of
 the table and of its store. The source logs nothing, since options may hold secrets.
@@ -23,7 +24,8 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,12 +45,14 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
 from merganser.expr.predicate import conjuncts, points
+from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Overwrite, Table
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
+from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.types import arrow_schema_of, spark_schema
@@ -66,6 +70,8 @@ _OWN_OPTIONS: Final = frozenset(
         "tag",
         "timestamp",
         "parallelism",
+        "timezone",
+        "casesensitive",
         "kinds",
         "commit-user",
         "identifier",
@@ -75,6 +81,7 @@ _OWN_OPTIONS: Final = frozenset(
 )
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
 """Names of other data sources for our options."""
+_NAMES: Final = re.compile(r"\s*(`(?:``|[^`])*`|[^,]*)\s*(?:,|$)")
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
@@ -82,8 +89,24 @@ _CORES_MIN: Final = 16
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source "merganser" known to a session."""
-    spark.dataSource.register(MerganserSource)
+    """Make the data source "merganser" known to a session.
+
+    The source runs in processes that do not know the session. So it takes over the time zone of the session and
+    whether names count in their case as they are now. Register it again after changing one of them, or name them in
+    the options `timezone` and `caseSensitive` of a read or write.
+    """
+    known = {"timezone": spark.conf.get(ZONE, "UTC") or "UTC", "casesensitive": spark.conf.get(CASE, "false")}
+
+    class Registered(MerganserSource):
+        """The source in this session."""
+
+        def __new__(cls, options: dict[str, str]) -> MerganserSource:  # type: ignore[misc]
+            for key, value in known.items():
+                options.setdefault(key, value)
+            # The source itself, since this class cannot be pickled by its name.
+            return MerganserSource(options)
+
+    spark.dataSource.register(Registered)
 
 
 class MerganserSource(DataSource):  # type: ignore[misc]
@@ -124,7 +147,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:  # type: ignore[override]
-        scan = _scan(self._options, tuple(self._schema.names))
+        scan = _scan(self._options, self._schema.names)
         _check_declared(scan, self._schema)
         plan = scan.plan()
         schema = arrow_schema_of(self._schema)
@@ -148,16 +171,22 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         table = _table(options)
+        spelling = _spelling(table, options)
         self._transaction = begin(
             table.definition,
             table.env,
-            columns=_columns(options),
+            columns=spelling.names(_columns(options)),
             overwrite=_overwrite(table, options, overwrite),
             commit_user=options.get("commit-user"),
             identifier=_number(options, "identifier"),
         )
-        kinds = options.get("kinds")
-        self._transaction.target.check_names_and_types(arrow_schema_of(schema), kinds)
+        given = arrow_schema_of(schema)
+        names = spelling.names(given.names) or ()
+        kinds = spelling.column(options.get("kinds"), names)
+        self._names = list(names)
+        self._transaction.target.check_names_and_types(
+            pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]), kinds
+        )
         self._applied, _ = self._transaction.applied()
         self._job = self._transaction.job(kinds=kinds)
 
@@ -168,7 +197,8 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             return _Written(Outcome())
         context = TaskContext.get()
         before = (context.partitionId() if context is not None else 0) * _SEQUENCES_PER_TASK
-        return _Written(self._job.run((pa.Table.from_batches([batch]) for batch in iterator), skipped=before))
+        tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
+        return _Written(self._job.run(tables, skipped=before))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._applied:
@@ -211,19 +241,34 @@ def _table(options: Mapping[str, str]) -> Table:
     return table_at(path, others)
 
 
-def _scan(options: Mapping[str, str], columns: tuple[str, ...] | None = None) -> Scan:
-    return _table(options).read(
-        columns=columns or _columns(options),
+def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> Scan:
+    table = _table(options)
+    return table.scan(
+        columns=_spelling(table, options).names(columns or _columns(options)),
         where=options.get("where") or None,
         snapshot=_number(options, "snapshot"),
         tag=options.get("tag"),
         timestamp=options.get("timestamp"),
+        limit=None,
+        setting=_setting(table, options),
     )
 
 
+def _spelling(table: Table, options: Mapping[str, str]) -> Spelling:
+    return Spelling(tuple(table.schema.names), is_exact(options.get("casesensitive")))
+
+
+def _setting(table: Table, options: Mapping[str, str]) -> Setting:
+    return table.setting(options.get("timezone") or "UTC", is_exact(options.get("casesensitive")))
+
+
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the names in the option `columns`: `a, b`, in backticks where they hold commas or blanks."""
     text = options.get("columns")
-    return tuple(name.strip().strip("`") for name in text.split(",")) if text else None
+    if not text:
+        return None
+    parts = [part.strip() for part in _NAMES.findall(text)]
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts if part)
 
 
 def _number(options: Mapping[str, str], key: str) -> int | None:
@@ -262,7 +307,7 @@ def _overwrite(table: Table, options: Mapping[str, str], overwrite: bool) -> Ove
         return None
     if not where:
         return "dynamic" if mode == "dynamic" else {}
-    predicate = to_predicate(where, table.schema.fields)
+    predicate = to_predicate(where, table.schema.fields, setting=_setting(table, options))
     spec: dict[str, Any] = {}
     for part in conjuncts(predicate) if predicate is not None else []:
         values = points(part, tuple(part.columns))

@@ -138,6 +138,7 @@ CONNECT = "[PYTHON_EXCEPTION] boom: merganser.errors.FormatError: cannot read 'y
         (CONNECT, FormatError, "cannot read 'y'"),
         ("InvalidInputError: first\nmore\nConflictError: last", ConflictError, "last"),
         ("ModuleNotFoundError: No module named 'merganser'", UnsupportedError, "tasks cannot import merganser"),
+        ("ImportError: PyArrow >= 18.0.0 must be installed; however", UnsupportedError, "tasks cannot import pyarrow"),
         ("ValueError: merganser is a duck", None, ""),
     ],
 )

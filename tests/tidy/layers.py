@@ -49,9 +49,10 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "expr": (
         ("tree",),
+        ("setting",),
         ("literal", "names"),
         ("compare",),
-        ("build", "cast", "listed"),
+        ("build", "cast", "listed", "times"),
         ("arithmetic", "functions"),
         ("compute",),
         ("predicate",),

@@ -1,0 +1,77 @@
+"""What names and texts mean in a session of Spark: its time zone, and whether names count in their case.
+
+Doors of Spark take names as Spark does: in any case unless `spark.sql.caseSensitive` is set. Below the doors all names
+are those of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from merganser.expr.names import spelled
+from merganser.expr.setting import Setting
+from merganser.handle.system_table import SystemTable, TableView
+from merganser.handle.table import Overwrite, Table
+
+ZONE = "spark.sql.session.timeZone"
+CASE = "spark.sql.caseSensitive"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How names that a user gives become names of a table.
+
+    Attributes:
+        columns: the columns of the table.
+        exact: names count in their case.
+    """
+
+    columns: tuple[str, ...]
+    exact: bool
+
+    def names(self, names: Sequence[str] | None, among: Sequence[str] | None = None) -> Sequence[str] | None:
+        """Return names as the table has them, or as `among` has them; what is no list of names stays as it is."""
+        if self.exact or isinstance(names, str) or not isinstance(names, Sequence):
+            return names
+        return spelled(names, self.columns if among is None else among)
+
+    def column(self, name: str | None, among: Sequence[str]) -> str | None:
+        """Return the name of a column as `among` has it; None stays None."""
+        found = None if name is None else self.names([name], among)
+        return found[0] if found else name
+
+    def spec(self, spec: Any) -> Any:
+        """Return a partition with the names of the table; others stay as they are."""
+        if self.exact or not isinstance(spec, Mapping):
+            return spec
+        return dict(zip(spelled(spec, self.columns), spec.values(), strict=True))
+
+    def overwrite(self, overwrite: Overwrite) -> Overwrite:
+        """Return what is replaced, with the names of the table."""
+        found: Overwrite = self.spec(overwrite)
+        return found
+
+    def frame(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame whose columns have the names of the table."""
+        names = self.names(df.columns)
+        return df if names is None or list(names) == df.columns else df.toDF(*names)
+
+
+def spelling_of(spark: SparkSession, table: Table) -> Spelling:
+    """Return how names of a session become names of a table."""
+    return Spelling(tuple(table.schema.names), is_exact(spark.conf.get(CASE, "false")))
+
+
+def is_exact(text: str | None) -> bool:
+    """Return what a value of `spark.sql.caseSensitive` says."""
+    return str(text).strip().lower() == "true"
+
+
+def setting_of(spark: SparkSession, table: Table | TableView | SystemTable) -> Setting:
+    """Return what SQL text means besides its words, in a session."""
+    base = table if isinstance(table, Table) else table.base
+    return base.setting(spark.conf.get(ZONE, "UTC") or "UTC", is_exact(spark.conf.get(CASE, "false")))
