@@ -90,7 +90,7 @@ def test_a_refusal_is_returned_and_removes_the_files_of_all_tasks(catalog: mg.Ca
     refused = job.run([pa.table({"id": pa.array([None], pa.int64())})])
     assert isinstance(refused.refusal, InvalidInputError)
     assert len(written.messages[0].added) == 1
-    (batch,) = WriteTask(job)(iter(pa.table({"id": [3]}).to_batches()))
+    (batch,) = WriteTask(job, ("id",))(iter(pa.table({"id": [3]}).to_batches()))
     assert pickle.loads(batch.column("message")[0].as_py()).messages
     with pytest.raises(InvalidInputError, match="key column 'id' is null"):
         commit(transaction, [written, refused])
