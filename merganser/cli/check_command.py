@@ -19,7 +19,7 @@ def check(
 ) -> None:
     """Check all metadata and files of a table.
 
-    Prints one line per finding. The exit code is 1 if there is a finding.
+    Prints one line per finding. The exit code is 1 if there is a fault.
     """
     from merganser.cli import render
     from merganser.cli.target import table_of
@@ -28,6 +28,7 @@ def check(
     findings = found.check(quick=quick)
     for finding in findings:
         print(finding)
-    if findings:
+    if any(finding.is_fault for finding in findings):
         raise typer.Exit(1)
-    render.stderr().print(f"'{found.name}' is sound", soft_wrap=True)
+    said = "is sound" if not findings else "has no fault that the check can find"
+    render.stderr().print(f"'{found.name}' {said}", soft_wrap=True)

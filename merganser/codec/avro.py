@@ -8,7 +8,8 @@ with `get`.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import fastavro
@@ -57,18 +58,21 @@ def _damaged(path: str, stream: io.BytesIO, data: bytes, why: str) -> FormatErro
     )
 
 
-def write_records(schema: Any, records: Iterable[dict[str, Any]], *, compression: str) -> bytes:
+def write_records(
+    schema: Any, records: Iterable[dict[str, Any]], *, compression: str, notes: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
     """Return a container file of records.
 
     Args:
         schema: a parsed fastavro schema.
         records: the records, as dictionaries.
         compression: codec as table options name it, `zstd` by default of the format.
+        notes: properties of the header that readers may pass over.
     """
     out = io.BytesIO()
     codec = CODECS.get(compression.lower(), "zstandard")
     direct = "null" if codec == _FOREIGN_CODEC else codec
-    fastavro.writer(out, schema, records, codec=direct, codec_compression_level=None)
+    fastavro.writer(out, schema, records, codec=direct, codec_compression_level=None, metadata=dict(notes))
     return out.getvalue() if direct == codec else _recoded(out.getvalue(), codec, "")
 
 

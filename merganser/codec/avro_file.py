@@ -120,6 +120,10 @@ class AvroFileReader:
         """Return False: nothing is noted in this format; see `FileReader.all_zero`."""
         return False
 
+    def sums_pages(self) -> bool:
+        """Return False: only blocks of one codec have checksums, and the header never; see `FileReader.sums_pages`."""
+        return False
+
     def close(self) -> None:
         """Release the bytes and the file."""
         self._data = b""

@@ -116,6 +116,9 @@ class FileReader(Protocol):
     def all_zero(self, column: str) -> bool:
         """Return whether the file notes that an integer column is 0 in every row. False: it does not say."""
 
+    def sums_pages(self) -> bool:
+        """Return whether the writer left checksums of the stored values, which every read verifies."""
+
     def close(self) -> None:
         """Release the reader and the file it was given. Safe to call twice."""
 
@@ -160,7 +163,9 @@ def format_of(file_name: str) -> str:
     return parts[-1]
 
 
-def open_reader(file: pa.NativeFile | IO[bytes], format: str, path: str, size: int) -> FileReader:
+def open_reader(
+    file: pa.NativeFile | IO[bytes], format: str, path: str, size: int, *, footer_checksum: int | None = None
+) -> FileReader:
     """Return a reader of an open data file.
 
     Args:
@@ -169,6 +174,7 @@ def open_reader(file: pa.NativeFile | IO[bytes], format: str, path: str, size: i
         path: for messages; its last part has to be the name under which the file was written, else what the file notes
             of itself is not believed.
         size: bytes of the file as metadata gives them.
+        footer_checksum: the CRC-32 of the footer of a Parquet file, if it was noted.
 
     Raises:
         FormatError: the bytes are no file of this format.
@@ -176,7 +182,7 @@ def open_reader(file: pa.NativeFile | IO[bytes], format: str, path: str, size: i
     """
     match format.lower():
         case "parquet":
-            return ParquetFileReader(file, path)
+            return ParquetFileReader(file, path, footer_checksum)
         case "orc":
             return OrcFileReader(file, path)
         case "avro":

@@ -6,7 +6,8 @@ at a time, only the columns asked for.
 
 pyarrow returns every ORC timestamp in nanoseconds, and its older versions silently wrap values outside the years 1677
 to 2262. So the reader first checks the statistics of the file, and both reader and writer refuse such values. ORC has
-no checksums: the reader finds a flipped bit if it breaks the structure, but not always if it changes a value. Up to
+no checksums: whoever opens the file verifies the one that a manifest notes, and the reader alone finds a flipped bit only if
+it breaks the structure. Up to
 pyarrow 23 at least, the ORC library may even end the process on a damaged stripe footer; 26 does not.
 
 The number of rows per stripe is in the footer only, which is a protocol buffer; `_messages` reads just enough::
@@ -111,6 +112,10 @@ class OrcFileReader:
 
     def all_zero(self, column: str) -> bool:
         """Return False: the library has no place for notes; see `FileReader.all_zero`."""
+        return False
+
+    def sums_pages(self) -> bool:
+        """Return False: the format has no checksums; see `FileReader.sums_pages`."""
         return False
 
     def close(self) -> None:

@@ -8,8 +8,7 @@ do not get smaller by compression are stored without it.
 
 Read: any layout of any writer (`codec.physical`). A column costs only its own bytes; opening costs one read of
 the footer. Checksums are verified where the writer left them, which the reference writer and ours do, so a
-flipped bit inside a page is found. The footer has no checksum in this format: damage there is found only when
-it breaks the structure.
+flipped bit inside a page is found. The footer has no checksum in this format; manifests note one of ours.
 
 INT96 timestamps, which pyarrow misreads in some years, go through `codec.int96`.
 
@@ -30,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from merganser.codec import group_bounds
-from merganser.codec.parquet_footer import ChunkStatistics, chunk_statistics, parsed, read_footer, with_raw_int96
+from merganser.codec.parquet_footer import Chunks, check_footer, has_checksum, parsed, read_footer, with_raw_int96
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.parquet_where import read_where
 from merganser.codec.physical import decoding, exact_table, unit_factor
@@ -56,6 +55,9 @@ _NOTES_OF: Final = "merganser.file"
 _SAMPLE_ROWS: Final = 4_096
 _PAGE_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 1024
+_HEADER_BYTES: Final = 32
+"""Bytes that are sure to hold the header of a page up to its checksum."""
+
 _COMPRESSION_SAMPLE_ROWS: Final = 4_096
 _COMPRESSED_MAX: Final = 0.95
 """Share of its bytes that compression has to leave of a column at most: else it costs time both ways for nothing."""
@@ -99,8 +101,11 @@ _INTEGER_DIGITS_MAX: Final = 18
 class ParquetFileReader:
     """A Parquet file open for reading; see `codec.data_format.FileReader`."""
 
-    def __init__(self, file: pa.NativeFile | IO[bytes], path: str) -> None:
+    def __init__(self, file: pa.NativeFile | IO[bytes], path: str, checksum: int | None = None) -> None:
         """Read the footer.
+
+        Args:
+            checksum: the CRC-32 of the footer; None: nobody noted it.
 
         Raises:
             FormatError: the file is no Parquet file, or its footer is damaged.
@@ -109,10 +114,11 @@ class ParquetFileReader:
         self._file = file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, "r")
         self._raw: pq.ParquetFile | None = None
         self._paged: pq.ParquetFile | None = None
-        self._statistics: list[list[ChunkStatistics]] | None = None
         with decoding(path):
             self._footer = read_footer(self._file)
+            check_footer(self._footer, checksum, path)
             metadata = parsed(self._footer)
+            self._chunks = Chunks(self._footer, metadata, whole=checksum is not None)
             self._parquet = _opened(self._file, metadata)
             self._schema: pa.Schema = self._parquet.schema_arrow
             self._metadata = metadata
@@ -171,13 +177,13 @@ class ParquetFileReader:
         """Return rows of some neighbouring groups for which a condition is true; see `FileReader.read_where`."""
         if not columns or not isinstance(self._file, pa.OSFile):
             return None
-        return read_where(self._path, self._metadata, groups, columns, kept)
+        return read_where(self._path, self._metadata, self._chunks, groups, columns, kept)
 
     def group_bytes(self, group: int, columns: Sequence[t.Field]) -> int:
         """Return the size of the pages of a row group; see `FileReader.group_bytes`."""
         with decoding(self._path):
-            chunks = self._metadata.row_group(group)
-            return sum(chunks.column(leaf).total_uncompressed_size for field in columns for leaf in self._span(field))
+            leaves = [leaf for field in columns for leaf in self._span(field)]
+            return sum(self._chunks.of(group, leaf).total_uncompressed_size for leaf in leaves)
 
     def group_bounds(self, field: t.Field) -> tuple[list[Any], list[Any], list[int | None]] | None:
         """Return smallest and largest value and null count per row group; see `FileReader.group_bounds`."""
@@ -188,9 +194,7 @@ class ParquetFileReader:
             noted = group_bounds.decode(self._notes, field, len(self.group_rows))
             if noted is not None:
                 return *noted, [None] * len(self.group_rows)
-            if self._statistics is None:
-                self._statistics = chunk_statistics(self._footer)
-            chunks = [group[span[0]] for group in self._statistics]
+            chunks = [group[span[0]] for group in self._chunks.facts()]
             physical_type = _PHYSICAL_TYPES.index(self._parquet.schema.column(span[0]).physical_type)
             if any(chunk.physical_type != physical_type for chunk in chunks):
                 raise ValueError(f"column '{field.name}' has other physical types in its row groups than in the schema")
@@ -203,6 +207,16 @@ class ParquetFileReader:
     def all_zero(self, column: str) -> bool:
         """Return whether the footer notes that a column is 0 in every row; see `FileReader.all_zero`."""
         return self._notes.get(_ALL_ZERO.encode()) == column.encode()
+
+    def sums_pages(self) -> bool:
+        """Return whether the first page of each column of the first row group has one; see `FileReader.sums_pages`."""
+        with decoding(self._path):
+            for chunk in self._chunks.facts()[0] if self.row_count else ():
+                places = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                header = self._file.read_at(_HEADER_BYTES, min(place for place in places if place is not None))
+                if not has_checksum(header):
+                    return False
+        return True
 
     def close(self) -> None:
         """Release the reader and its file."""

@@ -3,18 +3,21 @@
 * INT96. `with_raw_int96` changes the footer so that such columns are fixed binaries of 12 bytes. PLAIN and dictionary
   pages store both types alike, so pyarrow then returns the stored bytes, which `codec.int96` decodes.
 * Statistics. pyarrow ends the process, without an exception, if the statistics of a damaged footer have the wrong
-  type or length, or if it has to write such a footer. `chunk_statistics` parses them from the bytes.
+  type or length, or if it has to write such a footer. `Chunks` parses them from the bytes.
 
 The parts of the footer that are touched::
 
     FileMetaData 2: [SchemaElement 1: type, 2: type length]
                  4: [RowGroup 1: [ColumnChunk 3: ColumnMetaData 1: type, 12: Statistics]]
                  7: [order of a column's values]
+                    ColumnMetaData 6, 7: bytes of the pages, 9: first data page, 11: dictionary
     Statistics   3: number of nulls, 5: max, 6: min; 1 and 2 are older forms, whose order nobody knew
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +26,7 @@ import pyarrow.parquet as pq
 
 from merganser.codec import thrift
 from merganser.codec.int96 import INT96_BYTES
+from merganser.errors import FormatError
 
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8
@@ -34,16 +38,22 @@ _FIXED_LEN_BYTE_ARRAY: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkStatistics:
+class ChunkFacts:
     """What the footer says of one column in one row group.
 
     Attributes:
+        dictionary_page_offset, data_page_offset: where its pages begin; None: there is no dictionary.
+        total_compressed_size, total_uncompressed_size: bytes of its pages as stored, and as decompressed.
         physical_type: number of the physical type, as in the schema: 1 INT32, 2 INT64, ...
         low: smallest value in PLAIN encoding, or None.
         high: largest value in PLAIN encoding, or None.
         null_count: number of nulls, or None.
     """
 
+    dictionary_page_offset: int | None
+    data_page_offset: int
+    total_compressed_size: int
+    total_uncompressed_size: int
     physical_type: int
     low: bytes | None
     high: bytes | None
@@ -68,13 +78,85 @@ def read_footer(file: pa.NativeFile) -> bytes:
     return bytes(tail[-whole:-_END_BYTES])
 
 
+def footer_of(tail: Callable[[int], bytes]) -> bytes | None:
+    """Return the footer of a Parquet file; None: it is not among the bytes at the end that are at hand.
+
+    Args:
+        tail: gives the last bytes of the file, as many as asked for, or fewer.
+    """
+    end = tail(_END_BYTES)
+    size = int.from_bytes(end[: -len(_MAGIC)], "little")
+    found = tail(size + _END_BYTES)
+    return found[:-_END_BYTES] if len(found) == size + _END_BYTES else None
+
+
+def check_footer(footer: bytes, checksum: int | None, path: str) -> None:
+    """Refuse a footer that is not what its writer wrote.
+
+    Args:
+        checksum: its CRC-32 as it was noted; None: nobody noted it, and nothing is refused.
+
+    Raises:
+        FormatError: names the path.
+    """
+    if checksum is not None and zlib.crc32(footer) != checksum:
+        raise FormatError(
+            f"cannot read the data file '{path}': the {len(footer):,} bytes of its footer do not have the checksum "
+            "they were written with, so some of them have changed. Other files of the table stay readable. Restore the "
+            "file, or roll back to a snapshot that does not need it.",
+            path=path,
+        )
+
+
 def parsed(footer: bytes) -> pq.FileMetaData:
     """Return a footer as pyarrow sees it."""
     return pq.read_metadata(pa.BufferReader(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
 
 
-def chunk_statistics(footer: bytes) -> list[list[ChunkStatistics]]:
-    """Return the statistics of every leaf column in every row group.
+class Chunks:
+    """What a footer says of its columns, row group by row group.
+
+    pyarrow ends the process when it is asked for a column whose size statistics or encryption a flipped bit spoiled. So
+    it is asked only about a footer whose checksum holds; the bytes of another one are parsed here, once.
+    """
+
+    def __init__(self, footer: bytes, metadata: pq.FileMetaData, *, whole: bool) -> None:
+        """Take a footer.
+
+        Args:
+            metadata: the same, as pyarrow sees it.
+            whole: its bytes are sure to be what its writer made.
+        """
+        self._footer = footer
+        self._metadata = metadata
+        self._whole = whole
+        self._facts: list[list[ChunkFacts]] | None = None
+
+    def of(self, group: int, leaf: int) -> pq.ColumnChunkMetaData | ChunkFacts:
+        """Return the places and sizes of a column in a row group.
+
+        Raises:
+            ValueError, LookupError: the footer is not what thrift writes, or says nothing of it.
+        """
+        return self._metadata.row_group(group).column(leaf) if self._whole else self.facts()[group][leaf]
+
+    def facts(self) -> list[list[ChunkFacts]]:
+        """Return everything of every leaf column in every row group, statistics included; raises as `of` does."""
+        if self._facts is None:
+            self._facts = chunk_facts(self._footer)
+            groups, leaves = self._metadata.num_row_groups, self._metadata.num_columns
+            if len(self._facts) != groups or any(len(group) != leaves for group in self._facts):
+                raise ValueError(f"not every one of {groups} row groups has {leaves} columns")
+        return self._facts
+
+
+def has_checksum(page: bytes) -> bool:
+    """Return whether the header at the start of `page` (1: kind, 2, 3: bytes, 4: CRC-32) has a checksum."""
+    return thrift.leading_numbers(page, 4) == [1, 2, 3, 4]
+
+
+def chunk_facts(footer: bytes) -> list[list[ChunkFacts]]:
+    """Return what the footer says of every leaf column in every row group.
 
     Raises:
         ValueError, IndexError: the footer is not what thrift writes.
@@ -83,7 +165,7 @@ def chunk_statistics(footer: bytes) -> list[list[ChunkStatistics]]:
     # Without an order nobody can say what the writer took for the smallest text or decimal.
     ordered = bool(thrift.elements(root, 7))
     return [
-        [_statistics(column, ordered) for chunk in thrift.elements(group, 1) for column in thrift.values(chunk, 3)]
+        [_facts(column, ordered) for chunk in thrift.elements(group, 1) for column in thrift.values(chunk, 3)]
         for group in thrift.elements(root, 4)
     ]
 
@@ -105,11 +187,18 @@ def with_raw_int96(footer: bytes) -> pq.FileMetaData:
     return parsed(thrift.write_struct(root))
 
 
-def _statistics(column: thrift.Fields, ordered: bool) -> ChunkStatistics:
-    physical_type = next(thrift.values(column, 1), -1)
-    found = {number: value for number, _, value in next(thrift.values(column, 12), [])}
-    return ChunkStatistics(
-        physical_type, found.get(6) if ordered else None, found.get(5) if ordered else None, found.get(3)
+def _facts(column: thrift.Fields, ordered: bool) -> ChunkFacts:
+    said = {number: value for number, _, value in column}
+    found = {number: value for number, _, value in said.get(12, [])}
+    return ChunkFacts(
+        said.get(11),
+        said[9],
+        said[7],
+        said[6],
+        said.get(1, -1),
+        found.get(6) if ordered else None,
+        found.get(5) if ordered else None,
+        found.get(3),
     )
 
 

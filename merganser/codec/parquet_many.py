@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from merganser.codec import thrift
-from merganser.codec.parquet_footer import parsed, read_footer
+from merganser.codec.parquet_footer import Chunks, check_footer, parsed, read_footer
 from merganser.codec.parquet_pages import checksums_hold, is_alike, is_literal, polars_is_here
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
@@ -43,7 +43,12 @@ class _Columns:
 
 
 def read_many(
-    files: Sequence[bytes], rows: Sequence[int], columns: Sequence[t.Field], *, path: str
+    files: Sequence[bytes],
+    rows: Sequence[int],
+    columns: Sequence[t.Field],
+    *,
+    path: str,
+    checksums: Sequence[int | None],
 ) -> pa.Table | None:  # fmt: skip
     """Return columns of many files as one table, their rows in the order of the files.
 
@@ -52,6 +57,7 @@ def read_many(
         rows: how many rows metadata says that each file has.
         columns: fields looked up by name, at least one, as for `FileReader.read`.
         path: of one of the files, for messages.
+        checksums: the CRC-32 of the footer of each; None: nobody noted it.
 
     Returns:
         The rows in the exact types of the fields; None: one of the files has to be read by itself.
@@ -59,7 +65,7 @@ def read_many(
     if not polars_is_here():
         return None
     try:
-        if not _sound(files, rows, columns):
+        if not _sound(files, rows, checksums, columns):
             return None
         found = pl.read_parquet([*files], columns=[f.name for f in columns], use_statistics=False)
         table = found.rechunk().to_arrow()
@@ -70,13 +76,16 @@ def read_many(
         return None
 
 
-def _sound(files: Sequence[bytes], rows: Sequence[int], columns: Sequence[t.Field]) -> bool:
+def _sound(
+    files: Sequence[bytes], rows: Sequence[int], checksums: Sequence[int | None], columns: Sequence[t.Field]
+) -> bool:
     """Return whether all files are of the form that can be read here, with the rows they should have, undamaged."""
     shared: _Columns | None = None
     pages: list[tuple[int, int]] = []
     base = 0
-    for data, count in zip(files, rows, strict=True):
+    for data, count, checksum in zip(files, rows, checksums, strict=True):
         footer = read_footer(pa.BufferReader(data))
+        check_footer(footer, checksum, "")
         metadata = parsed(footer)
         if shared is None or not footer.startswith(shared.start):
             shared = _columns_of(footer, metadata, columns)
@@ -84,9 +93,9 @@ def _sound(files: Sequence[bytes], rows: Sequence[int], columns: Sequence[t.Fiel
                 return False
         if metadata.num_rows != count or metadata.num_row_groups != 1:
             return False
-        group = metadata.row_group(0)
+        chunks = Chunks(footer, metadata, whole=checksum is not None)
         for leaf in shared.leaves:
-            chunk = group.column(leaf)
+            chunk = chunks.of(0, leaf)
             dictionary, first = chunk.dictionary_page_offset, chunk.data_page_offset
             start = first if dictionary is None else dictionary
             end = start + chunk.total_compressed_size

@@ -15,19 +15,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from merganser.codec.parquet_footer import Chunks
 from merganser.codec.parquet_pages import Kept, all_hold, checksums_hold, is_alike, is_literal, polars_is_here
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 
 
 def read_where(
-    path: str, metadata: pq.FileMetaData, groups: range, columns: Sequence[t.Field], kept: Kept
+    path: str, metadata: pq.FileMetaData, chunks: Chunks, groups: range, columns: Sequence[t.Field], kept: Kept
 ) -> pa.Table | None:  # fmt: skip
     """Return the rows of neighbouring row groups for which a condition is true.
 
     Args:
         path: of a file on this machine.
         metadata: its footer.
+        chunks: what it says of columns.
         groups: the row groups.
         columns: fields looked up by name, at least one, as for `FileReader.read`.
         kept: the condition, on the file's columns.
@@ -50,7 +52,7 @@ def read_where(
             is_alike(schema.field(leaf).type, kind) for leaf, kind in zip(leaves, kinds, strict=True)
         ):
             return None
-        if not _undamaged(path, metadata, groups, leaves):
+        if not _undamaged(path, chunks, groups, leaves):
             return None
         before = sum(metadata.row_group(i).num_rows for i in range(groups.start))
         rows = sum(metadata.row_group(i).num_rows for i in groups)
@@ -62,12 +64,11 @@ def read_where(
         return None
 
 
-def _undamaged(path: str, metadata: pq.FileMetaData, groups: range, leaves: Sequence[int]) -> bool:
+def _undamaged(path: str, chunks: Chunks, groups: range, leaves: Sequence[int]) -> bool:
     pages: list[tuple[int, int]] = []
     for number in groups:
-        group = metadata.row_group(number)
         for leaf in leaves:
-            chunk = group.column(leaf)
+            chunk = chunks.of(number, leaf)
             dictionary, first = chunk.dictionary_page_offset, chunk.data_page_offset
             start = first if dictionary is None else dictionary
             if start < first:

@@ -60,6 +60,17 @@ def read_struct_at(data: memoryview, at: int) -> tuple[Fields, int]:
     return fields, at + end
 
 
+def leading_numbers(data: bytes, count: int) -> list[int]:
+    """Return the numbers of the first fields of a struct, as far as they are integers: at most `count`."""
+    found: list[int] = []
+    at = number = 0
+    while len(found) < count and data[at] & 15 in (I32, I64) and data[at] > 15:
+        number += data[at] >> 4
+        _, at = _integer(data, at + 1)
+        found.append(number)
+    return found
+
+
 def write_struct(fields: Fields) -> bytes:
     """Return the bytes of a struct."""
     out = bytearray()

@@ -28,6 +28,7 @@ from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many
 from merganser.expr.to_polars import superset
+from merganser.files.checksum import AT_ONCE_BYTES, checked_whole
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
@@ -88,6 +89,7 @@ class DataFileReader:
         only: rising positions of the rows to return; None: all that are not deleted.
         part_bytes: row groups that take more memory than this, decoded, and are not small, come in parts of about so
             much, where the format allows it; None: whole.
+        every_byte: verify the checksum of the file whatever is read of it.
 
     Attributes:
         noted_inserts: whether the footer notes that every row of the file is an insert.
@@ -107,10 +109,15 @@ class DataFileReader:
         positions: bool = False,
         only: Positions | None = None,
         part_bytes: int | None = None,
+        every_byte: bool = False,
     ) -> None:
         self._target = target
         self._evolution = Evolution.plan(columns, target.fields, name=target.path)
-        self._reader = _open(storage, target)
+        # If all rows of all columns are read anyway, one more look at the bytes is cheap; and a compaction, which gives
+        # its output a new checksum, believes no damaged input.
+        every = groups_filter is None and rows_filter is None and only is None
+        whole = every and len(self._evolution.stored) == len(target.fields)
+        self._reader = _open(storage, target, whole=whole, every_byte=every_byte)
         self._wanted = list(self._evolution.stored)
         self._sequence = sequence
         self._kind = kind
@@ -159,6 +166,10 @@ class DataFileReader:
     def column_names(self) -> tuple[str, ...]:
         """All columns that the file has, as it names them."""
         return self._reader.column_names
+
+    def is_verified(self) -> bool:
+        """Return whether checksums cover the rows, so that none of them is another than was written."""
+        return self._target.file.checksum is not None or self._reader.sums_pages()
 
     @property
     def rows(self) -> int:
@@ -406,10 +417,17 @@ def _read_alike(storage: Storage, targets: Sequence[FileToRead], columns: Sequen
         return None
     if any(len(data) != target.file.size for data, target in zip(files, targets, strict=True)):
         return None
-    return read_many(files, [target.file.row_count for target in targets], columns, path=targets[0].path)
+    rows, checksums = zip(*((target.file.row_count, target.file.footer_checksum) for target in targets), strict=True)
+    return read_many(files, rows, columns, path=targets[0].path, checksums=checksums)
 
 
-def _open(storage: Storage, target: FileToRead) -> FileReader:
+def _open(storage: Storage, target: FileToRead, *, whole: bool, every_byte: bool) -> FileReader:
+    """Return the reader of a file, whose checksum is verified where that is cheap: not of large ORC files read in part.
+
+    Args:
+        whole: all of the file will be read.
+        every_byte: verify the bytes that no read looks at, too.
+    """
     try:
         file = storage.open(target.path)
     except NotFoundError as error:
@@ -423,7 +441,12 @@ def _open(storage: Storage, target: FileToRead) -> FileReader:
     try:
         if (size := file.size()) != target.file.size:
             raise _differs(target, f"has {size:,} bytes", f"{target.file.size:,}")
-        reader = open_reader(file, format_of(target.file.name), target.path, target.file.size)
+        format, checksum = format_of(target.file.name), target.file.checksum
+        # Of Parquet, every read verifies the footer and the pages that it needs.
+        cheap = target.file.footer_checksum is None and (whole or size <= AT_ONCE_BYTES or format == "avro")
+        if checksum is not None and (every_byte or cheap):
+            file = checked_whole(file, checksum, target.path)
+        reader = open_reader(file, format, target.path, size, footer_checksum=target.file.footer_checksum)
         if reader.row_count != target.file.row_count:
             raise _differs(target, f"has {reader.row_count:,} rows", f"{target.file.row_count:,}")
         return reader

@@ -7,6 +7,7 @@ a snapshot names it no reader opens it, and `abort` removes it.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.data_format import FileWriter, open_writer
+from merganser.codec.parquet_footer import footer_of
 from merganser.codec.stats import (
     EMPTY_ROW,
     ColumnStats,
@@ -190,6 +192,7 @@ class _OpenFile:
 
     def finish(self, level: int, source: int, now_ms: int) -> DataFile:
         self._writer.close()
+        footer = footer_of(self.sink.tail) if self._layout.format == "parquet" else None
         size = self.sink.close()
         table = self._table
         value_stats, columns = self._value_stats()
@@ -210,6 +213,8 @@ class _OpenFile:
             delete_row_count=self._deletes,
             source=source,
             value_stats_columns=columns,
+            checksum=self.sink.checksum,
+            footer_checksum=None if footer is None else zlib.crc32(footer),
         )
 
     def _key(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[Stored, ...]:

@@ -457,7 +457,8 @@ class Table:
 
         Returns:
             The findings, each with the file, the reason and advice; empty if the table has no fault. The check goes
-            on after a damaged file.
+            on after a damaged file. A finding whose `is_fault` is false says that the check cannot tell: the rows of
+            some data files have no checksum.
         """
         return check_table(self.definition, self.env, quick=quick)
 

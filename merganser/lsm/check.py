@@ -33,6 +33,9 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
 
+UNSURE: Final = "unsure"
+"""The code of the one finding that is no fault: something of which the check cannot tell."""
+
 KINDS: Final[Mapping[str, str]] = {
     "missing": "Restore the file, or roll back to a snapshot that does not need it. Until then reads that need it fail "
     "and name it; others go on.",
@@ -50,6 +53,8 @@ KINDS: Final[Mapping[str, str]] = {
     "placement": "Reads by key or partition may miss the rows. Overwrite the partitions from a source that is right.",
     "value": "Overwrite the partition from a source that is right.",
     "index": "Compact the bucket in full, or roll back to the snapshot before.",
+    UNSURE: "Nothing is known to be wrong. Compact the table in full to have checksums: merganser notes one of each "
+    "file that it writes.",
     "twice": "Rows may be there twice in tables without a key. Roll back to the snapshot before the second.",
 }
 """What can be wrong, by the code of a finding, and what to do about it."""
@@ -57,7 +62,7 @@ KINDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a table.
+    """One thing that is wrong with a table, or of which the check cannot tell.
 
     Attributes:
         code: the kind of it, a key of `KINDS`.
@@ -70,6 +75,11 @@ class Finding:
     path: str
     problem: str
     snapshot: int | None = None
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong; else the check cannot tell."""
+        return self.code != UNSURE
 
     @property
     def advice(self) -> str:

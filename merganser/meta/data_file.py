@@ -40,6 +40,9 @@ class DataFile:
         source: 0 written by a user, 1 by a compaction.
         value_stats_columns: None: all columns in schema order; else these, in this order.
         external_path: whole path when the file lies outside the table.
+        checksum: the CRC-32 of the whole file; None: nobody noted it. This and the next are no fields of the record:
+            manifests have them in their header.
+        footer_checksum: the CRC-32 of the footer of a Parquet file, likewise.
     """
 
     name: str
@@ -63,6 +66,8 @@ class DataFile:
     first_row_id: int | None = None
     write_columns: tuple[str, ...] | None = None
     write_columns_sequences: tuple[int, ...] | None = None
+    checksum: int | None = None
+    footer_checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

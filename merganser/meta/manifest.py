@@ -9,8 +9,9 @@ Format: sections "data manifest record" and "how the JVM reference names Avro ty
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final, TypeVar
 
 import fastavro
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from merganser.codec.avro import read_records, write_records
 from merganser.codec.avro_columns import Columns, columns_of, read_together
+from merganser.codec.avro_container import MAGIC, header_map
 from merganser.codec.stats import SimpleStats
 from merganser.errors import FormatError
 from merganser.meta.data_file import DataFile, ManifestEntry, made, plain_name
@@ -27,6 +29,9 @@ from merganser.storage.scratch import scratch_file
 
 T = TypeVar("T")
 VERSION: Final = 2
+_CHECKSUMS: Final = "merganser.checksums"
+"""Property of the header: for each entry the checksum of its data file and of the file's footer, 0 where none is known.
+They are 32-bit integers, the lowest byte first, in base64. Other readers pass over it (decision 0028)."""
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -105,7 +110,10 @@ _SCHEMA: Final = fastavro.parse_schema(
 
 def write_manifest(entries: Iterable[ManifestEntry], *, compression: str) -> bytes:
     """Return the bytes of a manifest, sealed."""
-    return sealed(write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression))
+    entries = tuple(entries)
+    sums = [(entry.file.checksum or 0, entry.file.footer_checksum or 0) for entry in entries]
+    notes = {_CHECKSUMS: base64.b64encode(np.array(sums, "<u4").tobytes()).decode()} if any(map(any, sums)) else {}
+    return sealed(write_records(_SCHEMA, map(_to_record, entries), compression=compression, notes=notes))
 
 
 def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEntry, ...]]:
@@ -124,7 +132,10 @@ def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEnt
         try:
             if _impossible(together.columns) is not None:
                 continue
-            entries = _from_columns(together.columns)
+            counts = zip(together.members, together.counts, strict=True)
+            noted = [_sums(files[place], count) for place, count in counts]
+            sums = [[*chain.from_iterable(columns)] for columns in zip(*noted, strict=True)]
+            entries = _from_columns(together.columns, sums)
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
         at = 0
@@ -146,7 +157,7 @@ def _read_alone(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
         return ()
     try:
         columns = columns_of(records)
-        entries, wrong = _from_columns(columns), _impossible(columns)
+        entries, wrong = _from_columns(columns, _sums((data, path), len(records))), _impossible(columns)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.",
@@ -245,8 +256,20 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
     }
 
 
-def _from_columns(columns: Columns) -> tuple[ManifestEntry, ...]:
-    """Return the entries of columns, by the dotted names of the fields."""
+def _sums(file: tuple[bytes, str], count: int) -> Sequence[Sequence[int | None]]:
+    """Return what the header of a manifest notes of `count` files: their checksums, and those of their footers."""
+    data, path = file
+    noted = header_map(data, len(MAGIC))[0].get(_CHECKSUMS)
+    if noted is None:
+        return [None] * count, [None] * count
+    found = np.frombuffer(base64.b64decode(noted, validate=True), "<u4")
+    if len(found) != 2 * count:
+        raise ValueError(f"checksums, of which '{path}' has {len(found)} for {count} entries")
+    return tuple([crc or None for crc in column.tolist()] for column in found.reshape(count, 2).T)
+
+
+def _from_columns(columns: Columns, sums: Sequence[Sequence[int | None]]) -> tuple[ManifestEntry, ...]:
+    """Return the entries of columns, by the dotted names of the fields; `sums` are those of their files."""
     count = len(columns["_VERSION"])
     _check_numbers(set(columns["_VERSION"]), set(columns["_KIND"]))
     nothing = [None] * count
@@ -286,6 +309,7 @@ def _from_columns(columns: Columns) -> tuple[ManifestEntry, ...]:
             maybe("_FIRST_ROW_ID"),
             _tuples(maybe("_WRITE_COLS")),
             _tuples(maybe("_WRITE_COLS_SEQUENCES")),
+            *sums,
         ),
     )
     partitions = _shared(columns["_PARTITION"])

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import stat
 import uuid
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -252,7 +254,8 @@ class LocalSink:
         self.path = path
         self._file = pa.OSFile(path, "wb")
         # A Parquet file's footer alone is hundreds of pieces of some bytes: each would be a call of the system, or two.
-        self.stream = pa.BufferedOutputStream(self._file, _BUFFER_BYTES)
+        self._summed = _Summed(self._file)
+        self.stream = pa.BufferedOutputStream(pa.PythonFile(self._summed, mode="w"), _BUFFER_BYTES)
         self._sync = sync
         self._size: int | None = None
         self._begun = 0
@@ -261,6 +264,10 @@ class LocalSink:
     @property
     def size(self) -> int:
         return int(self.stream.tell()) if self._size is None else self._size
+
+    @property
+    def checksum(self) -> int:
+        return self._summed.crc
 
     def begin_sync(self) -> None:
         if not self._sync or not hasattr(os, "posix_fadvise"):
@@ -272,6 +279,15 @@ class LocalSink:
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self._file.fileno(), self._begun, written - self._begun, os.POSIX_FADV_DONTNEED)
             self._begun = written
+
+    def tail(self, size: int) -> bytes:
+        self.stream.flush()
+        with _errors("read", self.path):
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                return os.pread(descriptor, size, max(0, self.size - size))
+            finally:
+                os.close(descriptor)
 
     def close(self) -> int:
         size = self.size
@@ -306,6 +322,26 @@ class LocalSink:
                 self.stream.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+
+
+class _Summed(io.RawIOBase):
+    """A file, and the CRC-32 of what was written to it."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self.crc = 0
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.crc = zlib.crc32(data, self.crc)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 _SINKS: Final[weakref.WeakSet[LocalSink]] = weakref.WeakSet()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -131,24 +132,35 @@ class MemorySink:
         self.stream = pa.BufferOutputStream()
         self._storage = storage
         self._size: int | None = None
+        self._data: bytes | None = None
 
     @property
     def size(self) -> int:
         return int(self.stream.tell()) if self._size is None else self._size
 
+    @property
+    def checksum(self) -> int:
+        return zlib.crc32(self._all())
+
     def begin_sync(self) -> None:
         """Do nothing: memory is as durable as it gets."""
 
+    def tail(self, size: int) -> bytes:
+        return self._all()[-size:]
+
     def close(self) -> int:
-        data = self.stream.getvalue().to_pybytes()
-        self._size = len(data)
+        data = self._all()
         self._storage.replace(self.path, data)
-        return self._size
+        return len(data)
+
+    def _all(self) -> bytes:
+        if self._data is None:
+            self._data = self.stream.getvalue().to_pybytes()  # which ends the stream
+            self._size = len(self._data)
+        return self._data
 
     def abort(self) -> None:
-        if self._size is None:
-            self._size = self.size
-            self.stream.close()
+        self._all()
         self._storage.delete([self.path])
 
 

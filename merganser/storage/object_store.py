@@ -25,6 +25,7 @@ import contextlib
 import io
 import os
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
@@ -316,8 +317,15 @@ class ObjectSink:
     def size(self) -> int:
         return self._upload.tell()
 
+    @property
+    def checksum(self) -> int:
+        return self._upload.crc
+
     def begin_sync(self) -> None:
         """Do nothing: what was written is on its way."""
+
+    def tail(self, size: int) -> bytes:
+        return self._upload.tail(size)
 
     def close(self) -> int:
         self._upload.finish()
@@ -339,6 +347,8 @@ class _Upload(io.RawIOBase):
         self._path = path
         self._upload: obstore.WritableFile | None = upload
         self._waiting = bytearray()
+        self._sent = b""
+        self.crc = 0
         self._position = 0
         self._finished = False
 
@@ -361,8 +371,13 @@ class _Upload(io.RawIOBase):
             raise StorageError(f"cannot write '{self._path}': the upload was dropped or is complete.", path=self._path)
         if self._waiting:
             with self._storage._errors("write", self._path):
-                self._upload.write(bytes(self._waiting))
+                self._sent = bytes(self._waiting)
+                self.crc = zlib.crc32(self._sent, self.crc)
+                self._upload.write(self._sent)
             self._waiting = bytearray()
+
+    def tail(self, size: int) -> bytes:
+        return (self._sent + self._waiting)[-size:]
 
     def finish(self) -> None:
         self._send()

@@ -54,8 +54,18 @@ class Sink(Protocol):
     def size(self) -> int:
         """Bytes written so far."""
 
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of all bytes, once the sink is closed."""
+
     def begin_sync(self) -> None:
         """Let the store begin to make durable what was written, so that `close` waits for less. Waits for nothing."""
+
+    def tail(self, size: int) -> bytes:
+        """Return the last bytes that were written, at most `size`; fewer if the store keeps fewer.
+
+        After it nothing more is written.
+        """
 
     def close(self) -> int:
         """Make the file durable and return its size in bytes. Call once. What goes wrong is an OSError."""

@@ -264,9 +264,17 @@ class FaultySink:
     def size(self) -> int:
         return self._inner.size
 
+    @property
+    def checksum(self) -> int:
+        return self._inner.checksum
+
     def begin_sync(self) -> None:
         """Of the sink inside: like writes to its stream it is no call."""
         self._inner.begin_sync()
+
+    def tail(self, size: int) -> bytes:
+        """Of the sink inside: what was just written is at hand, and it is no call."""
+        return self._inner.tail(size)
 
     def close(self) -> int:
         return self._storage._whole("close", self.path, self._inner.close, self._tear)

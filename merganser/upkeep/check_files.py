@@ -18,7 +18,7 @@ from merganser.codec.deletion_vector import decode_vector
 from merganser.errors import MerganserError
 from merganser.files.masks import index_path
 from merganser.files.read import DataFileReader, FileToRead
-from merganser.lsm.check import FilePlace, Finding, RowCheck
+from merganser.lsm.check import UNSURE, FilePlace, Finding, RowCheck
 from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry
 from merganser.meta.live_files import BucketId
@@ -70,6 +70,7 @@ class HeldFiles:
     _data: dict[str, _Held] = field(default_factory=dict)
     _index: dict[str, _HeldIndex] = field(default_factory=dict)
     _hashes: dict[tuple[BucketId, frozenset[str]], npt.NDArray[np.int32]] = field(default_factory=dict)
+    _unsure: dict[str, _Held] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def hold(
@@ -145,6 +146,21 @@ class HeldFiles:
                 work.advance(held.entry.file.size)
 
             self.env.map(one, data)
+        self._note_unsure()
+
+    def _note_unsure(self) -> None:
+        """Say once for the table that some files have no checksum: another engine wrote them, or an older release."""
+        if not self._unsure:
+            return
+        path, held = min(self._unsure.items())
+        more = len(self._unsure) - 1
+        also = f", like {more:,} other data files" if more else ""
+        problem = (
+            f"it has no checksum of its rows{also}. A changed byte there may read as another value, and the check "
+            "cannot tell."
+        )
+        holders = frozenset[str]().union(*(found.holders for found in self._unsure.values()))
+        self.findings.add(Finding(UNSURE, path, problem, held.snapshot), holders)
 
     def _present(self) -> tuple[list[_Held], list[_HeldIndex]]:
         """Return the files that are there with the size that is said."""
@@ -206,11 +222,14 @@ class HeldFiles:
         )
         try:
             check = RowCheck(place)
-            reader = self._opened(held, table.schema.fields, system=table.keyed)
+            reader = self._opened(held, table.schema.fields, system=table.keyed, every_byte=True)
             keys = None
             try:
                 if table.keyed and {f.name for f in table.schema.key_fields} <= set(reader.column_names):
-                    keys = self._opened(held, table.schema.key_fields, system=False)
+                    keys = self._opened(held, table.schema.key_fields, system=False, every_byte=False)
+                if not reader.is_verified():
+                    with self._lock:
+                        self._unsure[held.path] = held
                 while (rows := reader.read(WINDOW_ROWS)) is not None:
                     check.add(rows, None if keys is None else keys.read(WINDOW_ROWS))
             finally:
@@ -221,9 +240,17 @@ class HeldFiles:
         except MerganserError as error:
             return [Finding(code_of(error), held.path, str(error), held.snapshot)]
 
-    def _opened(self, held: _Held, fields: Sequence[t.Field], *, system: bool) -> DataFileReader:
+    def _opened(self, held: _Held, fields: Sequence[t.Field], *, system: bool, every_byte: bool) -> DataFileReader:
         target = FileToRead(held.path, held.entry.file, tuple(fields))
-        return DataFileReader(self.env.storage, target, columns=fields, sequence=system, kind=system, notes=False)
+        return DataFileReader(
+            self.env.storage,
+            target,
+            columns=fields,
+            sequence=system,
+            kind=system,
+            notes=False,
+            every_byte=every_byte,
+        )
 
     # index files
 

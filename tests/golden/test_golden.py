@@ -57,4 +57,4 @@ def test_a_tag_or_branch_of_another_implementation_reads_equal(name: str, what: 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_of_another_implementation_is_sound(name: str) -> None:
-    assert mg.table(str(TABLES / name)).check() == ()
+    assert not [found for found in mg.table(str(TABLES / name)).check() if found.is_fault]

@@ -42,7 +42,7 @@ def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_car
     peer.write(tmp_path, "db.t", pa.Table.from_pylist([{"k": 3, "v": "theirs"}], arrow_schema(FIELDS)))
     rows[3]["v"] = "theirs"
     assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), rows)
-    assert table.check() == ()
+    assert not [found for found in table.check() if found.is_fault]
     table.write([{"k": 4, "v": "ours"}])
     rows[4]["v"] = "ours"
     assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), rows)

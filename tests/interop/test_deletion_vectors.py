@@ -74,7 +74,7 @@ def test_what_the_clients_write_is_taken_in_by_our_compaction(peer: Peer, tmp_pa
         model |= {row["k"]: row for row in rows}
         assert_same_rows(rows_of(table.read().to_arrow(), FIELDS), list(model.values()))
         assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), list(model.values()))
-    assert table.check() == ()
+    assert not [found for found in table.check() if found.is_fault]
 
 
 def test_the_clients_read_rows_that_we_deleted_from_tables_without_a_key(peer: Peer, tmp_path: Path) -> None:

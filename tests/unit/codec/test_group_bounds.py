@@ -9,7 +9,7 @@ import file_samples as samples
 import pyarrow as pa
 import pytest
 
-from merganser.codec import group_bounds, parquet
+from merganser.codec import group_bounds, parquet_footer
 from merganser.codec.parquet_footer import read_footer
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
@@ -45,7 +45,7 @@ def test_noted_bounds_are_those_of_the_statistics(kind: str, monkeypatch: pytest
 
 def test_noted_bounds_spare_the_walk_through_the_footer(monkeypatch: pytest.MonkeyPatch) -> None:
     field, data = noting("INT", SORTED["INT"])
-    monkeypatch.setattr(parquet, "chunk_statistics", lambda _: pytest.fail("the footer was walked through"))
+    monkeypatch.setattr(parquet_footer, "chunk_facts", lambda _: pytest.fail("the footer was walked through"))
     assert samples.opened("parquet", data).group_bounds(field) is not None
 
 
@@ -63,7 +63,7 @@ def test_long_bounds_are_not_noted() -> None:
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"column": "k"}', "flipped", "fewer"])
 def test_damaged_notes_are_left_alone(damage: str) -> None:
     field, data = noting("INT", SORTED["INT"])
-    metadata = parquet.parsed(read_footer(pa.BufferReader(data))).metadata
+    metadata = parquet_footer.parsed(read_footer(pa.BufferReader(data))).metadata
     assert metadata is not None
     noted = json.loads(metadata[group_bounds.KEY.encode()])
     if damage == "flipped":

@@ -81,7 +81,9 @@ def test_every_type_comes_out_as_from_the_reader_of_single_files() -> None:
     parts = [rows, rows.slice(1), rows.slice(0, 1), pa.concat_tables([rows] * 50)]
     files = [_file(fields, part) for part in parts]
     for chosen in (fields, fields[::-1], fields[3:4]):
-        found = read_many(files, [part.num_rows for part in parts], chosen, path="/t/a.parquet")
+        found = read_many(
+            files, [part.num_rows for part in parts], chosen, path="/t/a.parquet", checksums=[None] * len(files)
+        )
         expected = pa.concat_tables([_alone(data, chosen) for data in files])
         assert found is not None
         assert found.schema == expected.schema
@@ -92,8 +94,8 @@ def test_every_type_comes_out_as_from_the_reader_of_single_files() -> None:
 def test_other_types_are_left_to_the_other_reader_and_do_not_disturb_their_neighbours(name: str) -> None:
     fields, rows = _filled({"int": VALUES["int"], name: OTHERS[name]})
     data = _file(fields, rows)
-    assert read_many([data], [3], fields, path="a") is None
-    found = read_many([data], [3], fields[:1], path="a")
+    assert read_many([data], [3], fields, path="a", checksums=[None]) is None
+    found = read_many([data], [3], fields[:1], path="a", checksums=[None])
     assert found is None or found.equals(_alone(data, fields[:1]))
 
 
@@ -102,25 +104,28 @@ def test_a_name_that_polars_takes_for_a_pattern_is_a_name(name: str) -> None:
     fields, rows = _filled({"b": (t.Int(), [1, 2, 3]), name: (t.Int(), [7, 8, 9])})
     data = _file(fields, rows)
     for chosen in (fields[1:], fields):
-        found = read_many([data], [3], chosen, path="a")
+        found = read_many([data], [3], chosen, path="a", checksums=[None])
         assert found is None or found.equals(_alone(data, chosen))
 
 
 def test_files_of_other_forms_are_left_to_the_other_reader() -> None:
     fields, rows = _filled({"int": VALUES["int"]})
     data = _file(fields, rows)
-    assert read_many([data], [4], fields, path="a") is None
-    assert read_many([data, data[:-1]], [3, 3], fields, path="a") is None
-    assert read_many([data], [3], (t.Field(0, "no", t.Int()),), path="a") is None
+    assert read_many([data], [4], fields, path="a", checksums=[None]) is None
+    assert read_many([data, data[:-1]], [3, 3], fields, path="a", checksums=[None, None]) is None
+    assert read_many([data], [3], (t.Field(0, "no", t.Int()),), path="a", checksums=[None]) is None
     sink = io.BytesIO()
     pq.write_table(rows, sink, row_group_size=1)
-    assert read_many([sink.getvalue()], [3], fields, path="a") is None
+    assert read_many([sink.getvalue()], [3], fields, path="a", checksums=[None]) is None
     stamps = pa.table({"int": pa.array([datetime(2020, 1, 1)], pa.timestamp("us"))})
     sink = io.BytesIO()
     pq.write_table(stamps, sink, use_deprecated_int96_timestamps=True)
-    assert read_many([sink.getvalue()], [1], (t.Field(0, "int", t.Timestamp(precision=6)),), path="a") is None
+    assert (
+        read_many([sink.getvalue()], [1], (t.Field(0, "int", t.Timestamp(precision=6)),), path="a", checksums=[None])
+        is None
+    )
     with patch.object(parquet_pages, "_PROCESS", -1):
-        assert read_many([data], [3], fields, path="a") is None
+        assert read_many([data], [3], fields, path="a", checksums=[None]) is None
 
 
 def test_a_flipped_bit_gives_the_same_rows_or_none() -> None:
@@ -132,7 +137,7 @@ def test_a_flipped_bit_gives_the_same_rows_or_none() -> None:
     for _ in range(150):
         damaged = bytearray(data)
         damaged[chance.randrange(4, body)] ^= 1 << chance.randrange(8)
-        found = read_many([data, bytes(damaged)], [rows.num_rows] * 2, fields, path="a")
+        found = read_many([data, bytes(damaged)], [rows.num_rows] * 2, fields, path="a", checksums=[None, None])
         assert found is None or found.slice(rows.num_rows).equals(rows)
 
 

@@ -40,6 +40,8 @@ FULL = DataFile(
     first_row_id=77,
     write_columns=("k", "v"),
     write_columns_sequences=(1, 2),
+    checksum=0xFFFFFFFF,
+    footer_checksum=7,
 )
 VECTORS = IndexEntry(
     b"p",

@@ -19,7 +19,7 @@ from merganser.codec.binary_row import serialize
 from merganser.codec.deletion_vector import encode_vectors
 from merganser.codec.stats import SimpleStats, decode_stats, encode_stats
 from merganser.errors import StorageError
-from merganser.lsm.check import KINDS, Finding
+from merganser.lsm.check import KINDS, UNSURE, Finding
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry, VectorRange, read_index_manifest, write_index_manifest
 from merganser.meta.manifest import read_manifest, write_manifest
@@ -66,6 +66,11 @@ def sound() -> Files:
 
 def check(files: Files, *, quick: bool = False) -> tuple[Finding, ...]:
     return catalog_over(memory_with(files, "check")).table("db.t").check(quick=quick)
+
+
+def faults(files: Files) -> list[Finding]:
+    """What is wrong; other writers leave no checksums, of which the check tells too."""
+    return [found for found in check(files) if found.is_fault]
 
 
 def only(files: Files, code: str, *, quick: bool = False) -> Finding:
@@ -417,14 +422,15 @@ def test_statistics_that_are_left_out_are_none(sound: Files) -> None:
 
 
 def with_rows(files: Files, change: Callable[[pa.Table], pa.Table], where: Callable[[ManifestEntry], bool]) -> Files:
-    """Rewrite the rows of one data file in place; only its size is said anew."""
+    """Rewrite the rows of one data file in place; its size is said anew, and no checksum."""
     [name] = {e.file.name for p in manifests(files) for e in entries_of(files, p) if e.kind == ADD and where(e)}
     [path] = of(files, name)
     sink = pa.BufferOutputStream()
     rows = pq.read_table(pa.BufferReader(files[path])).replace_schema_metadata(None)  # or the footer's notes go along
-    pq.write_table(change(rows), sink)
+    pq.write_table(change(rows), sink, write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
-    return with_file(files | {path: data}, lambda f: replace(f, size=len(data)), where)
+    said = {"size": len(data), "checksum": None, "footer_checksum": None}
+    return with_file(files | {path: data}, lambda f: replace(f, **said), where)
 
 
 def taken(order: Callable[[int], list[int]]) -> Callable[[pa.Table], pa.Table]:
@@ -577,7 +583,7 @@ def _vectors(entry: IndexEntry, **values: Any) -> IndexEntry:
 def test_deletion_vectors_that_are_not_as_said_are_found(
     name: str, change: Callable[[IndexEntry], IndexEntry], words: str
 ) -> None:
-    found = check(with_index(golden(name), change))
+    found = faults(with_index(golden(name), change))
     assert {f.code for f in found} == {"index"}
     assert words in found[0].problem
 
@@ -609,10 +615,28 @@ def test_a_damaged_index_file_is_found() -> None:
 def test_a_key_that_is_not_in_the_index_of_its_dynamic_bucket_is_found(name: str) -> None:
     files = golden(name)
     damaged = {p: bytes(len(d)) if "/index/" in p else d for p, d in files.items()}
-    found = check(damaged)
+    found = faults(damaged)
     assert {f.code for f in found} == {"index"}
     assert "is not in the index of its bucket" in found[0].problem
     assert "hashes of 4 bytes" in check(with_index(files, lambda e: replace(e, row_count=1)))[0].problem
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_files_without_checksums_are_no_fault_and_not_called_sound(file_format: str) -> None:
+    """Another writer copied the manifests, and with them went what ours had noted."""
+    files = _built(options={"file.format": file_format})
+    assert check(files) == ()
+    for path in manifests(files):
+        entries = entries_of(files, path)
+        bare = [replace(e, file=replace(e.file, checksum=None, footer_checksum=None)) for e in entries]
+        files = with_manifest(files, path, bare)
+    if file_format == "parquet":
+        assert check(files) == (), "its pages have checksums of their own"
+        return
+    found = only(files, UNSURE)
+    assert not found.is_fault
+    assert "the check cannot tell" in found.problem
+    assert check(files, quick=True) == ()
 
 
 def test_every_kind_of_finding_is_explained() -> None:
