@@ -6,9 +6,9 @@ at a time, only the columns asked for.
 
 pyarrow returns every ORC timestamp in nanoseconds, and its older versions silently wrap values outside the years 1677
 to 2262. So the reader first checks the statistics of the file, and both reader and writer refuse such values. ORC has
-no checksums: whoever opens the file verifies the one that a manifest notes, and the reader alone finds a flipped bit only if
-it breaks the structure. Up to
-pyarrow 23 at least, the ORC library may even end the process on a damaged stripe footer; 26 does not.
+no checksums. Whoever opens a file verifies the one that a manifest notes; without it a flipped bit is found only if it
+breaks the structure. Up to pyarrow 23 at least, the ORC library may even end the process on a damaged stripe footer; 26
+does not.
 
 The number of rows per stripe is in the footer only, which is a protocol buffer; `_messages` reads just enough::
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from merganser.errors import MerganserError
@@ -36,13 +35,12 @@ COMPRESSIONS = {
     "orc": ("zstd", "none", "snappy", "lz4", "zlib"),
     "avro": ("zstd", "none", "snappy", "deflate"),
 }
-GOLDEN = Path(__file__).parents[1] / "golden" / "tables"
 _BATCH = 50
 _names = itertools.count()
 
 
 def tables(only: str = "") -> dict[str, Callable[[], Files]]:
-    """Return how to make each table: rows in every format and compression, vectors, and indexes of another writer."""
+    """Return how to make each table: rows in every format and compression, and deletion vectors."""
     out: dict[str, Callable[[], Files]] = {}
     for file_format, compressions in COMPRESSIONS.items():
         for compression in compressions:
@@ -51,7 +49,6 @@ def tables(only: str = "") -> dict[str, Callable[[], Files]]:
                 out[name] = lambda f=file_format, c=compression, k=keyed: _rows_table(f, c, keyed=k)  # type: ignore[misc]
     out["vectors-parquet"] = lambda: _vectors("parquet")
     out["vectors-orc"] = lambda: _vectors("orc")
-    out["index-files"] = _dynamic
     return {name: make for name, make in out.items() if only in name}
 
 
@@ -100,11 +97,6 @@ def _vectors(file_format: str) -> Files:
     return _files(table)
 
 
-def _dynamic() -> Files:
-    root = GOLDEN / "dyn_py"
-    return {ROOT + p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-
-
 def answers(files: Files) -> tuple[Any, ...]:
     """Return what a table says: its newest rows, those of its snapshots, those of its tags, and its changes."""
     table = catalog_over(memory_with(files, "damage-read")).table("db.t")
@@ -138,7 +130,7 @@ def run(name: str, make: Callable[[], Files], flips: int, seed: int) -> Report:
     files = make()
     expected = answers(files)
     assert not _checked(files), _checked(files)
-    for kind in ["index/"] if make is _dynamic else KINDS:
+    for kind in KINDS:
         paths = sorted(path for path in files if path.startswith(ROOT) and kind in path.removeprefix(ROOT))
         for start in range(0, flips if paths else 0, _BATCH):
             rng = random.Random(f"{seed} {name} {kind} {start}")
@@ -181,7 +173,7 @@ def _outcome(files: Files, path: str, expected: Any) -> str:
     except BaseException as error:
         return f"{type(error).__name__}: {error!s:.200}".replace("\n", " ")
     findings = _checked(files)
-    if not any(file in str(finding) or ("/index/" in path and finding.code == "index") for finding in findings):
+    if not any(file in str(finding) for finding in findings):
         return f"{read}, SILENT check"
     return "named by both" if read == "named" else f"{read}, named by check"
 
