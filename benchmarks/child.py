@@ -1,6 +1,6 @@
 """Run one action in this fresh process and print what it cost as one line of JSON.
 
-    python -m benchmarks.child MODULE FUNCTION '{"argument": ...}'
+    echo '{"argument": ...}' | python -m benchmarks.child MODULE FUNCTION
 
 The module is imported and warmed up (`warm.py`), `FUNCTION(**arguments)` prepares (input in memory, table opened) and
 returns the action itself, a function without arguments that returns the number of rows or a dict of measurements of
@@ -79,8 +79,8 @@ def main() -> None:
     """Run the action named on the command line; what it prints goes to standard error."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    module, function, arguments = sys.argv[1:4]
-    replies.write(json.dumps(measured(module, function, json.loads(arguments))) + "\n")
+    module, function = sys.argv[1:3]
+    replies.write(json.dumps(measured(module, function, json.load(sys.stdin))) + "\n")
     replies.flush()
 
 

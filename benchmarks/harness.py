@@ -188,8 +188,8 @@ def run_child(contender: Contender, function: str, arguments: Mapping[str, Any])
     Raises:
         ActionFailedError: with the last lines of what the process said.
     """
-    command = [contender.interpreter(), "-m", "benchmarks.child", contender.module, function, json.dumps(arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [contender.interpreter(), "-m", "benchmarks.child", contender.module, function]
+    done = subprocess.run(command, cwd=ROOT, input=json.dumps(arguments), capture_output=True, text=True, check=False)
     if done.returncode != 0 or not done.stdout.strip():
         raise ActionFailedError(done.stderr.strip()[-800:] or f"ended with {done.returncode}")
     measures: Measures = json.loads(done.stdout.strip().splitlines()[-1])

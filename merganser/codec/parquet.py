@@ -194,7 +194,7 @@ class ParquetFileReader:
             noted = group_bounds.decode(self._notes, field, len(self.group_rows))
             if noted is not None:
                 return *noted, [None] * len(self.group_rows)
-            chunks = [group[span[0]] for group in self._chunks.facts()]
+            chunks = self._chunks.statistics(field.name, span[0])
             physical_type = _PHYSICAL_TYPES.index(self._parquet.schema.column(span[0]).physical_type)
             if any(chunk.physical_type != physical_type for chunk in chunks):
                 raise ValueError(f"column '{field.name}' has other physical types in its row groups than in the schema")

@@ -3,7 +3,9 @@
 * INT96. `with_raw_int96` changes the footer so that such columns are fixed binaries of 12 bytes. PLAIN and dictionary
   pages store both types alike, so pyarrow then returns the stored bytes, which `codec.int96` decodes.
 * Statistics. pyarrow ends the process, without an exception, if the statistics of a damaged footer have the wrong
-  type or length, or if it has to write such a footer. `Chunks` parses them from the bytes.
+  type or length, or if it has to write such a footer. `Chunks` parses them from the bytes. To parse
+  a footer of a thousand chunks takes longer than to read a column of them; so it finds the statistics of one column by
+  the bytes that most writers put before them.
 
 The parts of the footer that are touched::
 
@@ -16,9 +18,11 @@ The parts of the footer that are touched::
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -36,6 +40,28 @@ _TAIL_BYTES: Final = 64 * 1024
 _INT96: Final = 3
 _FIXED_LEN_BYTE_ARRAY: Final = 7
 
+_TYPE_DEFINED_ORDER: Final = b"\x1c\0\0"
+"""The order of a column's values: without it nobody can say what the writer took for the smallest text or decimal."""
+
+_INTEGER: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStatistics:
+    """What the footer says of the values of one column in one row group.
+
+    Attributes:
+        physical_type: number of the physical type, as in the schema: 1 INT32, 2 INT64, ...
+        low: smallest value in PLAIN encoding, or None.
+        high: largest value in PLAIN encoding, or None.
+        null_count: number of nulls, or None.
+    """
+
+    physical_type: int
+    low: bytes | None
+    high: bytes | None
+    null_count: int | None
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
@@ -44,20 +70,14 @@ class ChunkFacts:
     Attributes:
         dictionary_page_offset, data_page_offset: where its pages begin; None: there is no dictionary.
         total_compressed_size, total_uncompressed_size: bytes of its pages as stored, and as decompressed.
-        physical_type: number of the physical type, as in the schema: 1 INT32, 2 INT64, ...
-        low: smallest value in PLAIN encoding, or None.
-        high: largest value in PLAIN encoding, or None.
-        null_count: number of nulls, or None.
+        statistics: of its values.
     """
 
     dictionary_page_offset: int | None
     data_page_offset: int
     total_compressed_size: int
     total_uncompressed_size: int
-    physical_type: int
-    low: bytes | None
-    high: bytes | None
-    null_count: int | None
+    statistics: ChunkStatistics
 
 
 def read_footer(file: pa.NativeFile) -> bytes:
@@ -140,6 +160,19 @@ class Chunks:
         """
         return self._metadata.row_group(group).column(leaf) if self._whole else self.facts()[group][leaf]
 
+    def statistics(self, name: str, leaf: int) -> Sequence[ChunkStatistics]:
+        """Return what the footer says of the values of a top-level column, row group by row group; raises as `of` does.
+
+        Args:
+            leaf: where it is among all leaf columns.
+        """
+        if self._facts is None:
+            groups, leaves = self._metadata.num_row_groups, self._metadata.num_columns
+            found = leaf_statistics(self._footer, name, groups=groups, leaves=leaves)
+            if found is not None:
+                return found
+        return [group[leaf].statistics for group in self.facts()]
+
     def facts(self) -> list[list[ChunkFacts]]:
         """Return everything of every leaf column in every row group, statistics included; raises as `of` does."""
         if self._facts is None:
@@ -162,12 +195,34 @@ def chunk_facts(footer: bytes) -> list[list[ChunkFacts]]:
         ValueError, IndexError: the footer is not what thrift writes.
     """
     root = thrift.read_struct(footer)
-    # Without an order nobody can say what the writer took for the smallest text or decimal.
     ordered = bool(thrift.elements(root, 7))
     return [
         [_facts(column, ordered) for chunk in thrift.elements(group, 1) for column in thrift.values(chunk, 3)]
         for group in thrift.elements(root, 4)
     ]
+
+
+def leaf_statistics(footer: bytes, name: str, *, groups: int, leaves: int) -> list[ChunkStatistics] | None:
+    """Return the statistics of a top-level leaf column in every row group.
+
+    Args:
+        name: the column.
+        groups: how many row groups the file has.
+        leaves: how many leaf columns it has.
+
+    Returns:
+        One element per row group; None: the footer is not in the form that most writers give it.
+    """
+    if not footer.endswith(_TYPE_DEFINED_ORDER * leaves + b"\0"):
+        return None
+    found = []
+    for match in _chunk_of(name.encode()).finditer(footer):
+        try:
+            fields = thrift.read_struct_at(memoryview(footer), match.end())[0]
+        except (IndexError, ValueError):
+            return None
+        found.append(_statistics(match[1][0] >> 1, fields, ordered=True))
+    return found if len(found) == groups else None
 
 
 def with_raw_int96(footer: bytes) -> pq.FileMetaData:
@@ -189,16 +244,29 @@ def with_raw_int96(footer: bytes) -> pq.FileMetaData:
 
 def _facts(column: thrift.Fields, ordered: bool) -> ChunkFacts:
     said = {number: value for number, _, value in column}
-    found = {number: value for number, _, value in said.get(12, [])}
-    return ChunkFacts(
-        said.get(11),
-        said[9],
-        said[7],
-        said[6],
-        said.get(1, -1),
-        found.get(6) if ordered else None,
-        found.get(5) if ordered else None,
-        found.get(3),
+    statistics = _statistics(said.get(1, -1), said.get(12, []), ordered=ordered)
+    return ChunkFacts(said.get(11), said[9], said[7], said[6], statistics)
+
+
+def _statistics(physical_type: int, fields: thrift.Fields, *, ordered: bool) -> ChunkStatistics:
+    found = {number: value for number, _, value in fields}
+    low, high = (found.get(6), found.get(5)) if ordered else (None, None)
+    return ChunkStatistics(physical_type, low, high, found.get(3))
+
+
+@lru_cache(256)
+def _chunk_of(path: bytes) -> re.Pattern[bytes]:
+    """Return what stands before the statistics of a column's chunks: fields 1 to 11 of ColumnMetaData.
+
+    They are the type, encodings, path, codec, three counts, and the place of the first page; then that of the
+    dictionary, if there is one.
+    """
+    size = bytes([len(path)]) if len(path) < 128 else bytes([len(path) & 127 | 128, len(path) >> 7])
+    return re.compile(
+        rb"\x15([\x00-\x0e])\x19[\x15-\xe5][\x00-\x12]{1,14}\x19\x18"
+        + re.escape(size + path)
+        + b"\x15%b\x16%b\x16%b\x16%b\x26%b(?:\x26%b\x1c|\x3c)" % ((_INTEGER,) * 6),
+        re.DOTALL,
     )
 
 

@@ -4,8 +4,7 @@ pyarrow takes half a millisecond to open a file and set up its columns, even for
 of files in one call, on all cores. This module does not rely on Polars to be exact or to find damage:
 
 * It accepts only columns of a type that both libraries understand alike (`parquet_pages.is_alike`), in every file.
-* It verifies the page checksums first, which Polars does not. It accepts only files of one row group whose columns have
-  one page each, and perhaps a dictionary.
+* It verifies the page checksums first, which Polars does not. It accepts only files of one row group.
 
 The reader of single files (`codec.parquet`) reads every other file, damaged ones included, and names what is wrong.
 """
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from merganser.codec import thrift
 from merganser.codec.parquet_footer import Chunks, check_footer, parsed, read_footer
-from merganser.codec.parquet_pages import checksums_hold, is_alike, is_literal, polars_is_here
+from merganser.codec.parquet_pages import is_alike, is_literal, polars_is_here, undamaged
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 
@@ -81,7 +80,7 @@ def _sound(
 ) -> bool:
     """Return whether all files are of the form that can be read here, with the rows they should have, undamaged."""
     shared: _Columns | None = None
-    pages: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     base = 0
     for data, count, checksum in zip(files, rows, checksums, strict=True):
         footer = read_footer(pa.BufferReader(data))
@@ -101,11 +100,9 @@ def _sound(
             end = start + chunk.total_compressed_size
             if not 0 < start <= first < end <= len(data):
                 return False
-            if start < first:
-                pages.append((base + start, base + first))
-            pages.append((base + first, base + end))
+            stretches.append((base + start, base + end))
         base += len(data)
-    return bool(checksums_hold(memoryview(b"".join(files)), np.array(pages, np.int64)).all())
+    return undamaged(memoryview(b"".join(files)), np.array(stretches, np.int64))
 
 
 def _columns_of(footer: bytes, metadata: pq.FileMetaData, columns: Sequence[t.Field]) -> _Columns | None:

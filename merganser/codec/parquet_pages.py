@@ -23,8 +23,18 @@ _PROCESS: Final = os.getpid()
 _I32_FIELD: Final = 0x15
 """Header of a field of a thrift struct: an int32 whose number is one more than that of the field before."""
 
-_REST_BYTES_MAX: Final = 512
-"""Bytes that the rest of a header takes at most, behind the checksum; what is longer is several pages, most often."""
+_DATA: Final = 0
+_DICTIONARY: Final = 2
+"""Kinds of pages; others are rare."""
+
+_DATA_FIELD: Final = 5
+_DICTIONARY_FIELD: Final = 7
+"""Fields of a header that say more of a page of either kind."""
+
+_SORTED_FIELDS: Final = (0x10 | thrift.TRUE, 0x10 | thrift.FALSE)
+"""Headers of the field of a dictionary's header that says whether it is sorted."""
+
+_NONE: Final = -1
 
 Kept = pl.Expr
 """A condition on columns of a file."""
@@ -61,62 +71,99 @@ def is_alike(kind: pa.DataType, physical: str) -> bool:
     return False
 
 
-def checksums_hold(data: memoryview, pages: Places) -> npt.NDArray[np.bool_]:
-    """Return which pages are as their checksums say; those without one are taken as they are.
+def undamaged(data: memoryview, stretches: Places) -> bool:
+    """Return whether all pages of some stretches are as their checksums say; those without one are taken as they are.
 
     Args:
         data: what holds the pages.
-        pages: int64[n, 2]: where the header of each begins, where its values end. Of a stretch of several pages that
-            begins or ends there, and of a page with a long header, the answer is no.
+        stretches: int64[n, 2]: where the header of the first page of each begins, and where the values of its last page
+            end.
     """
     octets = np.frombuffer(data, np.uint8)
-    at = pages[:, 0].copy()
-    numbers = []
-    for _ in range(3):  # kind of page, bytes of its values as decoded, and as stored
-        if (octets[at] != _I32_FIELD).any():
-            return np.zeros(len(pages), np.bool_)
-        number, at = _integers(octets, at + 1)
-        numbers.append(number)
-    noted = octets[at] == _I32_FIELD
-    expected, _ = _integers(octets, np.where(noted, at + 1, pages[:, 0]))
-    starts, ends = pages[:, 1] - numbers[2], pages[:, 1]
-    holds = (at < starts) & (starts <= ends) & (starts - at <= _REST_BYTES_MAX)
-    asked = np.flatnonzero(holds & noted)
-    found = np.fromiter(
-        (zlib.crc32(data[a:b]) for a, b in zip(starts[asked].tolist(), ends[asked].tolist(), strict=True)), np.int64
-    )
-    holds[asked] = found == (expected[asked] & 0xFFFFFFFF)
-    return holds
+    at, ends = stretches[:, 0].copy(), stretches[:, 1]
+    if (at < 0).any() or (at >= ends).any() or (ends > len(octets)).any():
+        return False
+    pages: list[Places] = []
+    left, unusual = np.arange(len(at)), []
+    while len(left):  # each turn reads the header of one page of every stretch
+        headers = _Headers(octets, at[left])
+        unusual.append(left[~headers.usual])
+        left, starts = left[headers.usual], headers.at[headers.usual]
+        behind = starts + headers.stored[headers.usual]
+        if (behind < starts).any() or (behind > ends[left]).any():
+            return False
+        pages.append(np.stack((starts, behind, headers.checksum[headers.usual]), axis=1))
+        at[left] = behind
+        left = left[behind < ends[left]]
+    found = np.concatenate(pages)
+    return all(
+        zlib.crc32(data[start:end]) == checksum for start, end, checksum in found[found[:, 2] != _NONE].tolist()
+    ) and all(_each_holds(data, *stretches[i].tolist()) for i in np.concatenate(unusual))
 
 
-def all_hold(data: memoryview, start: int, end: int) -> bool:
-    """Return whether all pages of a stretch are as their checksums say.
-
-    Raises:
-        ValueError, IndexError: the stretch does not hold pages.
-    """
+def _each_holds(data: memoryview, start: int, end: int) -> bool:
+    """Return the same of one stretch, whatever form the headers of its pages have."""
     at = start
     while at < end:
-        fields, values = thrift.read_struct_at(data, at)
-        header = {number: value for number, _, value in fields}
-        at = values + header[3]
-        if header[3] < 0 or at > end:
+        try:
+            fields, values = thrift.read_struct_at(data, at)
+        except (ValueError, IndexError):
+            return False
+        header = {number: value for number, kind, value in fields if kind == thrift.I32}
+        at = values + header.get(3, -1)
+        if not values <= at <= end:
             return False
         if 4 in header and zlib.crc32(data[values:at]) != header[4] & 0xFFFFFFFF:
             return False
     return True
 
 
-def _integers(octets: npt.NDArray[np.uint8], at: Places) -> tuple[Places, Places]:
-    """Return int64[n] that stand in thrift's form at n places, and the places behind them."""
-    value = np.zeros(len(at), np.int64)
-    open_ = np.ones(len(at), np.bool_)
-    at = at.copy()
-    for shift in range(0, 35, 7):  # a 32-bit integer has five bytes at most
-        byte = octets[at].astype(np.int64)
-        value += np.where(open_, (byte & 0x7F) << shift, 0)
-        at += open_
-        open_ &= byte >= 0x80
-        if not open_.any():
-            break
-    return (value >> 1) ^ -(value & 1), at
+class _Headers:
+    """Headers of n pages in the form that most writers give them, read together, field by field.
+
+    Attributes:
+        usual: bool[n], whether the header has that form. Of others the rest means nothing.
+        at: int64[n], where the values of the page begin.
+        stored: int64[n], how many bytes they take.
+        checksum: int64[n], CRC-32 of these bytes; `_NONE`: the header has none.
+    """
+
+    def __init__(self, octets: npt.NDArray[np.uint8], at: Places) -> None:
+        self._octets = octets
+        self._last = len(octets) - 1
+        self.at = at
+        self.usual = everywhere = np.ones(len(at), np.bool_)
+        kind, _, self.stored = (self._field(everywhere) for _ in range(3))  # between them: bytes as decoded
+        noted = self._octet() == _I32_FIELD
+        self.checksum = np.where(noted, self._field(noted) & 0xFFFFFFFF, _NONE)
+        dictionary = kind == _DICTIONARY
+        self.usual &= dictionary | (kind == _DATA)
+        number = np.where(dictionary, _DICTIONARY_FIELD, _DATA_FIELD)
+        self._skip((number - np.where(noted, 4, 3)) << 4 | thrift.STRUCT)
+        for count in range(4):  # number of values, encoding of values; of a data page the encodings of levels, too
+            self._field(~dictionary if count >= 2 else everywhere)
+        self.at = self.at + (dictionary & np.isin(self._octet(), _SORTED_FIELDS))
+        self._skip(0)
+        self._skip(0)
+
+    def _octet(self) -> npt.NDArray[np.int64]:
+        return self._octets[np.minimum(self.at, self._last)].astype(np.int64)
+
+    def _skip(self, octet: npt.NDArray[np.int64] | int) -> None:
+        self.usual = self.usual & (self._octet() == octet)
+        self.at = self.at + 1
+
+    def _field(self, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Go past a 32-bit field whose number follows the one before, where there is one; return its values."""
+        self.usual = self.usual & (~where | (self._octet() == _I32_FIELD))
+        self.at = self.at + where
+        value = np.zeros(len(self.at), np.int64)
+        more = where
+        for shift in range(0, 35, 7):  # a 32-bit integer has five bytes at most
+            octet = self._octet()
+            value |= np.where(more, (octet & 0x7F) << shift, 0)
+            self.at = self.at + more
+            more = more & (octet >= 0x80)
+            if not more.any():
+                break
+        return (value >> 1) ^ -(value & 1)

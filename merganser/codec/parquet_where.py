@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from merganser.codec.parquet_footer import Chunks
-from merganser.codec.parquet_pages import Kept, all_hold, checksums_hold, is_alike, is_literal, polars_is_here
+from merganser.codec.parquet_pages import Kept, is_alike, is_literal, polars_is_here, undamaged
 from merganser.codec.physical import exact_table
 from merganser.schema import types as t
 
@@ -65,19 +65,12 @@ def read_where(
 
 
 def _undamaged(path: str, chunks: Chunks, groups: range, leaves: Sequence[int]) -> bool:
-    pages: list[tuple[int, int]] = []
+    stretches = []
     for number in groups:
         for leaf in leaves:
             chunk = chunks.of(number, leaf)
             dictionary, first = chunk.dictionary_page_offset, chunk.data_page_offset
             start = first if dictionary is None else dictionary
-            if start < first:
-                pages.append((start, first))
-            pages.append((first, start + chunk.total_compressed_size))
+            stretches.append((start, start + chunk.total_compressed_size))
     with pa.memory_map(path) as file:
-        data = memoryview(file.read_buffer())
-        places = np.array(pages, np.int64)
-        if (places[:, 0] < 0).any() or (places[:, 0] >= places[:, 1]).any() or (places[:, 1] > len(data) - 8).any():
-            return False
-        doubtful = places[~checksums_hold(data, places)]
-        return all(all_hold(data, start, end) for start, end in doubtful.tolist())
+        return undamaged(memoryview(file.read_buffer()), np.array(stretches, np.int64))

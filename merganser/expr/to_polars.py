@@ -7,7 +7,7 @@ with literals, NULL tests, AND and OR. What else a filter says is for `Predicate
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -26,12 +26,17 @@ _OPERATIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_INTEGERS: Final[dict[type[t.DataType], pl.DataType]] = {
+_TYPES: Final[dict[type[t.DataType], pl.DataType]] = {
     t.TinyInt: pl.Int8(),
     t.SmallInt: pl.Int16(),
     t.Int: pl.Int32(),
     t.BigInt: pl.Int64(),
+    t.Date: pl.Date(),
+    t.VarChar: pl.String(),
 }
+_COUNTED: Final = _TYPES | {t.Date: pl.Int32()}
+"""Types that hold the values of literals: a date is the number of its day."""
+
 _BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
 
 
@@ -64,13 +69,16 @@ def _superset(node: tree.Expression, names: Mapping[str, str]) -> pl.Expr | None
         case tree.Compare(op=op, left=tree.Literal() as literal, right=tree.Column(path=(name,), type=kind)):
             return _compared(MIRRORED[op], name, kind, literal, names)
         case tree.In(item=tree.Column(path=(name,), type=kind), options=options):
-            found = [_compared("=", name, kind, option, names) for option in options if option.value is not None]
-            held = [part for part in found if part is not None]
-            return reduce(operator.or_, held) if held and len(held) == len(found) <= _OPTIONS_MAX else None
+            return None if name not in names else _listed(names[name], kind, options)
     return None
 
 
-_OPTIONS_MAX: Final = 16
+def _listed(name: str, kind: t.DataType, options: Sequence[tree.Literal]) -> pl.Expr | None:
+    known = [option for option in options if option.value is not None]
+    values = [_value(kind, option) for option in known]
+    if not values or any(value is None for value in values):
+        return None
+    return pl.col(name).is_in(pl.Series(values, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]))
 
 
 def _compared(
@@ -78,22 +86,23 @@ def _compared(
 ) -> pl.Expr | None:  # fmt: skip
     if name not in names or op not in _OPERATIONS:
         return None
-    value = _literal(kind, literal)
-    return None if value is None else _OPERATIONS[op](pl.col(names[name]), value)
+    value = _value(kind, literal)
+    if value is None:
+        return None
+    return _OPERATIONS[op](pl.col(names[name]), pl.lit(value, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]))
 
 
-def _literal(kind: t.DataType, literal: tree.Literal) -> pl.Expr | None:
-    """Return the literal in the type of a column; None: it has none that is certain to be the same."""
+def _value(kind: t.DataType, literal: tree.Literal) -> int | str | None:
+    """Return a literal as a value of a column; None: it has none that is certain to be the same."""
     value = literal.value
     match kind, literal.type:
         case (t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt()), (
             t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt()
         ) if isinstance(value, int):  # fmt: skip
             bits = _BITS[type(kind)]
-            inside = -(1 << bits - 1) <= value < 1 << bits - 1
-            return pl.lit(value, dtype=_INTEGERS[type(kind)]) if inside else None
+            return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
         case t.Date(), t.Date() if isinstance(value, int):
-            return pl.lit(value, dtype=pl.Int32()).cast(pl.Date())
+            return value
         case t.VarChar(), (t.VarChar() | t.Char()) if isinstance(value, str):
-            return pl.lit(value, dtype=pl.String())
+            return value
     return None

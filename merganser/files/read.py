@@ -47,9 +47,9 @@ SMALL_ROWS: Final = 8 * 1024
 _AT_ONCE: Final = 512
 """Files whose bytes are in memory at a time, at most."""
 
-STRETCH_ROWS: Final = 256 * 1024
-STRETCH_BYTES: Final = 32 * 1024 * 1024
-"""Most rows, and bytes of values, in which rows of a filter are sought at once."""
+STRETCH_ROWS: Final = 1024 * 1024
+STRETCH_BYTES: Final = 64 * 1024 * 1024
+"""Most rows, and bytes of values, that are sought at once by a filter."""
 
 KEPT_MAX: Final = 0.1
 """Share of rows from which on it is faster to decode all of them."""

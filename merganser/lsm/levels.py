@@ -43,12 +43,17 @@ def sections(low: Ranks, high: Ranks) -> list[npt.NDArray[np.int64]]:
 def runs_of(files: Sequence[DataFile], low: Ranks, high: Ranks) -> list[list[DataFile]]:
     """Return the files of a section as sorted runs, oldest first.
 
-    A file of level 0 is a run; the files of a higher level are one. Newer rows lie at lower levels, and of two
-    level-0 files the newer has the larger sequence numbers; so runs are ordered by their largest.
+    The files of a level above 0 are one run. A flush of many rows leaves several files of level 0, which share its
+    sequence numbers and no keys; they are one run, too. Any other file of level 0 is a run by itself. Newer rows lie at
+    lower levels, and of two level-0 runs the newer has the larger sequence numbers; so runs are ordered by their
+    largest.
     """
     runs: dict[tuple[int, int], list[int]] = {}
+    for flush, members in enumerate(_flushes(files, low, high)):
+        runs[0, flush] = members
     for i, file in enumerate(files):
-        runs.setdefault((0, i) if file.level == 0 else (file.level, -1), []).append(i)
+        if file.level:
+            runs.setdefault((file.level, -1), []).append(i)
     ordered = []
     for (level, _), members in runs.items():
         members.sort(key=lambda i: int(low[i]))
@@ -59,3 +64,21 @@ def runs_of(files: Sequence[DataFile], low: Ranks, high: Ranks) -> list[list[Dat
             ordered.append((max(files[i].max_sequence for i in members), -level, [files[i] for i in members]))
     ordered.sort(key=lambda run: run[:2])
     return [run for _, _, run in ordered]
+
+
+def _flushes(files: Sequence[DataFile], low: Ranks, high: Ranks) -> list[list[int]]:
+    """Return the files of level 0, those together whose ranges of sequence numbers meet and whose keys do not."""
+    found: list[list[int]] = []
+    reached = -1
+    for i in sorted((i for i, file in enumerate(files) if file.level == 0), key=lambda i: files[i].min_sequence):
+        if found and files[i].min_sequence <= reached:
+            found[-1].append(i)
+        else:
+            found.append([i])
+        reached = max(reached, files[i].max_sequence)
+    flushes: list[list[int]] = []
+    for members in found:
+        members.sort(key=lambda i: int(low[i]))
+        whole = all(high[a] < low[b] for a, b in pairwise(members))
+        flushes += [members] if whole else [[i] for i in members]
+    return flushes

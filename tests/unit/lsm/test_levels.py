@@ -71,3 +71,16 @@ def test_of_equal_numbers_the_lower_level_is_newer() -> None:
     files = [_file("young", 0, 0, 5), _file("old", 5, 0, 5), _file("middle", 3, 0, 5)]
     low, high = _ranks([("a", "z")] * 3)
     assert [run[0].name for run in runs_of(files, low, high)] == ["old", "middle", "young"]
+
+
+def test_the_files_of_a_large_flush_are_one_run() -> None:
+    """They share its numbers, and no keys: the flush was cut at the size of a file."""
+    files = [_file("b", 0, 1, 88), _file("a", 0, 0, 90), _file("c", 0, 4, 80), _file("later", 0, 91, 95)]
+    low, high = _ranks([("d", "g"), ("a", "c"), ("h", "k"), ("a", "k")])
+    assert [[f.name for f in run] for run in runs_of(files, low, high)] == [["a", "b", "c"], ["later"]]
+
+
+def test_files_that_share_numbers_and_keys_are_runs_of_their_own() -> None:
+    files = [_file("one", 0, 0, 9), _file("other", 0, 5, 12), _file("third", 0, 12, 13)]
+    low, high = _ranks([("a", "d"), ("c", "f"), ("x", "z")])
+    assert [[f.name for f in run] for run in runs_of(files, low, high)] == [["one"], ["other"], ["third"]]
