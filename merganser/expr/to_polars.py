@@ -89,7 +89,9 @@ def _compared(
     value = _value(kind, literal)
     if value is None:
         return None
-    return _OPERATIONS[op](pl.col(names[name]), pl.lit(value, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]))
+    of_its_type: pl.Expr = pl.lit(value, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)])
+    compared: pl.Expr = _OPERATIONS[op](pl.col(names[name]), of_its_type)
+    return compared
 
 
 def _value(kind: t.DataType, literal: tree.Literal) -> int | str | None:
