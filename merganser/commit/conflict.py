@@ -168,6 +168,20 @@ def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> Conflic
     )
 
 
+def already_there(table: str, file: str) -> ConflictError:
+    """Return the refusal of a change whose new files are live: it was committed before.
+
+    Args:
+        file: the name of one of them, as the change has it.
+    """
+    return ConflictError(
+        f"cannot commit to '{table}': the table already holds the files of this change, or the change removes a file "
+        f"twice (first: '{file}'). Nothing was changed. These rows are committed; do not repeat them.",
+        table=table,
+        file=file,
+    )
+
+
 class Totals(Protocol):
     """The numbers of buckets with which files were written."""
 

@@ -8,7 +8,8 @@ Steps of an attempt, from the newest state S(n):
 2. Check whether the change may follow S(n) (`conflict`). The files that it removes must be live, and the files that
    it adds must be new. Bucket numbers must agree. Deletion vectors must be those that the change was planned on. An
    overwrite chooses the files to remove anew from S(n), so it always fits. In strict mode no other commit may
-   conflict with the change.
+   conflict with the change. New rows have to be newer than those of S(n): if others have taken their sequence numbers
+   meanwhile, the new files get higher ones.
 3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
    (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
@@ -36,6 +37,7 @@ from typing import Final
 import merganser
 from merganser.commit import committers
 from merganser.commit.conflict import (
+    already_there,
     check_index,
     check_levels,
     check_removals,
@@ -68,8 +70,11 @@ from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
 
-_DOUBLINGS_MAX: Final = 20
-"""A wait that was doubled so often is above any limit a table sets."""
+_FIRST_WINDOW: Final = 4.0
+_BUSY_WINDOW: Final = 32.0
+_TOOTH: Final = 5
+_WIDER: Final = 8.0
+_WIDEST: Final = 8.0**6
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,9 @@ class Change:
         commit_user: the name of the committer.
         identifier: which of the user's commits it is; BATCH_IDENTIFIER when it is never repeated.
         overwrites: chooses the files that an overwrite removes, from each newest state; None: no overwrite.
+        renumber: returns the messages with all sequence numbers of new files above those of live files, and the same
+            messages again while they are. None: the numbers stay, as those of rows that a compaction moves, and of an
+            overwrite, which leaves nothing in its buckets.
         allow_empty: make a snapshot even of no change.
         uuid: identifies the snapshot of the change; None: every call makes a new one.
         since: an earlier call with the same uuid cannot have made a snapshot below this id; None: there was no call.
@@ -100,6 +108,7 @@ class Change:
     identifier: int = BATCH_IDENTIFIER
     kind: str = APPEND
     overwrites: Callable[[LiveFiles], list[ManifestEntry]] | None = None
+    renumber: Callable[[LiveFiles], Sequence[CommitMessage]] | None = None
     allow_empty: bool = False
     uuid: str | None = None
     since: int | None = None
@@ -184,7 +193,11 @@ class Publisher:
             try:
                 state = self.latest()
                 done, snapshot = self._applied(change, state.snapshot)
-                prepared = None if done else self._prepare(change, state, files, steps)
+                prepared = None
+                if not done:
+                    self._check(change, state)
+                    begun, change = self._renumbered(change, state, files, seconds, begun)
+                    prepared = self._prepare(change, state, files, steps)
             except MerganserError as error:
                 files.discard()
                 steps.undo()
@@ -216,7 +229,7 @@ class Publisher:
                 attempts = attempt + 1
                 break
             if attempt + 1 < attempts:
-                self._wait(attempt)
+                self._wait(attempt + 1, (self.env.seconds() - begun) * 1000)
         files.discard()
         steps.undo()
         TOTALS.add_conflict(self.table.name, change.kind)
@@ -225,6 +238,43 @@ class Publisher:
             "Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
             table=self.table.name,
         )
+
+    def _check(self, change: Change, state: TableState) -> None:
+        """Refuse a change that may not follow a state.
+
+        Raises:
+            ConflictError, InvalidInputError: nothing was changed.
+        """
+        previous = state.snapshot
+        if previous is not None and change.safe is not None and change.safe >= 0:
+            since = chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
+            check_undisturbed(
+                since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
+            )
+        if change.overwrites is None:
+            entries = [entry for message in change.messages for entry in message.entries()]
+            newest = previous.id if previous else 0
+            check_removals(entries, state.live, table=self.table.name, snapshot=newest)
+            check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
+            check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
+
+    def _renumbered(
+        self, change: Change, state: TableState, files: MetadataFiles, seconds: dict[str, float], begun: float
+    ) -> tuple[float, Change]:
+        """Return the change with sequence numbers above those of a state, and when that was done.
+
+        Args:
+            files: those of the attempt before, which named the numbers before.
+            seconds: takes what it took.
+            begun: when the attempt began.
+        """
+        messages = change.messages if change.renumber is None else change.renumber(state.live)
+        if messages is change.messages:
+            return begun, change
+        files.discard()
+        done = self.env.seconds()
+        seconds["renumber"] = seconds.get("renumber", 0.0) + done - begun
+        return done, replace(change, messages=messages)
 
     def _prepare(
         self, change: Change, state: TableState, files: MetadataFiles, steps: Steps
@@ -240,18 +290,8 @@ class Publisher:
             e.index_type for message in change.messages for e in (*message.index_added, *message.index_removed)
         }
         previous = state.snapshot
-        if previous is not None and change.safe is not None and change.safe >= 0:
-            since = chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
-            check_undisturbed(
-                since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
-            )
         if change.overwrites is not None:
             entries = change.overwrites(state.live) + entries
-        else:
-            newest = previous.id if previous else 0
-            check_removals(entries, state.live, table=self.table.name, snapshot=newest)
-            check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
-            check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
         if not entries and not changelog and not reindexed and not change.allow_empty:
             return None
         live = self._live_after(state, entries)
@@ -347,13 +387,7 @@ class Publisher:
         try:
             return state.live.apply(entries, source=f"snapshot {state.next_id} of '{self.table.name}'")
         except FormatError as error:
-            raise ConflictError(
-                f"cannot commit to '{self.table.name}': snapshot {state.next_id - 1} already holds the files of this "
-                f"change, or the change removes a file twice (first: '{error.context.get('file')}'). Nothing was "
-                "changed. These rows are committed; do not repeat them.",
-                table=self.table.name,
-                file=error.context.get("file"),
-            ) from error
+            raise already_there(self.table.name, str(error.context.get("file"))) from error
 
     def _check_schema(self) -> None:
         """Refuse to commit to a table that was dropped, or dropped and made anew, since it was opened.
@@ -412,13 +446,31 @@ class Publisher:
         after = combined(before, removed=removed, added=added, one_per_bucket=single)
         return None if after == before else after
 
-    def _wait(self, attempt: int) -> None:
-        options = self.table.options
-        wait = min(
-            options.get(w.COMMIT_MIN_RETRY_WAIT) * 2 ** min(attempt, _DOUBLINGS_MAX),
-            options.get(w.COMMIT_MAX_RETRY_WAIT),
+    def _wait(self, lost: int, attempt_ms: float) -> None:
+        """Wait before the next attempt, for a random time; see `_window`.
+
+        Args:
+            lost: attempts that other writers were faster at.
+            attempt_ms: how long the last of them took.
+        """
+        shortest, longest = (
+            self.table.options.get(option).total_seconds() * 1000
+            for option in (w.COMMIT_MIN_RETRY_WAIT, w.COMMIT_MAX_RETRY_WAIT)
         )
-        self.env.sleep_ms(wait.total_seconds() * 1000 * (1 + 0.2 * self.env.random.random()))
+        wait = self.env.random.random() * attempt_ms * _window(lost)
+        self.env.sleep_ms(min(longest, max(shortest * (1 + 0.2 * self.env.random.random()), wait)))
+
+
+def _window(lost: int) -> float:
+    """Return the longest wait after some lost attempts, in attempts.
+
+    One collision is bad luck: 4. After the second the table is busy: 32, 16, 8, 4, 2, so that who has waited longest
+    comes first. After six the writers are very many: 256, 128, and so on. Decision 0029.
+    """
+    if lost == 1:
+        return _FIRST_WINDOW
+    tooth, place = divmod(lost - 2, _TOOTH)
+    return float(_BUSY_WINDOW * min(_WIDER**tooth, _WIDEST) / 2**place)
 
 
 def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, seconds: Mapping[str, float]) -> Snapshot:

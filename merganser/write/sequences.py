@@ -107,9 +107,13 @@ class _Columns:
 
 def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) -> StartingSequences:
     """Return where the sequence numbers of writers begin that start from a state. Time: that of no bucket."""
-    total = table.bucket
-    numbered = table.keyed or total > 0
-    return StartingSequences(table.name, 0 if overwrites else max(total, 0), live if numbered else EMPTY)
+    total = 0 if overwrites else max(table.bucket, 0)
+    return StartingSequences(table.name, total, live if is_numbered(table) else EMPTY)
+
+
+def is_numbered(table: TableDef) -> bool:
+    """Return whether the rows of a bucket have an order, so that its files are numbered one after the other."""
+    return table.keyed or table.bucket > 0
 
 
 def _hash(partition: bytes) -> int:

@@ -16,7 +16,9 @@ Format: sections "commit algorithm", "commitUser and replay".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from merganser.commit.message import CommitMessage, Committed
@@ -31,7 +33,8 @@ from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs, catch_up
 from merganser.write import overwrite as ow
 from merganser.write.job import WriteJob
-from merganser.write.sequences import StartingSequences, starting_sequences
+from merganser.write.renumber import Renumbering
+from merganser.write.sequences import StartingSequences, is_numbered, starting_sequences
 from merganser.write.target import WriteTarget
 
 
@@ -77,6 +80,7 @@ class Transaction:
         self.seconds: dict[str, float] = {}
         self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
         self._run = run
+        self._made: list[CommitMessage] = []  # files with other sequence numbers, written by calls of `finish`
 
     @property
     def table(self) -> TableDef:
@@ -153,6 +157,7 @@ class Transaction:
         if self.safe is not None and snapshot is not None:
             self.safe = snapshot.id
         self.stands = True  # before what follows: nothing of it may be removed any more
+        self._remove_unnamed(messages, snapshot)
         if messages or snapshot is not None:
             after_commit(self.table, self.env, Committed(messages, snapshot, self.user, self.identifier), run=self._run)
         return snapshot
@@ -161,11 +166,28 @@ class Transaction:
         """Remove what jobs wrote, unless a snapshot names it or may name it. Best effort: else it is orphans."""
         if not self.stands and self.unknown_since is None:
             self.aborted = True
-            remove_files(self.table, self.env, messages)
+            remove_files(self.table, self.env, [*messages, *self._made])
 
     def spent(self, phase: str, seconds: float) -> None:
         """Add to what a phase of the write took."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def _remove_unnamed(self, messages: Sequence[CommitMessage], snapshot: Snapshot | None) -> None:
+        """Remove those of our files that the commit does not name, since others of the same rows have higher numbers.
+
+        Not before the commit stands: until then a copy of the transaction may commit them, or a lost call of ours.
+        """
+        if not self._made or snapshot is None or snapshot.uuid != self.uuid:
+            return
+        with contextlib.suppress(MerganserError):  # else they are orphans
+            named = {entry.file.name for entry in Publisher(self.table, self.env).reader.delta(snapshot)}
+            ours = [*messages, *self._made]
+            remove_files(
+                self.table,
+                self.env,
+                [replace(one, added=tuple(file for file in one.added if file.name not in named)) for one in ours],
+            )
+            self._made = []
 
     def _publish(self, messages: Sequence[CommitMessage], removes: ow.Selection | None) -> Snapshot | None:
         options = self.table.options
@@ -181,6 +203,7 @@ class Transaction:
             commit_user=self.user,
             identifier=self.identifier,
             overwrites=removes,
+            renumber=self._renumbering(messages) if removes is None and messages else None,
             allow_empty=allow_empty,
             uuid=self.uuid,
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
@@ -188,6 +211,10 @@ class Transaction:
             seconds=self.seconds,
         )
         return Publisher(self.table, self.env).commit(change)
+
+    def _renumbering(self, messages: Sequence[CommitMessage]) -> Renumbering | None:
+        """Return what keeps the new rows the newest; None: the buckets of the table have no order."""
+        return Renumbering(self.table, self.env, messages, self._made) if is_numbered(self.table) else None
 
 
 def begin(

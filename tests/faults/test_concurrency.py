@@ -403,6 +403,26 @@ def _fresh() -> Catalog:
     return catalog_over(memory_with(_keyed_files(), f"race-{next(_names)}"))
 
 
+def test_of_writers_that_overlap_in_time_the_later_commit_wins() -> None:
+    catalog = _fresh()
+    _versions(catalog, ([(1, "a"), (2, "a")], None), ([(1, "b"), (2, "b")], None), ([(2, "c")], None))
+    assert _rows(catalog) == {1: "b", 2: "c"}
+
+
+@pytest.mark.parametrize(("order", "there"), [(("+I", "-D"), False), (("-D", "+I"), True)])
+def test_of_writers_that_overlap_in_time_the_later_kind_counts(order: tuple[str, str], there: bool) -> None:
+    catalog = _fresh()
+    _versions(catalog, ([(5, "a")], [order[0]]), ([(5, "b")], [order[1]]))
+    assert (5 in _rows(catalog)) == there
+
+
+@pytest.fixture
+def equal_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let writers keep the numbers that they took when they began, as those of other engines do."""
+    monkeypatch.setattr("merganser.write.transaction.is_numbered", lambda table: False)
+
+
+@pytest.mark.usefixtures("equal_numbers")
 def test_of_equal_sequence_numbers_the_later_commit_wins() -> None:
     catalog = _fresh()
     _versions(catalog, ([(1, "a"), (2, "a")], None), ([(1, "b"), (2, "b")], None), ([(2, "c")], None))
@@ -410,6 +430,7 @@ def test_of_equal_sequence_numbers_the_later_commit_wins() -> None:
     assert _rows(catalog) == {1: "b", 2: "b"}
 
 
+@pytest.mark.usefixtures("equal_numbers")
 def test_of_equal_sequence_numbers_the_later_commit_wins_whatever_the_files_are_like() -> None:
     """Neither the smaller first key nor the larger last number of a file counts."""
     catalog = _fresh()
@@ -423,6 +444,7 @@ def test_of_equal_sequence_numbers_the_later_commit_wins_whatever_the_files_are_
     assert _rows(catalog)[5] == "b"
 
 
+@pytest.mark.usefixtures("equal_numbers")
 @pytest.mark.parametrize("order", [("+I", "-D"), ("-D", "+I")])
 def test_of_equal_sequence_numbers_an_addition_wins_over_a_retraction(order: tuple[str, str]) -> None:
     catalog = _fresh()
@@ -430,6 +452,7 @@ def test_of_equal_sequence_numbers_an_addition_wins_over_a_retraction(order: tup
     assert 5 in _rows(catalog)
 
 
+@pytest.mark.usefixtures("equal_numbers")
 def test_two_reads_of_equal_sequence_numbers_agree_in_windows_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = _fresh()
     rng = random.Random(3)

@@ -110,6 +110,7 @@ class History:
         self.kinds = [kind for kind in KINDS if not self.oracle.refused(kind)]
         if not self._free_of_layout() or random.Random(f"{engine} {seed} inline").random() < 0.4:
             self._write_only()
+        self.overlaps = random.Random(f"{engine} {seed} overlaps")
         self.commits = 0
 
     def run(self) -> None:
@@ -159,6 +160,9 @@ class History:
             self.oracle.clear(spec)
             self.oracle.flush(changes)
             return
+        if len(batches) > 1 and self.overlaps.random() < 0.25:
+            self._overlapping(batches)
+            return
         match rng.choice(["whole", "held", "buffered"]):
             case "whole":
                 batches = [[change for batch in batches for change in batch]]
@@ -176,6 +180,19 @@ class History:
                     batches = [[change for batch in batches for change in batch]]
         for batch in batches:
             self.oracle.flush(batch)
+
+    def _overlapping(self, batches: list[list[Change]]) -> None:
+        """Let each batch be a commit of its own writer; all begin before the first commits, and none is in order."""
+        with ExitStack() as stack:
+            writers = [(stack.enter_context(self.table.writer()), batch) for batch in batches]
+            for writer, batch in writers:
+                writer.write(self._arrow(batch), kinds="op")
+            self.overlaps.shuffle(writers)
+            for writer, batch in writers:
+                writer.commit()
+                self.oracle.flush(batch)
+                if self.vectors == "inline":
+                    self.oracle.compact()
 
     def _compact(self) -> None:
         """Put all runs together, or those that the rules pick where that changes no row."""

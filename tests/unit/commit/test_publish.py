@@ -119,7 +119,7 @@ def test_files_cannot_be_added_twice() -> None:
     table = _table()
     messages = _files(table, 1, 2)
     begin(table.definition, table.env, commit_user="a").finish(messages)
-    with pytest.raises(ConflictError, match="snapshot 1 already holds the files"):
+    with pytest.raises(ConflictError, match="the table already holds the files"):
         begin(table.definition, table.env, commit_user="b").finish(messages, keep_files=True)
     assert _keys(table) == [1, 2]
 
@@ -186,22 +186,42 @@ def test_a_commit_gives_up_after_its_timeout() -> None:
         table.write(_row(2))
 
 
-def test_waits_between_attempts_double_up_to_their_limit() -> None:
-    table = _table(**{"commit.max-retries": "40", "commit.min-retry-wait": "10 ms", "commit.max-retry-wait": "1 s"})
+def _waits(*, drawn: float, **options: str) -> list[float]:
+    """Return how long a writer waits that always loses, in milliseconds; an attempt takes 1 second.
+
+    Args:
+        drawn: the random number that each wait draws.
+    """
+    table = _table(**{"commit.max-retries": "12", **options})
     waits: list[float] = []
+    clock = itertools.count()
 
     class Env(type(table.env)):  # type: ignore[misc]
         def sleep_ms(self, duration_ms: float) -> None:
             waits.append(duration_ms)
 
+        def seconds(self) -> float:
+            return next(clock) / 2  # it is asked when an attempt begins, in its middle, when it ends, and by the wait
+
     table.write(_row(1))
     env = Env(_Taken(table.env.storage), threads=1)
+    env.random.random = lambda: drawn  # type: ignore[method-assign]
     with pytest.raises(ConflictError):
         replace(table, env=env).write(_row(2))
-    assert len(waits) == 40
-    assert 10 <= waits[0] <= 12
-    assert 20 <= waits[1] <= 24
-    assert all(1000 <= wait <= 1200 for wait in waits[8:])
+    return waits
+
+
+def test_waits_go_with_the_time_of_an_attempt_and_who_has_waited_longest_waits_least() -> None:
+    waits = _waits(drawn=1, **{"commit.min-retry-wait": "1 ms", "commit.max-retry-wait": "1000 s"})
+    attempts = [wait / waits[0] * 4 for wait in waits]
+    assert attempts == [4, 32, 16, 8, 4, 2, 256, 128, 64, 32, 16, waits[-1] / waits[0] * 4]
+    assert waits[-1] == 1_000_000
+
+
+def test_waits_keep_to_their_limits() -> None:
+    limits = {"commit.min-retry-wait": "10 ms", "commit.max-retry-wait": "1 s"}
+    assert set(_waits(drawn=1, **limits)) == {1000}
+    assert set(_waits(drawn=0, **limits)) == {10}
 
 
 def test_what_is_not_known_of_a_snapshot_is_carried_to_the_next() -> None:
