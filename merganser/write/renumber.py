@@ -50,9 +50,7 @@ class Renumbering:
         made: takes the files that are written here, as soon as they are durable.
     """
 
-    def __init__(
-        self, table: TableDef, env: Env, messages: Sequence[CommitMessage], made: list[CommitMessage]
-    ) -> None:
+    def __init__(self, table: TableDef, env: Env, messages: Sequence[CommitMessage], made: list[CommitMessage]) -> None:
         self._table = table
         self._env = env
         self._given = messages
