@@ -51,6 +51,7 @@ class RollingWriter:
         directory: the bucket's directory.
         layout: columns, format and statistics.
         level: level of the files.
+        mark: part of their names.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class RollingWriter:
         layout: FileLayout,
         level: int = 0,
         source: int = SOURCE_APPEND,
+        mark: str = "",
     ) -> None:
         self._table = table
         self._env = env
@@ -69,6 +71,7 @@ class RollingWriter:
         self._layout = layout
         self._level = level
         self._source = source
+        self._mark = mark
         self._run = env.new_id()
         self._schema = arrow_schema(layout.fields)
         self._open: _OpenFile | None = None
@@ -116,7 +119,7 @@ class RollingWriter:
         self._done = []
 
     def _begun(self) -> _OpenFile:
-        name = f"{self._layout.prefix}{self._run}-{len(self._done)}{self._layout.suffix}"
+        name = f"{self._layout.prefix}{self._run}-{len(self._done)}{self._mark}{self._layout.suffix}"
         sink = self._env.storage.writer(join(self._directory, name))
         try:
             with self._writing(name):

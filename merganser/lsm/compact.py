@@ -6,10 +6,10 @@ with the small files beside it. It *upgrades* a large file that overlaps no othe
     section   |1| |2 2| |3| |====== 4 ======| |5|        1, 3, 5 small; 2 overlapping; 4 large
     done      |--- rewritten --| |  upgraded  | |upgraded|
 
-The compaction drops retractions if nothing older lies below the output. In first-row tables it also drops keys that
-lie below the output: other engines read the levels of such a table without a merge, so no key may be in two levels. In
-tables with deletion vectors it marks the rows below instead (`lsm.marks`). A crash at any point leaves files that no
-snapshot names.
+If nothing older lies below the output, the compaction drops retractions, except tombstones (`lsm.tombstones`). In
+first-row tables it also drops keys that lie below the output: other engines read the levels of such a table without a
+merge, so no key may be in two levels. In tables with deletion vectors it marks the rows below instead (`lsm.marks`). A
+crash at any point leaves files that no snapshot names.
 
 Format: sections "rewrite or upgrade", "when retractions may be dropped".
 """
@@ -38,8 +38,10 @@ from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
 from merganser.lsm.section import SectionReader
+from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.deduplicate import Deduplicate
+from merganser.merge.engine import Kinds
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -72,6 +74,7 @@ class CompactJob:
         files: what was picked, as they were committed.
         output_level: of the new files; 0 in tables without a key.
         drop_retractions: nothing older than the output is left in the bucket.
+        tombstones: which retractions stay even then.
         schemas: columns of every schema that a file was written with.
         below: files that stay, whose keys must not be written again; all are older than what was picked.
         lifted: the bucket's oldest files, a sorted run of level 0 as it stands: they go to the highest level.
@@ -92,6 +95,7 @@ class CompactJob:
     output_level: int
     drop_retractions: bool
     schemas: Mapping[int, tuple[t.Field, ...]]
+    tombstones: Tombstones
     below: tuple[DataFile, ...] = ()
     lifted: tuple[DataFile, ...] = ()
     expiry: RecordExpiry | None = None
@@ -170,6 +174,11 @@ class _Compaction:
         """What is removed, likewise."""
         return (*self.removed, *self.job.lifted)
 
+    @property
+    def mark(self) -> str:
+        """What the names of new files tell of their rows."""
+        return ""
+
     def work(self) -> None:
         raise TypeError("an heir says what it does")
 
@@ -182,6 +191,7 @@ class _Compaction:
             layout=file_layout(self.table, self.job.output_level),
             level=self.job.output_level,
             source=SOURCE_COMPACT,
+            mark=self.mark,
         )
         try:
             # A bucket keeps two cores busy, however few there are; memory holds two windows more.
@@ -273,7 +283,9 @@ class _KeyCompaction(_Compaction):
         options = self.table.options
         if uncounted(self.table, file):
             return True
-        if self.job.drop_retractions and (file.delete_row_count != 0 or self.table.counting):
+        if self.job.drop_retractions and self.table.counting:
+            return True
+        if self.job.drop_retractions and file.delete_row_count != 0 and self.job.tombstones.due(file):
             return True
         if options.get(u.FORCE_REWRITE_ALL_FILES) or (self.job.below and file.level == 0):
             return True
@@ -304,8 +316,9 @@ class _KeyCompaction(_Compaction):
     def _merged(self, section: list[DataFile], runs: Sections) -> Iterator[Piece]:
         for folded, numbers in self.reader.merged(section, runs, self.table.schema.fields, sequence=True):
             assert numbers is not None
-            if self.job.drop_retractions and folded.kinds is not None:
-                kept = np.flatnonzero((folded.kinds & 1) == 0)
+            stays = self._stays(folded.kinds, numbers)
+            if stays is not None:
+                kept = np.flatnonzero(stays)
                 folded, numbers = folded.chosen(kept), numbers[kept]
             made = [(folded.table(), pa.array(numbers), None if folded.kinds is None else pa.array(folded.kinds))]
             del folded  # with the rows that were merged
@@ -315,9 +328,23 @@ class _KeyCompaction(_Compaction):
         names = self.table.schema.names
         for file in files:
             for rows in self.reader.plain(file, self.table.schema.fields, sequence=True):
-                kept = _added(rows) if self.job.drop_retractions else rows
+                stays = self._stays(*(rows.column(f.name).to_numpy() for f in (VALUE_KIND, SEQUENCE_NUMBER)))
+                kept = rows if stays is None else rows.filter(pa.array(stays))
                 numbers = kept.column(SEQUENCE_NUMBER.name).combine_chunks()
                 yield kept.select(names), numbers, kept.column(VALUE_KIND.name).combine_chunks()
+
+    def _stays(self, kinds: Kinds | None, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
+        """Return bool[n], the rows that are not dropped as retractions; None: all."""
+        return None if kinds is None or not self.job.drop_retractions else self._tombstones.mask(kinds, numbers)
+
+    @cached_property
+    def _tombstones(self) -> Kept:
+        return self.job.tombstones.of_files(self.merged_with + self.job.files)
+
+    @property
+    def mark(self) -> str:
+        """What the names of new files tell of their rows."""
+        return self._tombstones.mark
 
     def _kept(self, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> Piece:
         there: npt.NDArray[np.bool_] | None = None

@@ -1,8 +1,9 @@
 """Rows of one bucket of a key table -> sorted runs of level 0.
 
-A flush writes one sorted run per bucket: the rows ordered by (key, arrival), with the versions of each key merged. If
-a row is removed and comes back, the flush first writes a run of removals. The writer gathers value columns slice by
-slice while it writes a file, so beyond the rows a flush needs one slice of memory per thread.
+A flush writes one sorted run per bucket: the rows ordered by (key, arrival), with the versions of each key merged, lone
+ones too. Where one row per key cannot say what its versions do to older ones (`merge.engine`), the flush writes further
+runs before it. The writer gathers value columns slice by slice while it writes a file, so beyond the rows a flush needs
+one slice of memory per thread.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from merganser.errors import InvalidInputError
 from merganser.files.layout import file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
-from merganser.merge.engine import Folded
+from merganser.merge.engine import Folded, Kinds
+from merganser.merge.functions.segments import any_of, selected
 from merganser.merge.groups import Groups
 from merganser.merge.rules import Merge
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
+from merganser.schema import row_kind
 from merganser.storage.env import Env
+
+Fold = Callable[[pa.Table, Groups, Kinds | None, Sequence[str]], Folded | None]
+"""(rows, groups, kinds, columns) -> one row of each group, or of some; see `merge.engine`."""
 
 SLICE_ROWS = 262_144
 """Rows gathered at a time."""
@@ -56,6 +62,8 @@ class Flush:
         self._merge = merge
         self._rows = rows
         self._kinds: npt.NDArray[np.int8] | None = None if kinds is None else kinds.to_numpy()
+        if self._kinds is not None and merge.engine.removes:
+            self._kinds = self._kinds.copy()  # each bucket changes its own rows
         self._arrival = arrival
         self._numbers_by_arrival = numbers_by_arrival
         self._picked = Gather(rows)
@@ -84,19 +92,39 @@ class Flush:
         of_bucket = None if self._kinds is None else self._kinds[at]
         groups = merge.groups(ordered, keys, of_bucket)
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
-        removals = merge.removals(rows, groups, at, self._kinds)
-        if len(removals):
-            # A run holds a key once. Where a row is removed and then added to, the removal has to reach the older
-            # versions below, so it goes into a run before; numbers of both lie apart, within those of the rows.
-            removed = np.sort(groups.positions[removals])
-            numbers = np.arange(len(at)) if numbers is None else numbers
-            rising = np.sort(numbers)
-            first = numbers.copy()
-            first[removed] = rising[: len(removed)]
-            alone = Groups(groups.positions[removals], np.arange(len(removals)), np.zeros(len(removals), np.bool_))
-            keep(self._write_run(directory, alone, start, first, at))
-            numbers = np.maximum(numbers, rising[len(removed)])
-        keep(self._write_run(directory, groups, start, numbers, at))
+        runs = self._runs(groups, at)
+        for i, (versions, fold) in enumerate(runs):
+            part = None
+            if len(runs) > 1:
+                # The numbers of the runs lie apart, within those of the rows. A number for each run is there: every run
+                # has a row of its own at least.
+                numbers = np.arange(len(at)) if numbers is None else numbers
+                rising = np.sort(numbers)
+                last = i == len(runs) - 1
+                part = np.maximum(numbers, rising[i]) if last else np.full(len(at), rising[i])
+            keep(self._write_run(directory, versions, start, numbers if part is None else part, at, fold))
+
+    def _runs(self, groups: Groups, at: npt.NDArray[np.int64]) -> list[tuple[Groups, Fold]]:
+        """Return the versions of a bucket as runs, the oldest first, each with what its groups become.
+
+        Args:
+            groups: of the rows of the bucket.
+            at: where they are.
+        """
+        if groups.additions is None:
+            return [(groups, self._merge.fold)]
+        parts = self._merge.parts(self._rows, replace(groups, positions=at[groups.positions]), self._kinds)
+        if parts.demoted is not None:
+            assert self._kinds is not None
+            self._kinds[at[groups.positions[parts.demoted]]] = row_kind.UPDATE_BEFORE
+        runs: list[tuple[Groups, Fold]] = []
+        for mask in parts.rows or (None,):
+            part = groups if mask is None else groups.only(mask)[0]
+            both = _both_ways(part) if self._merge.owes else None
+            if both is not None:
+                runs.append((both, self._merge.owed))
+            runs.append((part, self._merge.fold))
+        return runs
 
     def _write_run(
         self,
@@ -105,6 +133,7 @@ class Flush:
         start: int,
         numbers: npt.NDArray[np.int64] | None,
         at: npt.NDArray[np.int64],
+        fold: Fold,
     ) -> tuple[DataFile, ...]:
         """Write one sorted run.
 
@@ -112,11 +141,14 @@ class Flush:
             groups: versions of keys among the rows of the bucket.
             numbers: sequence numbers of the rows of the bucket, from `start` on; None: their positions.
             at: where the rows of the bucket are.
+            fold: what becomes of the groups.
         """
         writer = RollingWriter(table=self._table, env=self._env, directory=directory, layout=self._layout)
         try:
             for part in groups.slices(SLICE_ROWS):
-                folded = self._folded(replace(part, positions=at[part.positions]))
+                folded = self._folded(replace(part, positions=at[part.positions]), fold)
+                if folded is None:
+                    continue
                 numbered = part.positions[folded.sequence_positions]
                 writer.write(
                     folded.table(),
@@ -128,23 +160,31 @@ class Flush:
             writer.abort()
             raise
 
-    def _folded(self, groups: Groups) -> Folded:
+    def _folded(self, groups: Groups, fold: Fold) -> Folded | None:
         try:
-            return self._fold(groups)
+            return self._fold(groups, fold)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"cannot write to '{self._table.name}': {error} Nothing was written.",
                 **error.context | {"table": self._table.name},
             ) from error
 
-    def _fold(self, groups: Groups) -> Folded:
+    def _fold(self, groups: Groups, fold: Fold) -> Folded | None:
         """Return the groups merged, at a cost that goes with their rows and not with all that were flushed."""
         rows, kinds, chooses = self._rows, self._kinds, self._merge.engine.chooses
         if not chooses and 2 * len(groups.positions) < rows.num_rows:
             kinds = None if kinds is None else kinds[groups.positions]
             rows = self._picked.take(groups.positions)
             groups = replace(groups, positions=np.arange(len(groups.positions)))
-        folded = self._merge.fold(rows, groups, kinds, rows.column_names)
-        if chooses and folded.positions is not None:  # they are positions in `rows`
+        folded = fold(rows, groups, kinds, rows.column_names)
+        if chooses and folded is not None and folded.positions is not None:  # they are positions in `rows`
             return replace(folded, rows=self._picked.take(folded.positions), positions=None)
         return folded
+
+
+def _both_ways(groups: Groups) -> Groups | None:
+    """Return the groups that add and retract; None: there are none."""
+    if groups.additions is None:
+        return None
+    both = any_of(groups.additions, groups.starts) & any_of(~groups.additions, groups.starts)
+    return selected(groups, both) if both.any() else None

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from merganser.merge.engine import (
-    NO_REMOVALS,
     Folded,
     Kinds,
+    Lasting,
+    Parts,
     merged_kinds,
-    removals_before_additions,
+    owed_rows,
+    parts_since_removal,
     since_removal,
 )
 from merganser.merge.functions.function import Function
@@ -30,6 +33,7 @@ class Aggregation:
     Attributes:
         functions: by column.
         remove_on_delete: a -D removes the row, and what comes later begins anew.
+        ordering: columns among them that order versions.
 
     Format: merge engine `aggregation`. Oracle: `testing.engines_oracle`.
     """
@@ -37,10 +41,23 @@ class Aggregation:
     chooses: ClassVar[bool] = False
     functions: Mapping[str, Function]
     remove_on_delete: bool = False
+    ordering: tuple[str, ...] = ()
 
     @property
     def removes(self) -> bool:
         return self.remove_on_delete
+
+    @property
+    def owes(self) -> bool:
+        return any(function.takes_back for function in self.functions.values())
+
+    def lasting(self, *, ordered: bool) -> Lasting:
+        # What a function makes of its column depends on what was taken back if it adds up, or if versions have an order
+        # of their own; else a retraction of nothing leaves nothing.
+        owes = ordered or any(function.owes for function in self.functions.values())
+        if self.remove_on_delete:
+            return Lasting((row_kind.UPDATE_BEFORE,) if owes else (), (row_kind.DELETE,) if ordered else ())
+        return Lasting(row_kind.RETRACTIONS if owes else ())
 
     def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
         return ()
@@ -59,10 +76,26 @@ class Aggregation:
                 )
         return None
 
-    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
-        if groups.additions is None:
-            return NO_REMOVALS
-        return removals_before_additions(groups, kinds[groups.positions] == row_kind.DELETE)
+    def parts(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Parts:
+        if not self.remove_on_delete:
+            return Parts()
+        removes = kinds[groups.positions] == row_kind.DELETE
+        return parts_since_removal(groups, removes, np.ones(len(removes), np.bool_))
+
+    def owed(self, rows: pa.Table, groups: Groups, columns: Sequence[str]) -> Folded | None:
+        taking = {name for name, function in self.functions.items() if function.takes_back}
+        taken_back: dict[str, pa.Array] = {}
+        for name in columns:
+            function = self.functions.get(name)
+            if name in taking and function is not None:
+                taken_back[name] = function.taken_back(rows.column(name), groups)
+            elif function is not None and name not in self.ordering:
+                taken_back[name] = pa.nulls(groups.count, rows.schema.field(name).type)
+        return owed_rows(rows, groups, columns, taken_back, self._retracted)
+
+    @property
+    def _retracted(self) -> int:
+        return row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         sequence_positions = groups.ends - 1
@@ -71,8 +104,7 @@ class Aggregation:
         gathered = Gathering(rows, groups)
         out = [gathered.column(name, self.functions.get(name)) for name in columns]
         table = pa.Table.from_arrays(out, schema=rows.select(columns).schema)
-        retracted = row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
-        return Folded(table, None, merged_kinds(groups, kinds, retracted), sequence_positions)
+        return Folded(table, None, merged_kinds(groups, kinds, self._retracted), sequence_positions)
 
 
 class Gathering:

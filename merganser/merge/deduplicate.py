@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from merganser.merge.engine import NO_REMOVALS, Folded, Kinds
-from merganser.merge.groups import Groups, Positions
+from merganser.merge.engine import Folded, Kinds, Lasting, Parts
+from merganser.merge.groups import Groups
+from merganser.schema.row_kind import RETRACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,10 @@ class Deduplicate:
 
     chooses: ClassVar[bool] = True
     removes: ClassVar[bool] = False
+    owes: ClassVar[bool] = False
+
+    def lasting(self, *, ordered: bool) -> Lasting:
+        return Lasting(removals=RETRACTIONS) if ordered else Lasting()
 
     def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
         return ()
@@ -28,8 +33,11 @@ class Deduplicate:
     def refusal(self, *, deletes: bool, updates_before: bool) -> str | None:
         return None
 
-    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
-        return NO_REMOVALS
+    def parts(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Parts:
+        return Parts()
+
+    def owed(self, rows: pa.Table, groups: Groups, columns: Sequence[str]) -> Folded | None:
+        return None
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         last = groups.last
@@ -45,6 +53,10 @@ class FirstRow:
 
     chooses: ClassVar[bool] = True
     removes: ClassVar[bool] = False
+    owes: ClassVar[bool] = False
+
+    def lasting(self, *, ordered: bool) -> Lasting:
+        return Lasting()
 
     def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
         return ()
@@ -54,8 +66,11 @@ class FirstRow:
             "merge engine first-row keeps the first row of a key and takes none back. Set 'ignore-delete' to drop them."
         )
 
-    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
-        return NO_REMOVALS
+    def parts(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Parts:
+        return Parts()
+
+    def owed(self, rows: pa.Table, groups: Groups, columns: Sequence[str]) -> Folded | None:
+        return None
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         first = groups.first

@@ -23,16 +23,19 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError
 from merganser.merge.aggregation import Gathering
 from merganser.merge.engine import (
-    NO_REMOVALS,
     Folded,
     Kinds,
+    Lasting,
+    Parts,
     merged_kinds,
-    removals_before_additions,
+    owed_rows,
+    parts_since_removal,
+    says_nothing,
     since_removal,
 )
-from merganser.merge.functions.function import Function, LateRows, additions_only
+from merganser.merge.functions.function import Function, LateRows, additions_only, after_null
 from merganser.merge.functions.picks import LastNonNullValue
-from merganser.merge.functions.segments import any_of, whole
+from merganser.merge.functions.segments import any_of, taken, whole
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.order import ascending_ranks, dense_ranks
 from merganser.schema import row_kind
@@ -69,6 +72,7 @@ class PartialUpdate:
         plain: columns outside all groups.
         groups: the sequence groups.
         remove_on_delete: a -D removes the row, and what comes later begins anew; -U has no effect.
+        incoming: the versions are rows as they come in: a lone one, too, loses what no ordering column vouches for.
 
     Format: merge engine `partial-update`. Oracle: `testing.engines_oracle`.
     """
@@ -78,10 +82,22 @@ class PartialUpdate:
     plain: Mapping[str, LastNonNullValue]
     groups: tuple[SequenceGroup, ...] = ()
     remove_on_delete: bool = False
+    incoming: bool = False
 
     @property
     def removes(self) -> bool:
         return self.remove_on_delete or any(group.removes for group in self.groups)
+
+    @property
+    def owes(self) -> bool:
+        return any(function.takes_back for group in self.groups for function in group.functions.values())
+
+    def lasting(self, *, ordered: bool) -> Lasting:
+        if self.remove_on_delete:
+            return Lasting(removals=(row_kind.DELETE,) if ordered else ())
+        if self.removes:
+            return Lasting((row_kind.UPDATE_BEFORE,), (row_kind.DELETE,))
+        return Lasting(row_kind.RETRACTIONS if self.groups else ())
 
     def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
         wanted = [g.ordering for g in self.groups if g.removes or not set(g.columns).isdisjoint(columns)]
@@ -106,13 +122,73 @@ class PartialUpdate:
                     )
         return None
 
-    def removals(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Positions:
-        if groups.additions is None:
-            return NO_REMOVALS
+    def parts(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Parts:
+        deletes = kinds[groups.positions] == row_kind.DELETE
         if self.remove_on_delete:
-            return removals_before_additions(groups, kinds[groups.positions] == row_kind.DELETE)
-        removes = self._removing(rows, groups, kinds)
-        return NO_REMOVALS if removes is None else removals_before_additions(groups, removes)
+            assert groups.additions is not None
+            return parts_since_removal(groups, deletes, groups.additions)
+        removing = [group for group in self.groups if group.removes]
+        if not removing or not deletes.any():
+            return Parts()
+        apart = self._may_remove(rows, groups, deletes, removing)
+        demoted = deletes & ~apart
+        if not apart.any():
+            return Parts((), demoted)
+        passed = np.cumsum(apart)
+        part = 2 * (passed - (passed[groups.starts] - apart[groups.starts])[groups.group_of]) - apart
+        # Most keys have one part, the last: so parts are counted from the end.
+        part -= part[groups.ends - 1][groups.group_of]
+        return Parts(tuple(part == i for i in np.unique(part).tolist()), demoted)
+
+    def _may_remove(self, rows: pa.Table, groups: Groups, deletes: Mask, removing: Sequence[SequenceGroup]) -> Mask:
+        """Return bool[n] over sorted rows: deletes that remove the row, or may, as older versions decide.
+
+        A delete in order is at least as new as all before it. So it removes whatever an earlier one of its group does,
+        and the earlier one needs no part of its own. A late one removes nothing, unless another group removed before.
+        """
+        place = np.arange(len(deletes))
+        found = np.zeros(len(deletes), np.bool_)
+        for group in removing:
+            order = _Order(rows, groups, group)
+            last = np.maximum.reduceat(np.where(order.in_order & deletes, place, -1), groups.starts)[groups.group_of]
+            found |= deletes & (order.in_order if len(removing) == 1 else order.touches) & (place >= last)
+        return found
+
+    def owed(self, rows: pa.Table, groups: Groups, columns: Sequence[str]) -> Folded | None:
+        taken_back: dict[str, pa.Array] = {}
+        for group in self.groups:
+            if any(function.takes_back for function in group.functions.values()):
+                taken_back |= self._owed_of(rows, groups, group)
+        for group in self.groups:
+            for name in group.columns:
+                taken_back.setdefault(name, pa.nulls(groups.count, rows.schema.field(name).type))
+        return owed_rows(rows, groups, columns, taken_back, self._retracted)
+
+    def _owed_of(self, rows: pa.Table, groups: Groups, group: SequenceGroup) -> dict[str, pa.Array]:
+        """Return what the functions of a group owe, with ordering columns where they owe something: else it is null.
+
+        The row stands before one that is as new or newer, so it may have the ordering of any of its retractions.
+        """
+        assert groups.additions is not None
+        touches = _Order(rows, groups, group).touches
+        counted, alive = groups.only(touches)
+        found = {}
+        owes = np.zeros(groups.count, np.bool_)
+        for name, function in group.functions.items():
+            if function.takes_back:
+                place = np.full(groups.count, -1, np.int64)
+                place[alive] = np.arange(len(alive))
+                values = function.taken_back(rows.column(name), counted)
+                found[name] = values.take(pa.array(place, mask=place < 0))
+                owes |= ~says_nothing(found[name])
+        at = np.where(touches & ~groups.additions, np.arange(len(touches)), -1)
+        last = np.maximum.reduceat(at, groups.starts)
+        last = np.where(owes, groups.positions[last], -1)
+        return found | {name: taken(rows.column(name), last) for name in group.ordering}
+
+    @property
+    def _retracted(self) -> int:
+        return row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         sequence_positions = groups.ends - 1
@@ -128,7 +204,7 @@ class PartialUpdate:
         found: dict[str, pa.Array | pa.ChunkedArray] = {}
         for group in self.groups:
             if not set(group.columns).isdisjoint(columns):
-                found |= _GroupFold(rows, groups, group, resets).columns(columns)
+                found |= _GroupFold(rows, groups, group, resets, incoming=self.incoming).columns(columns)
         added = groups if groups.additions is None or groups.additions.all() else additions_only(groups)
         plain = gathering if added is groups else Gathering(rows, added)
         for name in columns:
@@ -138,8 +214,7 @@ class PartialUpdate:
                 found[name] = gathering.column(name, None)
         out = [found[name] for name in columns]
         table = pa.Table.from_arrays(out, schema=rows.select(columns).schema)
-        retracted = row_kind.UPDATE_BEFORE if self.removes else row_kind.DELETE
-        return Folded(table, None, merged_kinds(groups, kinds, retracted), sequence_positions)
+        return Folded(table, None, merged_kinds(groups, kinds, self._retracted), sequence_positions)
 
     def _refuse(self, groups: Groups) -> None:
         """Raise where a retraction meets another version: only another engine can have written it."""
@@ -155,20 +230,15 @@ class PartialUpdate:
         """Return the groups from their last removing -D on, and those versions, as rows of the table.
 
         The version that removed stays, for later ones have to reach its ordering columns; nothing else of it does.
-        Where nothing is added after it, it is all that is left of its group.
+        Where nothing comes after it, it is all that is left of its group.
         """
         removes = self._removing(rows, groups, kinds)
         if removes is None:
             return groups, None
-        assert groups.additions is not None
         place = np.arange(len(removes))
         removed = np.maximum.reduceat(np.where(removes, place, -1), groups.starts)
         keep = place >= removed[groups.group_of]
-        added = any_of(keep & groups.additions, groups.starts)
-        gone = (removed >= 0) & ~added
-        keep &= ~gone[groups.group_of]
-        keep[removed[gone]] = True
-        reset = removed[(removed >= 0) & added]
+        reset = removed[(removed >= 0) & (removed < groups.ends - 1)]
         return groups.only(keep)[0], groups.positions[reset]
 
     def _removing(self, rows: pa.Table, groups: Groups, kinds: Kinds) -> Mask | None:
@@ -239,8 +309,11 @@ class _Order:
 class _GroupFold:
     """The columns of one sequence group, folded."""
 
-    def __init__(self, rows: pa.Table, groups: Groups, group: SequenceGroup, resets: Positions | None) -> None:
+    def __init__(
+        self, rows: pa.Table, groups: Groups, group: SequenceGroup, resets: Positions | None, *, incoming: bool
+    ) -> None:
         self._rows = rows
+        self._incoming = incoming
         self._groups = groups
         self._group = group
         self._resets = resets
@@ -270,7 +343,8 @@ class _GroupFold:
             return groups.last
         place = np.where(self._order.in_order, np.arange(len(groups.positions)), -1)
         last = np.maximum.reduceat(place, groups.starts) if groups.count else groups.starts
-        last = np.where(groups.sizes == 1, groups.starts, last)
+        if not self._incoming:
+            last = np.where(groups.sizes == 1, groups.starts, last)
         return np.where(last < 0, -1, groups.positions[last])
 
     def _unless_retracted(self, newest: Positions) -> Positions:
@@ -300,7 +374,7 @@ class _GroupFold:
             groups = arrived if anywhere else ordered
             ignoring = function.ignores_retractions
             if bare is not None and not ignoring:
-                values = function.fold(*_after_null(column, groups, bare))
+                values = function.fold(*after_null(column, groups, bare))
             else:
                 values = function.fold(column, groups)
             if bare is not None and ignoring:
@@ -312,8 +386,8 @@ class _GroupFold:
         return found
 
     def _counted(self, groups: Groups, touches: Mask) -> tuple[Groups, Positions]:
-        """Return the versions that functions see, and the groups that have some. A lone version passes untouched."""
-        counted = touches | (groups.sizes == 1)[groups.group_of]
+        """Return the versions that functions see, and the groups that have some. A lone stored one passes untouched."""
+        counted = touches if self._incoming else touches | (groups.sizes == 1)[groups.group_of]
         if self._resets is not None:
             reset = np.zeros(self._rows.num_rows, np.bool_)
             reset[self._resets] = True
@@ -365,16 +439,6 @@ class _GroupFold:
             any_of(late, groups.starts) if late.any() else None,
             turning if turning.any() else None,
         )
-
-
-def _after_null(column: pa.ChunkedArray, groups: Groups, which: Mask) -> tuple[pa.ChunkedArray, Groups]:
-    """Return a column and groups, some of which begin with one more row, that adds null."""
-    null = len(column)
-    longer = pa.chunked_array([*column.chunks, pa.nulls(1, column.type)], column.type)
-    at = groups.starts[which]
-    additions = np.ones(len(groups.positions), np.bool_) if groups.additions is None else groups.additions
-    starts = groups.starts + np.cumsum(which) - which
-    return longer, Groups(np.insert(groups.positions, at, null), starts, np.insert(additions, at, True))
 
 
 def _row_by_row(

@@ -6,7 +6,7 @@ Flushes, reads and compactions share it: `groups` orders versions, `fold` makes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from merganser.merge.aggregation import Aggregation
 from merganser.merge.deduplicate import Deduplicate, FirstRow
-from merganser.merge.engine import NO_REMOVALS, Engine, Folded, Kinds
+from merganser.merge.engine import Engine, Folded, Kinds, Lasting, Parts
 from merganser.merge.functions.function import Function
-from merganser.merge.functions.picks import LastNonNullValue, LastValue
+from merganser.merge.functions.picks import KeyValue, LastNonNullValue
 from merganser.merge.functions.registry import function_for
-from merganser.merge.groups import Groups, Mask, Positions, groups_of
+from merganser.merge.groups import Groups, Mask, groups_of
 from merganser.merge.keys import sorted_positions
 from merganser.merge.order import UserOrder
 from merganser.merge.partial_update import PartialUpdate, SequenceGroup
@@ -44,6 +44,11 @@ class Merge:
     engine: Engine
     order: UserOrder | None = None
     ignore_delete: bool = False
+
+    @property
+    def lasting(self) -> Lasting:
+        """Which retractions outlive all that is older."""
+        return Lasting() if self.ignore_delete else self.engine.lasting(ordered=self.order is not None)
 
     def needs(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that must be read to merge these, besides themselves and the key."""
@@ -87,16 +92,20 @@ class Merge:
         positions, is_last = sorted_positions(keys, self.tie(rows, kinds, versions))
         return groups_of(positions, is_last, _additions(kinds))
 
-    def removals(self, rows: pa.Table, groups: Groups, at: Positions, kinds: Kinds | None) -> Positions:
-        """Return which versions a flush must store before what `fold` makes of the groups; see `Engine.removals`.
-
-        Args:
-            groups: of some rows of the table.
-            at: int64[n], where those are in the table.
-        """
+    def parts(self, rows: pa.Table, groups: Groups, kinds: Kinds | None) -> Parts:
+        """Return groups as a flush stores them; see `Engine.parts`."""
         if kinds is None or groups.additions is None or not self.engine.removes or self.ignore_delete:
-            return NO_REMOVALS
-        return self.engine.removals(rows, replace(groups, positions=at[groups.positions]), kinds)
+            return Parts()
+        return self.engine.parts(rows, groups, kinds)
+
+    @property
+    def owes(self) -> bool:
+        """Whether versions that a flush folds may owe something."""
+        return self.engine.owes and not self.ignore_delete
+
+    def owed(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded | None:
+        """Return what groups that add and retract owe; see `Engine.owed`."""
+        return self.engine.owed(rows, groups, columns)
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         """Return one row per group; see `Engine.fold`. Groups that have nothing but ignored retractions are gone."""
@@ -149,11 +158,11 @@ def _aggregation(table: TableDef, stored: bool) -> Engine:
         if column.name in table.schema.primary_keys:
             continue
         if column.name in ordering:
-            functions[column.name] = LastValue(column)
+            functions[column.name] = KeyValue(column)
             continue
         name = options.get(w.AGGREGATE_FUNCTION.of(column.name)) or default or LAST_NON_NULL
         functions[column.name] = function_for(column, name, options, stored=stored)
-    return Aggregation(functions, options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE))
+    return Aggregation(functions, options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE), ordering)
 
 
 def _partial_update(table: TableDef, stored: bool) -> Engine:
@@ -175,7 +184,8 @@ def _partial_update(table: TableDef, stored: bool) -> Engine:
     plain = {
         name: LastNonNullValue(field) for name, field in fields.items() if name not in grouped and name not in keys
     }
-    return PartialUpdate(keys, plain, tuple(groups), options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE))
+    removes = options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+    return PartialUpdate(keys, plain, tuple(groups), removes, incoming=not stored)
 
 
 _ENGINES: dict[str, Callable[[TableDef, bool], Engine]] = {

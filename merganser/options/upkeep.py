@@ -91,6 +91,11 @@ LOOKUP_COMPACT_MAX_INTERVAL: Final = Option[int | None](
 RECORD_LEVEL_EXPIRE_TIME: Final = Option[timedelta | None](
     "record-level.expire-time", DURATION, None, "Age at which compaction drops a row; see 'record-level.time-field'."
 )
+TOMBSTONE_TIME_RETAINED: Final = Option[timedelta | None](
+    "tombstone.time-retained", DURATION, None,
+    "How long a delete outlives the compaction of all that is older, so that late rows lose against it. Default: 1 d "
+    "where columns order rows ('sequence.field', sequence groups); elsewhere no row is late, and deletes go at once.",
+)  # fmt: skip
 RECORD_LEVEL_TIME_FIELD: Final = Option[str | None](
     "record-level.time-field", TEXT, None,
     "Column that holds the time of a row: INT (seconds), BIGINT (seconds or milliseconds) or a timestamp.",

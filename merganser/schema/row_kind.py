@@ -20,6 +20,9 @@ SYMBOLS: Final = ("+I", "-U", "+U", "-D")
 """Symbol of each kind, indexed by its byte."""
 
 
+RETRACTIONS: Final = (UPDATE_BEFORE, DELETE)
+
+
 def inserts(rows: int) -> pa.Array:
     """Return int8[rows], all +I. Memory that the kernel hands out is zero; `pyarrow.repeat` takes 100 times as long."""
     return pa.array(np.zeros(rows, np.int8))

@@ -1,10 +1,14 @@
-"""The oracle of merge engines: one key, one version at a time, with lists and dictionaries.
+"""The oracles of merge engines: one key, one version at a time, with lists and dictionaries.
 
-What a key reads as can depend on how its versions are laid out: a flush folds the rows of a key before they are
-stored, a lone stored version is never merged, and what was folded cannot be told apart again. So the oracle keeps
-what the format keeps: per key, the list of stored records, one per flush. `flush` folds what comes, `visible` folds
-what is stored, both with the row-by-row rules of the engine. It is slow on purpose and shares no code with the
-kernels; aggregate functions are those of `functions_oracle`.
+`HistoryOracle` says what a table of merganser holds: a function of the rows in the order of their commits. It knows of
+no files: it keeps every row, and folds all rows of a key when it is asked.
+
+In other engines of the format, what a key reads as can depend on how its versions are laid out: a flush folds the rows
+of a key before they are stored, a lone stored version is never merged, and what was folded cannot be told apart again.
+`EngineOracle` keeps what such an engine keeps: per key, the list of stored records, one per flush.
+
+Both fold with the same row-by-row rules. They are slow on purpose and share no code with the kernels; aggregate
+functions are those of `functions_oracle`.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from merganser.schema import types as t
-from merganser.testing.functions_oracle import NOT_RETRACTING, fold_rows
+from merganser.testing.functions_oracle import NOT_RETRACTING, fold_rows, normal
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -290,7 +294,7 @@ class EngineOracle:
     def _function(self, name: str) -> str:
         """Return the function that folds stored records: counts are made where rows come in."""
         if self.engine == "aggregation" and name in self.sequence_fields:
-            return "last_value"
+            return "primary-key"  # the newest version's, whatever its kind: a row keeps its place in the order
         found = self._named_function(name) or "last_non_null_value"
         return "sum" if found == "count" else found
 
@@ -315,6 +319,40 @@ class EngineOracle:
 
     def _dropped(self, kind: str) -> bool:
         return (self.ignore_delete and kind in ("-U", "-D")) or (self.ignore_update_before and kind == "-U")
+
+
+@dataclass
+class HistoryOracle(EngineOracle):
+    """A key table of any merge engine, as its rows make it in the order of their commits.
+
+    The way of the rows into files has no say: not the flushes, not the compactions, not which versions met first.
+    """
+
+    def flush(self, changes: Iterable[Change]) -> None:
+        """Take rows, in order."""
+        for kind, row in changes:
+            self.flushes += 1
+            kind = kind if self.rowkind_field is None else row[self.rowkind_field]
+            if not self._dropped(kind):
+                record = self._normal(self._counted(Record(kind, dict(row), (self.flushes, 0, 0))))
+                self.stored.setdefault(tuple(row[name] for name in self.key), []).append(record)
+
+    def compact(self) -> None:
+        """Change nothing."""
+
+    def _normal(self, record: Record) -> Record:
+        """Return a row as its functions make it, alone: each element once in a set, no column that nothing orders."""
+        if not record.adds or self.engine not in ("aggregation", "partial-update"):
+            return record
+        row = dict(record.row)
+        for group in self.groups:
+            if not _touches(record, group):
+                row |= dict.fromkeys(group.protected)
+        for name in row:
+            functions = self.engine == "aggregation" or (name in self.grouped and self._named_function(name))
+            if functions and name not in self.key:
+                row[name] = normal(self._function(name), self.columns[name], self._of(name), row[name])
+        return replace(record, row=row)
 
 
 @dataclass

@@ -72,6 +72,13 @@ def fold_rows(name: str, kind: t.DataType, options: Mapping[str, str], rows: Seq
     return value
 
 
+def normal(name: str, kind: t.DataType, options: Mapping[str, str], value: Any) -> Any:
+    """Return what a value that is added becomes where it comes alone, before it is stored."""
+    if name not in ("listagg", "collect", "nested_update", "nested_partial_update"):
+        return value
+    return _Fold(kind, options).steps(name)[0](None, value)
+
+
 def _image(name: str, kind: t.DataType, options: Mapping[str, str], values: list[Any]) -> Any:
     """Fold retractions into what can be retracted later."""
     kept = {k: v for k, v in options.items() if k == "nested-key"}

@@ -22,6 +22,7 @@ from merganser.lsm.compact import CompactJob, append_groups, uncounted
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
+from merganser.lsm.tombstones import Tombstones
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
@@ -84,6 +85,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
                 picked.level,
                 picked.drops,
                 planner.schemas_of(picked.files + picked.below + picked.older),
+                planner.tombstones,
                 picked.below,
                 picked.lifted,
                 planner.expiry if picked.drops and not picked.older else None,
@@ -160,6 +162,7 @@ class _Planner:
         now_ms = env.now_ms()
         self._now = _EPOCH + timedelta(milliseconds=now_ms)
         self.expiry = RecordExpiry.of(table, now_ms)
+        self.tombstones = Tombstones.of(table, now_ms)
 
     def schemas_of(self, files: Sequence[DataFile]) -> Mapping[int, tuple[t.Field, ...]]:
         """Return the columns of the schemas of files, and of others."""
@@ -227,7 +230,13 @@ class _Planner:
             return [_Picked(tuple(files), files[0].level, True)] if files else []
         expiry = self.expiry
         schemas = {} if expiry is None else self.schemas_of(files)
-        due = [f for f in files if f.name in vectors.by_file or (expiry is not None and expiry.reaches(f, schemas))]
+        due = [
+            file
+            for file in files
+            if file.name in vectors.by_file
+            or (expiry is not None and expiry.reaches(file, schemas))
+            or (file.delete_row_count and self.tombstones.due(file))
+        ]
         # Each by itself: put together, two would span the files between them.
         return [_Picked((file,), file.level, True) for file in due]
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from merganser.errors import InvariantError, MerganserError, UnsupportedError
 
-Status = Literal["passed", "failed", "skipped"]
+Status = Literal["passed", "failed", "skipped", "different"]
 
 
 class Skip(Exception):  # noqa: N818 - not an error
@@ -59,7 +59,7 @@ class Result:
     """How one case ended.
 
     Attributes:
-        reason: of a skip.
+        reason: of a skip, or of a chosen difference.
         problems: of a failure; each may have several lines.
         notes: for -v, such as an order between keys that is not what was written down.
     """

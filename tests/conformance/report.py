@@ -14,9 +14,10 @@ def counts(results: Iterable[Result]) -> Counter[str]:
 
 
 def count_line(results: Iterable[Result]) -> str:
-    """Return `N passed, N failed, N skipped`."""
+    """Return `N passed, N failed, N skipped`, and the number of chosen differences if there are some."""
     found = counts(results)
-    return ", ".join(f"{found[status]} {status}" for status in ("passed", "failed", "skipped"))
+    line = ", ".join(f"{found[status]} {status}" for status in ("passed", "failed", "skipped"))
+    return f"{line}, {found['different']} different by choice" if found["different"] else line
 
 
 def file_report(name: str, results: Sequence[Result], *, verbose: bool) -> str:
@@ -26,6 +27,8 @@ def file_report(name: str, results: Sequence[Result], *, verbose: bool) -> str:
         if result.status == "failed":
             lines.append(f"  FAILED {result.name}")
             lines += [_indented(problem, "    ") for problem in result.problems]
+        elif result.status == "different":
+            lines.append(f"  different by choice: {result.name}: {result.reason}")
         elif verbose:
             reason = f": {result.reason}" if result.reason else ""
             lines.append(f"  {result.status} {result.name}{reason}")

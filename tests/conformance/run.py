@@ -1,4 +1,4 @@
-"""One case -> passed, failed or skipped."""
+"""One case -> passed, failed, skipped, or different on purpose."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, Final
 import merganser as mg
 from tests.conformance.cases import Case, check, load, name_of, wanted
 from tests.conformance.dialects import known
+from tests.conformance.differences import CHOSEN
 from tests.conformance.door import Door
 from tests.conformance.lsm_cases import run_partition_case, run_pick_case
 from tests.conformance.outcome import Failure, Result, Skip, method, not_built, unsupported
@@ -50,6 +51,8 @@ def run_case(case: Any, door: Door, *, file: str = "", index: int = 0) -> Result
         if case.get("legacy"):
             return _skipped(result, "legacy behaviour, which merganser does not have")
         result.status, result.problems = "failed", verdict.problems
+        if result.name in CHOSEN:
+            result.status, result.reason = "different", CHOSEN[result.name]
     elif verdict.skips:
         _skipped(result, "; ".join(dict.fromkeys(verdict.skips)))
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -23,6 +23,8 @@ class DrawnTable:
     Attributes:
         columns: SQL types.
         draws: values of each column, nulls included.
+        rising: ordering columns, each tuple of which must not come late. A stored row has one place in the order, that
+            of its newest version; so what a late row meets there depends on what was merged, unless no function minds.
     """
 
     engine: str
@@ -31,12 +33,29 @@ class DrawnTable:
     key: list[str] = field(default_factory=list)
     partition: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
+    rising: list[tuple[str, ...]] = field(default_factory=list)
 
     def add(self, name: str, kind: str, draw: Draw) -> None:
         self.columns[name], self.draws[name] = kind, draw
 
     def row(self, rng: random.Random) -> dict[str, Any]:
         return {name: draw(rng) for name, draw in self.draws.items()}
+
+    @property
+    def may_tie(self) -> bool:
+        """Whether rows of equal clocks are in the order of their arrival."""
+        by_kind = "row-kind-flag" in self.options.get("sequence.auto-padding", "")
+        return not by_kind and all(len(names) == 1 for names in self.rising)
+
+    def rise(self, row: dict[str, Any], clock: int) -> None:
+        """Order a row after all rows of a lower clock, by every tuple of columns that has to rise."""
+        sign = -1 if self.options.get("sequence.field.sort-order") == "descending" else 1
+        for first, *others in self.rising:
+            group = first not in self.options.get("sequence.field", "").split(",")
+            if group and row[first] is None and all(row[name] is None for name in others):
+                continue
+            time = clock if group else sign * clock
+            row[first] = _clock(self.columns[first], time)
 
 
 def choice(*values: Any) -> Draw:
@@ -59,6 +78,11 @@ def _item(rng: random.Random) -> dict[str, Any]:
     return {"id": rng.choice([None, 1, 2, 3]), "v": rng.choice([None, "x", "y"]), "ts": rng.choice([None, "1", "2"])}
 
 
+def _clock(kind: str, time: int) -> Any:
+    """Return a value of an ordering column that sorts as a time does."""
+    return f"{10**9 + time}" if kind == "STRING" else float(time) if kind == "DOUBLE" else time
+
+
 WHOLE = choice(-3, -1, 0, 2, 5, 7)
 QUARTERS = choice(-2.25, -0.5, 0.0, 0.75, 4.0)
 FLOATS = choice(-1.5, -0.0, 0.0, 2.5, math.nan, math.inf)
@@ -72,16 +96,17 @@ RETRACTING: list[Function] = [
     ("sum", "BIGINT", WHOLE, {}),
     ("sum", "DECIMAL(12, 2)", PRICES, {}),
     ("sum", "DOUBLE", QUARTERS, {}),
-    ("product", "BIGINT", choice(1, 1, -1, 2), {}),
+    ("product", "BIGINT", choice(1, 1, -1), {}),
+    ("product", "DOUBLE", choice(1.0, -1.0, 2.0, 0.5), {}),
     ("count", "BIGINT", WHOLE, {}),
     ("last_value", "STRING", TEXT, {}),
     ("last_non_null_value", "DOUBLE", FLOATS, {}),
     ("collect", "ARRAY<INT>", several(maybe(WHOLE, 0.1)), {"distinct": ("true", "false")}),
     ("merge_map", "MAP<STRING, INT>", _map(maybe(WHOLE, 0.1)), {}),
     ("nested_update", f"ARRAY<{ITEM}>", several(_item), {"nested-key": ("id",), "nested-sequence-field": ("ts",)}),
-    ("nested_update", f"ARRAY<{ITEM}>", several(maybe(_item, 0.1)), {"count-limit": ("3",)}),
 ]
 ADDING: list[Function] = [
+    ("nested_update", f"ARRAY<{ITEM}>", several(maybe(_item, 0.1)), {"count-limit": ("3",)}),
     ("max", "STRING", TEXT, {}),
     ("min", "DOUBLE", FLOATS, {}),
     ("max", "DATE", choice(date(1969, 12, 31), date(2024, 2, 29)), {}),
@@ -90,9 +115,12 @@ ADDING: list[Function] = [
     ("bool_and", "BOOLEAN", choice(True, False), {}),
     ("bool_or", "BOOLEAN", choice(True, False), {}),
     ("listagg", "STRING", choice("", " ", "a", "b", "a;b"), {"list-agg-delimiter": (";", ","), "distinct": ("true",)}),
-    ("merge_map_with_keytime", f"MAP<STRING, {ITEM}>", _map(maybe(_item, 0.2)), {"ts-field": ("ts",)}),
+    ("merge_map_with_keytime", f"MAP<STRING, {ITEM}>", _map(_item), {"ts-field": ("ts",)}),
     ("nested_partial_update", f"ARRAY<{ITEM}>", several(_item), {"nested-key": ("id",)}),
 ]
+ORDER_FREE = frozenset({"sum", "count", "max", "min", "bool_and", "bool_or"})
+"""The functions to which a late row is a row like any other."""
+
 KEYS: dict[str, Draw] = {
     "INT": choice(*range(-3, 4)),
     "STRING": choice(*TEXTS[:5], "x" * 20),
@@ -123,10 +151,30 @@ def drawn_table(engine: str, rng: random.Random) -> DrawnTable:
         "file.format": rng.choice(["parquet", "parquet", "parquet", "orc", "avro"]),
     }
     _RULES[engine](table, rng)
+    _rising(table)
     names = list(table.columns)
     rng.shuffle(names)
     table.columns = {name: table.columns[name] for name in names}
     return table
+
+
+def _rising(table: DrawnTable) -> None:
+    """Find the orders in which no row may come late."""
+    options, engine = table.options, table.options.get("merge-engine")
+    default = options.get("fields.default-aggregate-function")
+    functions = {name: options.get(f"fields.{name}.aggregate-function") or default for name in table.columns}
+    order = tuple(name for name in options.get("sequence.field", "").split(",") if name)
+    if engine == "partial-update":
+        for option, protected in options.items():
+            named = {functions[name] for name in protected.split(",")} if option.endswith(".sequence-group") else set()
+            if not named <= ORDER_FREE | {None}:
+                table.rising.append(tuple(option.removeprefix("fields.").removesuffix(".sequence-group").split(",")))
+        if order:
+            table.rising.append(order)
+    if engine == "aggregation" and order:
+        named = {functions[name] for name in table.columns if name not in (*table.key, *table.partition, *order)}
+        if not named <= ORDER_FREE | {"last_value"} or "aggregation.remove-record-on-delete" in options:
+            table.rising.append(order)
 
 
 def _deduplicate(table: DrawnTable, rng: random.Random) -> None:
@@ -164,15 +212,20 @@ def _kinds(table: DrawnTable, rng: random.Random, *, ignore: bool = True) -> Non
         table.options["rowkind.field"] = "rk"
 
 
-def _function(table: DrawnTable, name: str, rng: random.Random, *, retracting: bool, nulls: float = 0.25) -> None:
-    function, kind, draw, options = rng.choice(RETRACTING if retracting else RETRACTING + ADDING)
-    table.add(name, kind, maybe(draw, nulls))
+def _function(
+    table: DrawnTable, name: str, rng: random.Random, *, retracting: bool, only: Collection[str] | None = None
+) -> None:
+    found = RETRACTING if retracting else RETRACTING + ADDING
+    function, kind, draw, options = rng.choice([one for one in found if only is None or one[0] in only])
+    table.add(name, kind, maybe(draw, 0.25))
     table.options[f"fields.{name}.aggregate-function"] = function
     chosen = [option for option in options if rng.random() < 0.5]
     if function == "nested_partial_update" or "nested-sequence-field" in chosen:
         chosen.append("nested-key")
     for option in dict.fromkeys(chosen):
         table.options[f"fields.{name}.{option}"] = rng.choice(options[option])
+    if "count-limit" in chosen:  # counts what is merged together: what is taken back may make room, or come later
+        table.options[f"fields.{name}.ignore-retract"] = "true"
 
 
 def _aggregation(table: DrawnTable, rng: random.Random) -> None:
@@ -185,8 +238,12 @@ def _aggregation(table: DrawnTable, rng: random.Random) -> None:
     if rng.random() < 0.3:
         table.options["fields.default-aggregate-function"] = rng.choice(["last_value", "last_non_null_value"])
     style = rng.choice(["retracting", "retracting", "any"])
+    free = "sequence.field" in table.options and not removes and rng.random() < 0.5
+    if free:
+        table.options["fields.default-aggregate-function"] = "last_value"
+    only = ORDER_FREE | {"last_value"} if free else None
     for i in range(rng.randrange(2, 6)):
-        _function(table, f"f{i}", rng, retracting=style == "retracting")
+        _function(table, f"f{i}", rng, retracting=style == "retracting", only=only)
         if not removes and rng.random() < (0.7 if style == "any" else 0.1):
             table.options[f"fields.f{i}.ignore-retract"] = "true"
     _kinds(table, rng)
@@ -206,6 +263,7 @@ def _partial_update(table: DrawnTable, rng: random.Random) -> None:
     style = rng.choice(["retracting", "retracting", "any"])
     removing = []
     for i in range(groups):
+        free = ORDER_FREE if rng.random() < 0.5 else None
         ordering = [f"g{i}"]
         table.add(f"g{i}", "INT", maybe(choice(*range(12)), 0.35))
         if rng.random() < 0.4:
@@ -216,7 +274,7 @@ def _partial_update(table: DrawnTable, rng: random.Random) -> None:
             name = f"c{i}{j}"
             protected.append(name)
             if rng.random() < 0.6:
-                _function(table, name, rng, retracting=style == "retracting")
+                _function(table, name, rng, retracting=style == "retracting", only=free)
                 if rng.random() < (0.7 if style == "any" else 0.1):
                     table.options[f"fields.{name}.ignore-retract"] = "true"
             else:

@@ -41,6 +41,12 @@ class Traits:
     __slots__ = ()
     late_rows: ClassVar[LateRows] = LateRows.FIRST
     ignores_retractions: ClassVar[bool] = False
+    owes: ClassVar[bool] = False
+    takes_back: ClassVar[bool] = False
+    rewrites: ClassVar[bool] = False
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        raise TypeError("a function that takes nothing back is not asked")
 
 
 class Function(Protocol):
@@ -61,6 +67,25 @@ class Function(Protocol):
     @property
     def ignores_retractions(self) -> bool:
         """Whether a retraction leaves the column as it is."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether what it takes back counts against what is added later, though nothing was there before."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether rows can take something from older versions that their folded value does not say."""
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether a value that comes alone may be another once it is folded: a set has each element once."""
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        """Return k values, what each group takes from older versions; null, or empty, where nothing.
+
+        A retraction of these values, and then the addition of what `fold` returns, act on any older version as the
+        rows of the group do, one after the other.
+        """
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return k values, one per group, of exactly the column's type.
@@ -130,7 +155,42 @@ def refuse(column: t.Field, name: str, why: str, **context: object) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class IgnoreRetract:
+class Incoming(Traits):
+    """A function that rewrites (`Function.rewrites`), over rows as they come in: a lone one is folded, too.
+
+    It is folded as if it followed a null.
+    """
+
+    inner: Function
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def retracts(self) -> bool:
+        return self.inner.retracts
+
+    @property
+    def late_rows(self) -> LateRows:  # type: ignore[override]
+        return self.inner.late_rows
+
+    @property
+    def takes_back(self) -> bool:  # type: ignore[override]
+        return self.inner.takes_back
+
+    def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        lone = groups.sizes == 1
+        if groups.additions is not None:
+            lone = lone & groups.additions[groups.starts]
+        return self.inner.fold(*after_null(column, groups, lone)) if lone.any() else self.inner.fold(column, groups)
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        return self.inner.taken_back(column, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRetract(Traits):
     """A function that additions alone reach; a retraction leaves the column as it is.
 
     A group of retractions only keeps the value of its last row. A group that is left with one addition gives that
@@ -146,7 +206,7 @@ class IgnoreRetract:
         return self.inner.name
 
     @property
-    def late_rows(self) -> LateRows:
+    def late_rows(self) -> LateRows:  # type: ignore[override]
         return self.inner.late_rows
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
@@ -154,7 +214,7 @@ class IgnoreRetract:
 
 
 @dataclass(frozen=True, slots=True)
-class IgnoreRetractPick:
+class IgnoreRetractPick(Traits):
     """`IgnoreRetract` of a function that picks."""
 
     ignores_retractions: ClassVar[bool] = True
@@ -166,7 +226,7 @@ class IgnoreRetractPick:
         return self.inner.name
 
     @property
-    def late_rows(self) -> LateRows:
+    def late_rows(self) -> LateRows:  # type: ignore[override]
         return self.inner.late_rows
 
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
@@ -174,6 +234,19 @@ class IgnoreRetractPick:
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return picked(self, column, groups)
+
+
+def image(function: Function, column: pa.ChunkedArray, groups: Groups, which: Mask | None = None) -> pa.Array:
+    """Return what retractions of each group become, folded alone; null where it has none.
+
+    Args:
+        which: bool[n] over sorted rows, the retractions; None: all.
+    """
+    assert groups.additions is not None
+    chosen, alive = groups.only(~groups.additions if which is None else which)
+    place = np.full(groups.count, -1, np.int64)
+    place[alive] = np.arange(len(alive))
+    return function.fold(column, chosen).take(pa.array(place, mask=place < 0))
 
 
 def additions_only(groups: Groups) -> Groups:
@@ -185,3 +258,13 @@ def additions_only(groups: Groups) -> Groups:
     kept[groups.ends[only_retractions] - 1] = True
     before = np.concatenate(([0], np.cumsum(kept)))
     return Groups(groups.positions[kept], before[groups.starts])
+
+
+def after_null(column: pa.ChunkedArray, groups: Groups, which: Mask) -> tuple[pa.ChunkedArray, Groups]:
+    """Return a column and groups, some of which begin with one more row, that adds null."""
+    null = len(column)
+    longer = pa.chunked_array([*column.chunks, pa.nulls(1, column.type)], column.type)
+    at = groups.starts[which]
+    additions = np.ones(len(groups.positions), np.bool_) if groups.additions is None else groups.additions
+    starts = groups.starts + np.cumsum(which) - which
+    return longer, Groups(np.insert(groups.positions, at, null), starts, np.insert(additions, at, True))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from merganser.merge.functions.entries import KEY, VALUE, Entries, apart, runs_of
 from merganser.merge.functions.equality import ranks
-from merganser.merge.functions.function import LateRows, Traits, refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, image, refuse_retractions
 from merganser.merge.functions.segments import empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
@@ -20,9 +20,13 @@ from merganser.schema import types as t
 class MergeMap(Traits):
     """The entries of all maps; of several with one key the last. A retracted map takes its keys away."""
 
+    takes_back: ClassVar[bool] = True
     column: t.Field
     name: str = "merge_map"
     retracts: bool = True
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        return image(self, column, groups)
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return apart(column, groups, _chosen) if groups.count else empty(column.type)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from merganser.merge.functions import segments
 from merganser.merge.functions.entries import Entries, Runs, apart, by_place, cut, entries_of, gathered, runs_of, undone
 from merganser.merge.functions.equality import Codes, ranks
-from merganser.merge.functions.function import LateRows, Traits, refuse, refuse_retractions
+from merganser.merge.functions.function import LateRows, Traits, image, refuse, refuse_retractions
 from merganser.merge.functions.segments import any_of, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
@@ -38,6 +38,8 @@ class NestedUpdate(Traits):
     """
 
     late_rows: ClassVar[LateRows] = LateRows.ONE_BY_ONE
+    takes_back: ClassVar[bool] = True
+    rewrites: ClassVar[bool] = True
     column: t.Field
     key: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
@@ -48,6 +50,9 @@ class NestedUpdate(Traits):
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return apart(column, groups, self._chosen) if groups.count else empty(column.type)
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        return image(self, column, groups)
 
     def _chosen(self, entries: Entries, groups: Groups) -> tuple[Entries, Positions]:
         entries, images = entries.only(~entries.missing()), _images(groups)
@@ -154,6 +159,7 @@ class _Limited:
 class NestedPartialUpdate(Traits):
     """The rows of all arrays, one per key: of each field the last value that is not null."""
 
+    rewrites: ClassVar[bool] = True
     column: t.Field
     key: tuple[str, ...]
     nulls: str = "merge"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.merge.functions import decimals
-from merganser.merge.functions.function import LateRows, Traits, refuse, retracting
+from merganser.merge.functions.function import LateRows, Traits, image, refuse, retracting
 from merganser.merge.functions.segments import (
     Values,
     any_of,
@@ -40,6 +40,7 @@ class Sum(Traits):
     """The sum of the values that are not null; null if there is none."""
 
     late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
+    owes: ClassVar[bool] = True
     column: t.Field
     name: str = "sum"
     retracts: bool = True
@@ -92,9 +93,19 @@ class Product(Traits):
     """The product of the values that are not null; retracting divides."""
 
     late_rows: ClassVar[LateRows] = LateRows.ANYWHERE
+    takes_back: ClassVar[bool] = True
     column: t.Field
     name: str = "product"
     retracts: bool = True
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        # Once there is a product, the fold divides it; what comes before has only older versions to divide.
+        assert groups.additions is not None
+        valid = validity(column)
+        begins = groups.additions if valid is None else groups.additions & valid[groups.positions]
+        place = np.arange(len(begins))
+        first = np.minimum.reduceat(np.where(begins, place, len(begins)), groups.starts)
+        return image(self, column, groups, ~groups.additions & (place < first[groups.group_of]))
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         if not groups.count:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from merganser.merge.functions.function import Traits, picked, refuse_retractions
-from merganser.merge.functions.segments import any_of
+from merganser.merge.functions.segments import any_of, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.schema import types as t
 
@@ -34,6 +35,7 @@ class LastValue(Traits):
 class LastNonNullValue(Traits):
     """The last value that is not null; null when its row retracts."""
 
+    takes_back: ClassVar[bool] = True
     column: t.Field
     name: str = "last_non_null_value"
     retracts: bool = True
@@ -44,6 +46,16 @@ class LastNonNullValue(Traits):
         if valid is None:
             return _unless_retracted(groups.last, groups.ends - 1, groups)
         return _unless_retracted(*_nearest(valid, groups, last=True), groups)
+
+    def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        # A null that is added leaves older values as they are. So where a retraction decides, it has to reach them.
+        assert groups.additions is not None
+        valid = validity(column)
+        if valid is None:
+            row, place = groups.last, groups.ends - 1
+        else:
+            row, place = _nearest(valid, groups, last=True)
+        return taken(column, np.where(groups.additions[place], -1, row))
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         return picked(self, column, groups)

@@ -1,7 +1,8 @@
 """Aggregate functions by name, built from the options of a table.
 
 `count` treats new and stored rows differently: the write buffer turns raw values into counts, and merges add the
-counts of stored rows. All other functions fold stored rows as they fold new rows.
+counts of stored rows. All other functions fold stored rows as they fold new rows, except lone ones: what is stored is
+folded already, or another engine's, and passes as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from merganser.merge.functions.arrays import Collect
 from merganser.merge.functions.bitmaps import Bitmap32, Bitmap64
 from merganser.merge.functions.booleans import BoolAnd, BoolOr
 from merganser.merge.functions.extremes import Extreme
-from merganser.merge.functions.function import Function, IgnoreRetract, IgnoreRetractPick, PickFunction
+from merganser.merge.functions.function import Function, IgnoreRetract, IgnoreRetractPick, Incoming, PickFunction
 from merganser.merge.functions.maps import MergeMap, MergeMapWithKeytime
 from merganser.merge.functions.nested import NestedPartialUpdate, NestedUpdate
 from merganser.merge.functions.numbers import CountInput, Product, Sum
@@ -47,7 +48,10 @@ def function_for(column: t.Field, name: str, options: Options, *, stored: bool) 
 
 
 def _input_function(column: t.Field, name: str, options: Options) -> Function:
-    return CountInput(column) if name == "count" else _merge_function(column, name, options)
+    if name == "count":
+        return CountInput(column)
+    function = _merge_function(column, name, options)
+    return Incoming(function) if function.rewrites else function
 
 
 def _merge_function(column: t.Field, name: str, options: Options) -> Function:

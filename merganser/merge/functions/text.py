@@ -7,7 +7,7 @@ delimiter, and tokens that are blank or there already add nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ class ListAgg(Traits):
         distinct: keep each token once.
     """
 
+    rewrites: ClassVar[bool] = True
     column: t.Field
     delimiter: str = ","
     distinct: bool = False
