@@ -78,7 +78,7 @@ def _listed(name: str, kind: t.DataType, options: Sequence[tree.Literal]) -> pl.
     values = [_value(kind, option) for option in known]
     if not values or any(value is None for value in values):
         return None
-    return pl.col(name).is_in(pl.Series(values, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]))
+    return pl.col(name).is_in(pl.Series(values, dtype=_COUNTED[type(kind)]).cast(_TYPES[type(kind)]).implode())
 
 
 def _compared(
