@@ -8,7 +8,7 @@
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test setup environment lint types unit format docs soak interop clean help
+.PHONY: demo test setup environment lint types unit format docs soak serial interop clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -42,6 +42,9 @@ docs: environment ## write the pages of docs/reference anew
 
 soak: environment ## kill writers, compactors and readers 500 times: nothing lost, doubled or wrong
 	$(BIN)/python -m tests.soak --kills 500
+
+serial: environment ## overlapping writers, killed and with lost replies: every read is the state after whole commits
+	$(BIN)/python -m tests.serial --seconds 60
 
 interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 100 MB once, 10 minutes
 	$(BIN)/python -m tests.witness

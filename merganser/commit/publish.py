@@ -29,6 +29,7 @@ Format: sections "commit algorithm", "commitUser and replay", "overwrite".
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -73,8 +74,8 @@ _log = logging.getLogger(__name__)
 _FIRST_WINDOW: Final = 4.0
 _BUSY_WINDOW: Final = 32.0
 _TOOTH: Final = 5
-_WIDER: Final = 8.0
-_WIDEST: Final = 8.0**6
+_WIDER: Final = 2.0
+_TEETH_MAX: Final = 20
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class Publisher:
         timeout = options.get(w.COMMIT_TIMEOUT)
         started = self.env.now_ms()
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
+        quickest = math.inf
         for attempt in range(attempts):
             begun = self.env.seconds()
             try:
@@ -229,7 +231,8 @@ class Publisher:
                 attempts = attempt + 1
                 break
             if attempt + 1 < attempts:
-                self._wait(attempt + 1, (self.env.seconds() - begun) * 1000)
+                quickest = min(quickest, self.env.seconds() - begun)
+                self._wait(attempt + 1, quickest * 1000)
         files.discard()
         steps.undo()
         TOTALS.add_conflict(self.table.name, change.kind)
@@ -451,7 +454,7 @@ class Publisher:
 
         Args:
             lost: attempts that other writers were faster at.
-            attempt_ms: how long the last of them took.
+            attempt_ms: how long the quickest of them took.
         """
         shortest, longest = (
             self.table.options.get(option).total_seconds() * 1000
@@ -465,12 +468,12 @@ def _window(lost: int) -> float:
     """Return the longest wait after some lost attempts, in attempts.
 
     One collision is bad luck: 4. After the second the table is busy: 32, 16, 8, 4, 2, so that who has waited longest
-    comes first. After six the writers are very many: 256, 128, and so on. Decision 0029.
+    comes first. After six the writers are very many: 64, 32, and so on. Decision 0029.
     """
     if lost == 1:
         return _FIRST_WINDOW
     tooth, place = divmod(lost - 2, _TOOTH)
-    return float(_BUSY_WINDOW * min(_WIDER**tooth, _WIDEST) / 2**place)
+    return _BUSY_WINDOW * _WIDER ** min(tooth, _TEETH_MAX) / 2.0**place
 
 
 def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, seconds: Mapping[str, float]) -> Snapshot:

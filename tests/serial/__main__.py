@@ -1,0 +1,38 @@
+"""Writers that overlap in time, are killed and lose replies: every read is the state after some commits, in order.
+
+python -m tests.serial --seconds 60 --seed 1 --writers 8 [--only lists]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.serial.driver import run
+from tests.serial.workloads import WORKLOADS
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20, help="for each workload")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--writers", type=int, default=8)
+    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between kills; 0: none")
+    parser.add_argument("--losses", type=float, default=0.01, help="share of calls to the store whose reply is lost")
+    parser.add_argument("--only", action="append", choices=sorted(WORKLOADS), help="default: all")
+    given = parser.parse_args()
+    wrong = 0
+    for name in given.only or WORKLOADS:
+        found = run(
+            name,
+            seconds=given.seconds,
+            seed=given.seed,
+            writers=given.writers,
+            pause_s=given.pause,
+            losses=given.losses,
+        )
+        print(f"{name:<16} {found.line()}", flush=True)
+        for problem in found.problems[:5]:
+            print("WRONG", problem, file=sys.stderr)
+        wrong += len(found.problems)
+    print(f"{wrong} wrong")
+    sys.exit(1 if wrong else 0)

@@ -1,0 +1,218 @@
+"""Starts writers and a reader, kills some of the writers at random moments, and judges every read and the end."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import random
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from merganser import catalog
+from merganser.commit.publish import Publisher
+from merganser.errors import CommitUnknownError, ConflictError, MerganserError, StorageError
+from merganser.meta.snapshot import COMPACT
+from merganser.storage.protocol import Storage
+from tests.serial.workloads import WORKLOADS, Commit, Judge, by_key, changes_of
+from tests.soak.journal import Events, Journal
+
+FAST = {"local.sync": "false"}
+
+
+@dataclass
+class Found:
+    """What a run found."""
+
+    commits: int = 0
+    per_writer: list[int] = field(default_factory=list)
+    reads: int = 0
+    killed: int = 0
+    events: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """Return the numbers."""
+        events = ", ".join(f"{count} {what}" for what, count in sorted(self.events.items()))
+        return (
+            f"{self.commits} commits ({min(self.per_writer, default=0)} to {max(self.per_writer, default=0)} by a "
+            f"writer), {self.reads} reads judged, {self.killed} killed; {events}"
+        )
+
+
+class Losing:
+    """A storage that loses some replies: the call is done, and the caller is told that it failed."""
+
+    def __init__(self, inner: Storage, rng: random.Random, share: float) -> None:
+        self._inner = inner
+        self._rng = rng
+        self._share = share
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create(self, path: str, data: bytes) -> None:
+        self._inner.create(path, data)
+        self._lose(path)
+
+    def delete(self, paths: Any) -> None:
+        self._inner.delete(paths)
+        self._lose("")
+
+    def read(self, path: str) -> bytes:
+        data = self._inner.read(path)
+        self._lose(path)
+        return data
+
+    def _lose(self, path: str) -> None:
+        if self._rng.random() < self._share:
+            raise StorageError("the reply was lost", path=path)
+
+
+def run(
+    name: str, *, seconds: float, seed: int = 0, writers: int = 8, pause_s: float = 1.0, losses: float = 0.01
+) -> Found:
+    """Run a workload in a directory of its own.
+
+    Args:
+        pause_s: mean time between kills; 0: nobody is killed.
+        losses: the share of calls to the store whose reply is lost.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pandas", "tests.serial.driver"])
+    found = Found()
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="merganser-serial-", ignore_cleanup_errors=True) as root:
+        made_in = catalog(root, options=FAST)
+        made_in.create_database("db")
+        WORKLOADS[name].create(made_in)
+
+        def started(writer: int) -> Any:
+            process = context.Process(target=_write, args=(name, root, writer, rng.randrange(1 << 30), losses))
+            process.start()
+            return process
+
+        running = [started(writer) for writer in range(writers)]
+        reader = context.Process(target=_read, args=(name, root))
+        reader.start()
+        end = time.perf_counter() + seconds
+        try:
+            while time.perf_counter() < end and not _failures(root):
+                time.sleep(min(rng.expovariate(1 / pause_s) if pause_s else seconds, seconds))
+                if pause_s and time.perf_counter() < end:
+                    victim = rng.randrange(writers)
+                    running[victim].kill()
+                    running[victim].join()
+                    running[victim] = started(victim)
+                    found.killed += 1
+        finally:
+            for process in (*running, reader):
+                process.kill()
+                process.join()
+        found.problems = _failures(root)
+        _settle(name, root, writers, found)
+    return found
+
+
+def _settle(name: str, root: str, writers: int, found: Found) -> None:
+    """Hold the end state against the commits, and the commits against what writers were told."""
+    table = _open(root)
+    commits = _commits(table, 0, 1 << 60)
+    found.commits = len(commits)
+    found.per_writer = [sum(writer == one for one, _ in commits) for writer in range(writers)]
+    found.events = Events(Path(root) / "events").counts()
+    found.reads = found.events.pop("read", 0)
+    if len(set(commits)) < len(commits):
+        found.problems.append(f"{name}: a commit was applied twice")
+    for writer in range(writers):
+        told, tried = Journal(Path(root) / f"journal-{writer}").position()
+        made = sorted(n for one, n in commits if one == writer)
+        if made != list(range(1, len(made) + 1)) or not told <= len(made) <= tried:
+            found.problems.append(f"{name}: writer {writer} was told {told} of {tried}; the table has {made[-3:]}")
+    if why := Judge(name).wrong(commits, table.read().to_pylist()):
+        found.problems.append(f"end: {why}")
+    found.problems += [f"check: {finding}" for finding in table.check()]
+
+
+def _failures(root: str) -> list[str]:
+    return [path.read_text() for path in sorted(Path(root).glob("failure-*"))]
+
+
+def _open(root: str) -> Any:
+    return catalog(root, options=FAST).table("db.t")
+
+
+def _commits(table: Any, after: int, up_to: int) -> list[Commit]:
+    """Return the commits of some snapshots, in their order."""
+    snapshots = Publisher(table.definition, table.env).reader.snapshots
+    found = []
+    number = after + 1
+    while number <= up_to and (snapshot := snapshots.get(number)) is not None:
+        if snapshot.commit_kind != COMPACT:
+            found.append((int(snapshot.commit_user), snapshot.commit_identifier))
+        number += 1
+    return found
+
+
+def _write(name: str, root: str, writer: int, seed: int, losses: float) -> None:
+    """Commit for ever; after a failure, the same again."""
+    logging.disable()  # of upkeep that lost a reply
+    rng = random.Random(seed)
+    table = _open(root)
+    table.env.storage = Losing(table.env.storage, rng, losses)
+    journal, events = Journal(Path(root) / f"journal-{writer}"), Events(Path(root) / "events")
+    told, tried = journal.position()
+    n = tried if tried > told else told + 1
+    while True:
+        journal.begin(n)
+        try:
+            _commit(name, table, (writer, n))
+        except (ConflictError, CommitUnknownError, StorageError) as error:
+            events.note(type(error).__name__)
+            continue
+        except BaseException as error:
+            (Path(root) / f"failure-{time.time_ns()}").write_text(f"{name}: writer {writer}: {error!r}")
+            raise
+        journal.done(n)
+        n += 1
+
+
+def _commit(name: str, table: Any, commit: Commit) -> None:
+    """Make a commit, which may be there already."""
+    workload, rows = WORKLOADS[name], []
+    if workload.reads_first:
+        newest = table.latest_snapshot()
+        if newest is not None:
+            rows = by_key(table.read(snapshot=newest.id).to_pylist())
+        safe = 0 if newest is None else newest.id
+        table = table.with_options({"commit.strict-mode.last-safe-snapshot": str(safe), "commit.max-retries": "0"})
+    data = workload.arrow(changes_of(workload, name, commit, rows))
+    kinds: str | None = "op"
+    if not workload.key:
+        data, kinds = data.drop_columns(["op"]), None
+    table.write(data, kinds=kinds, commit_user=str(commit[0]), identifier=commit[1])
+
+
+def _read(name: str, root: str) -> None:
+    """Read for ever, and judge what was read."""
+    events, judge = Events(Path(root) / "events"), Judge(name)
+    table = _open(root)
+    commits: list[Commit] = []
+    seen = 0
+    while True:
+        try:
+            newest = table.latest_snapshot()
+            if newest is None:
+                continue
+            commits += _commits(table, seen, newest.id)
+            seen = newest.id
+            why = judge.wrong(commits, table.read(snapshot=newest.id).to_pylist())
+        except MerganserError as error:
+            why = repr(error)
+        if why:
+            (Path(root) / f"failure-{time.time_ns()}").write_text(f"snapshot {seen}: {why}")
+            return
+        events.note("read")
+        time.sleep(0.02)
