@@ -33,7 +33,6 @@ class Aggregation:
     Attributes:
         functions: by column.
         remove_on_delete: a -D removes the row, and what comes later begins anew.
-        ordering: columns among them that order versions.
 
     Format: merge engine `aggregation`. Oracle: `testing.engines_oracle`.
     """
@@ -41,7 +40,6 @@ class Aggregation:
     chooses: ClassVar[bool] = False
     functions: Mapping[str, Function]
     remove_on_delete: bool = False
-    ordering: tuple[str, ...] = ()
 
     @property
     def removes(self) -> bool:
@@ -89,7 +87,7 @@ class Aggregation:
             function = self.functions.get(name)
             if name in taking and function is not None:
                 taken_back[name] = function.taken_back(rows.column(name), groups)
-            elif function is not None and name not in self.ordering:
+            elif function is not None:
                 taken_back[name] = pa.nulls(groups.count, rows.schema.field(name).type)
         return owed_rows(rows, groups, columns, taken_back, self._retracted)
 

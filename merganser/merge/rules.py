@@ -6,7 +6,7 @@ Flushes, reads and compactions share it: `groups` orders versions, `fold` makes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -104,8 +104,20 @@ class Merge:
         return self.engine.owes and not self.ignore_delete
 
     def owed(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded | None:
-        """Return what groups that add and retract owe; see `Engine.owed`."""
-        return self.engine.owed(rows, groups, columns)
+        """Return what groups that add and retract owe; see `Engine.owed`.
+
+        By the columns that order versions, these rows are as new as what `fold` makes of their groups: so the order of
+        arrival puts them before it.
+        """
+        owed = self.engine.owed(rows, groups, columns)
+        if owed is None or self.order is None:
+            return owed
+        folded = self.engine.fold(rows, groups, kinds, self.order.columns).table()
+        found = folded.take(pa.array(np.searchsorted(groups.ends - 1, owed.sequence_positions)))
+        table = owed.rows
+        for name in self.order.columns:
+            table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), found.column(name))
+        return replace(owed, rows=table)
 
     def fold(self, rows: pa.Table, groups: Groups, kinds: Kinds | None, columns: Sequence[str]) -> Folded:
         """Return one row per group; see `Engine.fold`. Groups that have nothing but ignored retractions are gone."""
@@ -162,7 +174,7 @@ def _aggregation(table: TableDef, stored: bool) -> Engine:
             continue
         name = options.get(w.AGGREGATE_FUNCTION.of(column.name)) or default or LAST_NON_NULL
         functions[column.name] = function_for(column, name, options, stored=stored)
-    return Aggregation(functions, options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE), ordering)
+    return Aggregation(functions, options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE))
 
 
 def _partial_update(table: TableDef, stored: bool) -> Engine:

@@ -127,20 +127,50 @@ class EngineOracle:
             assert folded is not None
             kept.append(folded)
 
+    def store(self, changes: Iterable[Change]) -> None:
+        """Store rows, in order, as merganser does in one flush: they act on older rows as they would one by one."""
+        self.flushes += 1
+        groups: dict[Key, list[Record]] = {}
+        for place, (given, row) in enumerate(changes):
+            kind = given if self.rowkind_field is None else row[self.rowkind_field]
+            if not self._dropped(kind):
+                record = self._normal(self._counted(Record(kind, dict(row), (self.flushes, 1, place))))
+                groups.setdefault(tuple(row[name] for name in self.key), []).append(record)
+        for k, records in groups.items():
+            ordered = self._ordered(records)
+            folded = self._fold(ordered) if len({record.adds for record in records}) == 1 else None
+            self.stored.setdefault(k, []).extend(records if folded is None else [folded])
+
     def clear(self, spec: Mapping[str, Any]) -> None:
         """Remove the partitions that have the values of `spec`; {}: all."""
         for k in list(self.stored):
             if all(self.stored[k][0].row[name] == value for name, value in spec.items()):
                 del self.stored[k]
 
-    def compact(self) -> None:
-        """Put all records of each key together. Nothing lies below, so retractions go."""
+    def compact(self, *, keeps: bool = False) -> None:
+        """Put all records of each key together. Nothing lies below, so retractions go.
+
+        Args:
+            keeps: retractions stay that mean something to later rows, as in compactions of merganser.
+        """
         for k, records in list(self.stored.items()):
             merged = self._fold(self._ordered(records))
-            if merged is not None and merged.adds:
+            if merged is not None and (merged.adds or (keeps and self.lasts)):
                 self.stored[k] = [merged]
             else:
                 del self.stored[k]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether a retraction means something to later rows, though nothing older is left."""
+        adds_up = any(
+            self._function(name) == "sum" and self._of(name).get("ignore-retract") != "true" for name in self.columns
+        )
+        return not self.ignore_delete and bool(
+            (self.engine == "aggregation" and adds_up)
+            or self.groups
+            or (self.sequence_fields and self.engine != "first-row")
+        )
 
     # out
 
@@ -280,6 +310,22 @@ class EngineOracle:
             pair = [("+I", None if held is _NOTHING else held), (record.kind, value)]
         return fold_rows(function, self.columns[name], self._of(name), pair)
 
+    # rows as they come in
+
+    def _normal(self, record: Record) -> Record:
+        """Return a row as its functions make it, alone: each element once in a set, no column that nothing orders."""
+        if not record.adds or self.engine not in ("aggregation", "partial-update"):
+            return record
+        row = dict(record.row)
+        for group in self.groups:
+            if not _touches(record, group):
+                row |= dict.fromkeys(group.protected)
+        for name in row:
+            functions = self.engine == "aggregation" or (name in self.grouped and self._named_function(name))
+            if functions and name not in self.key:
+                row[name] = normal(self._function(name), self.columns[name], self._of(name), row[name])
+        return replace(record, row=row)
+
     # functions
 
     def _functions(self, group: SequenceGroup) -> list[str]:
@@ -337,22 +383,8 @@ class HistoryOracle(EngineOracle):
                 record = self._normal(self._counted(Record(kind, dict(row), (self.flushes, 0, 0))))
                 self.stored.setdefault(tuple(row[name] for name in self.key), []).append(record)
 
-    def compact(self) -> None:
+    def compact(self, *, keeps: bool = False) -> None:
         """Change nothing."""
-
-    def _normal(self, record: Record) -> Record:
-        """Return a row as its functions make it, alone: each element once in a set, no column that nothing orders."""
-        if not record.adds or self.engine not in ("aggregation", "partial-update"):
-            return record
-        row = dict(record.row)
-        for group in self.groups:
-            if not _touches(record, group):
-                row |= dict.fromkeys(group.protected)
-        for name in row:
-            functions = self.engine == "aggregation" or (name in self.grouped and self._named_function(name))
-            if functions and name not in self.key:
-                row[name] = normal(self._function(name), self.columns[name], self._of(name), row[name])
-        return replace(record, row=row)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from merganser.testing.engines_oracle import EngineOracle, Row
+from merganser.testing.engines_oracle import EngineOracle, Record, Row
 
 
 @dataclass
@@ -49,7 +49,7 @@ class LayeredOracle(EngineOracle):
             chosen = [record for record in records if record.number[0] in flushes]
             merged = self._fold(self._ordered(chosen)) if chosen else None
             rest = [record for record in records if record.number[0] not in flushes]
-            if merged is not None and (not nothing_older or (merged.adds and not self._counts_nothing(merged.row))):
+            if merged is not None and (not nothing_older or self._stays(merged)):
                 rest.append(merged)
             self.stored[key] = sorted(rest, key=lambda record: record.number)
             if not rest:
@@ -62,6 +62,9 @@ class LayeredOracle(EngineOracle):
         lit = [[record for record in records if record.number[0] in self.lit] for records in self.stored.values()]
         merged = [self._fold(self._ordered(records)) for records in lit]
         return [record.row for record in merged if record is not None and record.adds]
+
+    def _stays(self, record: Record) -> bool:
+        return not self._counts_nothing(record.row) if record.adds else self.lasts
 
     def _counts_nothing(self, row: Row) -> bool:
         return self.counting and row["_VALUE_COUNT"] == 0

@@ -80,7 +80,7 @@ def _item(rng: random.Random) -> dict[str, Any]:
 
 def _clock(kind: str, time: int) -> Any:
     """Return a value of an ordering column that sorts as a time does."""
-    return f"{10**9 + time}" if kind == "STRING" else float(time) if kind == "DOUBLE" else time
+    return f"{2 * 10**9 + time}" if kind == "STRING" else float(time) if kind == "DOUBLE" else time
 
 
 WHOLE = choice(-3, -1, 0, 2, 5, 7)

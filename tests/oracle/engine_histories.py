@@ -283,8 +283,8 @@ def _tests_of(name: str, kind: str) -> Iterator[Filter]:
         yield test("= 'a'", lambda value: value == "a")
 
 
-def run(engine: str, seed: int, path: Path) -> None:
-    """Run one history in an empty directory.
+def run(engine: str, seed: int, path: Path) -> int:
+    """Run one history in an empty directory, and return the number of keys that it was about.
 
     Raises:
         AssertionError: the table and the oracle differ; the message begins with the engine and the seed.
@@ -293,7 +293,9 @@ def run(engine: str, seed: int, path: Path) -> None:
     with ExitStack() as stack:
         for name in WINDOWS:
             stack.enter_context(patch(name, rows))
-        History(engine, seed, path).run()
+        history = History(engine, seed, path)
+        history.run()
+        return len(history.oracle.stored) if isinstance(history.oracle, HistoryOracle) else 0
 
 
 def main() -> int:
@@ -304,19 +306,19 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     options = parser.parse_args()
     first, end = (int(text) for text in options.seeds.split(":"))
-    failed = 0
+    failed = keys = 0
     for seed in range(first, end):
         for engine in options.engine or ENGINES:
             with tempfile.TemporaryDirectory() as path:
                 try:
-                    run(engine, seed, Path(path))
+                    keys += run(engine, seed, Path(path))
                 except Exception as error:
                     failed += 1
                     print(f"FAILED {engine} {seed}: {error}", flush=True)
                     if not options.keep_going:
                         traceback.print_exc()
                         return failed
-    print(f"{(end - first) * len(options.engine or ENGINES)} histories, {failed} failed")
+    print(f"{(end - first) * len(options.engine or ENGINES)} histories, {keys} keys, {failed} failed")
     return failed
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.testing.engines_oracle import Change, CountingOracle, EngineOracle
+from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
 from tests.oracle.drawn_tables import DrawnTable, choice, maybe, several
 
 pytestmark = pytest.mark.spark
@@ -60,11 +60,11 @@ def test_a_history_that_tasks_write_and_read_is_as_the_oracle_says(
     table = catalog.create_table(
         "shop.t", drawn.columns, primary_key=["p", "k"], partition_by=["p"], options=drawn.options
     )
-    oracle = EngineOracle({field.name: field.type for field in table.schema.fields}, ["p", "k"], drawn.options)
+    oracle = HistoryOracle({field.name: field.type for field in table.schema.fields}, ["p", "k"], drawn.options)
     for _ in range(3):
         changes = [(rng.choice(["+I", "+I", "+U", "-U", "-D"]), drawn.row(rng)) for _ in range(30)]
         ms.write(_frame(spark, table, changes), table, kinds="op")
-        oracle.flush(changes)  # one writer has all rows of a bucket, and a buffer that holds them
+        oracle.flush(changes)
         found = [row.asDict() for row in ms.read(spark, table).collect()]
         assert _rows(found) == _rows(oracle.visible())
     found = [row.asDict() for row in ms.read(spark, table, columns=["n", "k"], where="n >= 0").collect()]

@@ -423,9 +423,9 @@ class DrawnEngineTable(SharedTable):
         for option, text in self.drawn.options.items():
             if option.endswith(".aggregate-function") and text == "count":
                 self.drawn.options[option] = "sum"  # the released Java has no count
-        if any(option.endswith(".sequence-group") for option in self.drawn.options):
+        if engine == "aggregation" or any(option.endswith(".sequence-group") for option in self.drawn.options):
             for option in ("sequence.field", "sequence.field.sort-order", "sequence.auto-padding"):
-                self.drawn.options.pop(option, None)  # with groups, not settled what a retraction does: docs/interop.md
+                self.drawn.options.pop(option, None)  # what a retraction does differs: docs/interop.md
         key = [*self.drawn.partition, *self.drawn.key]
         self._scratch(world, key)
         table = world.ours.table("db.scratch")
@@ -466,7 +466,7 @@ class DrawnEngineTable(SharedTable):
         kinds = [kind for kind, _ in changes]
         self.log[-1] += f" ({' '.join(kinds)})"
         writer.write("db.t", arrow, kinds=None if "rk" in self.drawn.columns else kinds)
-        self.oracle.flush(changes)
+        (self.oracle.flush if isinstance(writer, JavaEngine) else self.oracle.store)(changes)
 
     def _mild(self, row: Row) -> Row:
         """The row without what the released Java is known to answer differently."""
@@ -497,7 +497,7 @@ class DrawnEngineTable(SharedTable):
     def compact(self, engine: Engine, turn: str) -> None:
         """Compact fully."""
         super().compact(engine, {WE_MINOR: WE_FULL, THEY_MINOR: THEY_FULL}.get(turn, turn))
-        self.oracle.compact()
+        self.oracle.compact(keeps=not isinstance(engine, JavaEngine))
 
     def expected(self) -> list[Row]:
         """What the oracle folds."""
