@@ -97,6 +97,10 @@ class StorageError(MerganserError, OSError):
     code = "storage"
 
 
+class LostSnapshotWarning(UserWarning):
+    """The file of the newest snapshot is lost, so reads return an older state. Nothing is written before a repair."""
+
+
 class FormatError(MerganserError):
     """A file breaks the table format, or metadata names a file that does not exist."""
 

@@ -147,6 +147,24 @@ def rollback(
     print(f"snapshot {newest.id} is the newest" + (f"; gone: {', '.join(gone)}" if gone else ""))
 
 
+def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Let a table go on whose newest snapshot file is lost.
+
+    First try to restore the file. This command restores lost snapshots that a tag keeps, and gives up the others: the
+    newest snapshot that is there becomes the newest of the table. It does nothing if no file is lost.
+    """
+    from merganser.cli.target import table_of
+
+    done = table_of(table, warehouse, store).repair()
+    told = ["the table has no snapshot" if done.newest is None else f"snapshot {done.newest.id} is the newest"]
+    if done.restored:
+        told.append(f"restored from tags: {', '.join(map(str, done.restored))}")
+    if done.given_up is not None:
+        first, last = done.given_up
+        told.append(f"given up: {first}" if first == last else f"given up: {first} to {last}")
+    print("; ".join(told if len(told) > 1 else [f"nothing is lost: {told[0]}"]))
+
+
 def set_consumer(
     table: TableName,
     name: _Name,
@@ -208,4 +226,4 @@ GROUPS: Final = (
         {"set": set_consumer, "list": list_consumers, "drop": drop_consumer},
     ),
 )
-COMMANDS: Final = (("rollback", rollback),)
+COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (("rollback", rollback), ("repair", repair))

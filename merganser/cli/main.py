@@ -32,6 +32,7 @@ _IN_PYTHON: Final = (
     (r"(?<!')\b(order_by|retain_max|retain_min|max_deletes)\b", lambda found: "--" + found[1].replace("_", "-")),
     (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
     (r"\bkinds names the column", "--kinds names the column"),
+    (r"table\.repair\(\)", "`merganser repair`"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""

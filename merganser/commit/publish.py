@@ -146,7 +146,7 @@ class Publisher:
             FormatError: metadata is damaged or missing.
         """
         try:
-            state = self.reader.latest()
+            state = self.reader.latest(to_commit=True)
         except FormatError:
             self._check_schema()  # files of a table that is being dropped are missing, too
             raise
@@ -386,8 +386,10 @@ class Publisher:
         """
         store = self.reader.snapshots
         stored = store.create(snapshot)
-        check_stands(self.reader, stored, live, before)
+        # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
+        # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
         store.write_latest_hint(stored.id)
+        check_stands(self.reader, stored, live, before)
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
             self.reader.keep(TableState(stored, live))
         else:  # an earlier call made it, with files of its own

@@ -51,6 +51,7 @@ from merganser.upkeep.expire_partitions import expire_partitions as expired_part
 from merganser.upkeep.expire_snapshots import expire
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import CompactionRequest
+from merganser.upkeep.repair import Repaired, repair
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
 from merganser.write.dropping import drop_partitions, expire_partitions
@@ -622,6 +623,22 @@ class Table:
             StorageError: the store failed; the table is at the target snapshot or a later one. Repeat.
         """
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
+
+    def repair(self) -> Repaired:
+        """Let the table go on after the file of its newest snapshot was lost; do nothing if none was.
+
+        First try to restore the file: what a repair gives up is lost for good. A lost snapshot that a tag keeps is
+        restored. Otherwise the newest snapshot that is there becomes the newest of the table, and the next commit
+        uses the number of the lost one.
+
+        Returns:
+            The newest snapshot, the ids that were restored from tags, and those that were given up.
+
+        Raises:
+            FormatError: the metadata of the newest snapshot is damaged, too; nothing was changed.
+            StorageError: the store failed. Repeat.
+        """
+        return repair(self.definition, self.env)
 
     @property
     def _snapshots(self) -> SnapshotStore:

@@ -43,6 +43,8 @@ KINDS: Final[Mapping[str, str]] = {
     "and name it; others go on.",
     "unreadable": "Nothing is known of it. Run the check again when the store answers, or use an engine that reads it.",
     "gap": "Restore the missing snapshots. Without them a time between cannot be read, and a stream cannot pass.",
+    "lost": "Restore the file, or run `merganser repair`, which restores what a tag keeps and gives up the rest. Until "
+    "then reads return the state before and warn, and writers refuse.",
     "hint": "Remove the hint: readers list the directory instead, and the next commit writes it anew.",
     "count": "Reads are right, what is counted without reading is not. Compact the bucket in full, or restore the "
     "metadata.",

@@ -4,6 +4,9 @@ Hints may be stale, empty or wrong, so they are only a place to start: a latest 
 after it is absent and its own file is there; an earliest hint counts when its file exists. Otherwise the
 directory is listed.
 
+A latest hint may lag, and never runs ahead: every writer creates a snapshot before it moves the hint, and who removes
+the newest moves the hint back first. So a hint ahead of the newest file says that a file was lost (decision 0031).
+
 Format: sections "hint files" and "atomic publication".
 """
 
@@ -11,13 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from merganser.errors import (
     CommitUnknownError,
     ExpiredError,
     FormatError,
+    LostSnapshotWarning,
     MerganserError,
     NotFoundError,
     SnapshotExistsError,
@@ -30,6 +36,28 @@ from merganser.storage.paths import TablePaths
 _NAME = re.compile(r"snapshot-([1-9][0-9]{0,18})")
 """As writers write it: what only looks like it (`snapshot-007`) names no snapshot."""
 _AHEAD_MAX = 64
+GUARD: Final = "rollback-to-"
+"""How the name of the tag begins that a rollback makes of its target until it ends."""
+
+_LOST_ADVICE: Final = (
+    "Restore the file. If you cannot, table.repair() restores what a tag keeps and gives up the rest, and writes go on "
+    "from the newest snapshot that is there."
+)
+_SETTLED_MS: Final = 200
+"""How long a writer that met a rollback, or the rollback, may take to put the hint right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A latest hint that names a snapshot whose file is not there.
+
+    Attributes:
+        newest: the newest snapshot that is there, if any.
+        hint: the one that the hint names.
+    """
+
+    newest: int | None
+    hint: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +124,20 @@ class SnapshotStore:
             path=path,
         )
 
-    def latest(self) -> Snapshot | None:
-        """Return the newest snapshot, or None of a table that has none."""
-        latest = self.latest_id()
+    def latest(self, *, to_commit: bool = False) -> Snapshot | None:
+        """Return the newest snapshot, or None of a table that has none.
+
+        Args:
+            to_commit: the caller will commit on it, which a lost newest snapshot forbids; else it makes a warning.
+
+        Raises:
+            FormatError: the newest snapshot is lost.
+        """
+        hint, latest = self._newest()
+        if hint is not None and hint > (latest or 0) and (lost := self.lost(latest)) is not None:
+            if to_commit:
+                raise self.lost_error(lost, f"cannot write to '{self.table_name}'")
+            self._warn(lost)
         if latest is None:
             return None
         found = self.get(latest)
@@ -107,11 +146,70 @@ class SnapshotStore:
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, or None."""
+        return self._newest()[1]
+
+    def _newest(self) -> tuple[int | None, int | None]:
+        """Return what the latest hint says, and the id of the newest snapshot."""
         hint = self._hint(self.paths.latest_hint)
         exists = self.env.storage.exists
         if hint and exists(self.paths.snapshot(hint)) and not exists(self.paths.snapshot(hint + 1)):
-            return hint
-        return self._listed(newest=True)
+            return hint, hint
+        return hint, self._listed(newest=True)
+
+    def lost(self, newest: int | None) -> Lost | None:
+        """Return what the latest hint says that is lost; None if nothing is. Time: one read if all is well.
+
+        What looks like a loss may be a rollback that goes on: it is asked for again, after a moment, and where there is
+        the guard of a rollback, or the table is being dropped, it counts for nothing.
+
+        Args:
+            newest: the newest snapshot that is there.
+        """
+        hint = self._hint(self.paths.latest_hint)
+        if not hint or hint <= (newest or 0) or self.env.storage.exists(self.paths.snapshot(hint)):
+            return None
+        found = Lost(newest, hint)
+        if self.env.cache.get(self._lost_key) == found:
+            return found
+        self.env.sleep_ms(_SETTLED_MS)
+        newest, hint = self._listed(newest=True), self._hint(self.paths.latest_hint)
+        if not hint or hint <= (newest or 0):
+            return None
+        names = {entry.name for entry in self.env.storage.list(self.paths.tag_directory)}
+        if any(name.startswith(f"tag-{GUARD}") for name in names) or not self.env.storage.list(
+            self.paths.schema_directory
+        ):
+            return None
+        return Lost(newest, hint)
+
+    @property
+    def _lost_key(self) -> tuple[str, str]:
+        return ("lost", self.paths.metadata_root)
+
+    def lost_error(self, lost: Lost, what: str) -> FormatError:
+        """Return the refusal to do something while the newest snapshot is lost."""
+        return FormatError(
+            f"{what}: {self._lost_fact(lost)}. That would destroy what is left of it. Nothing was changed. "
+            f"{_LOST_ADVICE}",
+            path=self.paths.snapshot(lost.hint),
+            table=self.table_name,
+            snapshot=lost.hint,
+        )
+
+    def _warn(self, lost: Lost) -> None:
+        if self.env.cache.get(self._lost_key) != lost:
+            self.env.cache.put(self._lost_key, lost, 100)
+            told = f"'{self.table_name}' is read as it was before: {self._lost_fact(lost)}. Writers refuse."
+            warnings.warn(f"{told} {_LOST_ADVICE}", LostSnapshotWarning, stacklevel=2)
+
+    def _lost_fact(self, lost: Lost) -> str:
+        there = "no snapshot is there" if lost.newest is None else f"the newest that is there is {lost.newest}"
+        hint, path = self.paths.latest_hint, self.paths.snapshot(lost.hint)
+        return f"'{hint}' names snapshot {lost.hint}, and {there}, so '{path}' is lost"
+
+    def forget_lost(self) -> None:
+        """Forget that a snapshot was lost, after a repair."""
+        self.env.cache.drop(self._lost_key)
 
     def earliest_id(self) -> int | None:
         """Return the id of the oldest snapshot that is kept, or None."""

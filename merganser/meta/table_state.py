@@ -74,9 +74,13 @@ class MetaReader:
         """Its snapshots."""
         return SnapshotStore(self.paths, self.env, self.table_name)
 
-    def latest(self) -> TableState:
-        """Return the newest state. Of one that expires while it is read, the next is taken."""
-        snapshot = self.snapshots.latest()
+    def latest(self, *, to_commit: bool = False) -> TableState:
+        """Return the newest state. Of one that expires while it is read, the next is taken.
+
+        Args:
+            to_commit: see `SnapshotStore.latest`.
+        """
+        snapshot = self.snapshots.latest(to_commit=to_commit)
         for _ in range(_OVERTAKEN_MAX):
             try:
                 return self.state(snapshot)

@@ -133,18 +133,24 @@ class _Line:
                 self.schemas[self.table.branch, number] = self.table.with_schema(found)
 
     def _look_at_hints(self, ids: Sequence[int]) -> None:
-        """A hint may lag or be anything; one that names a snapshot after the newest is a leftover that never was."""
+        """A hint may lag or be anything. A latest hint after the newest snapshot names one that was lost."""
         paths = self.table.paths
-        for path, word in ((paths.latest_hint, "newest"), (paths.earliest_hint, "oldest")):
-            try:
-                text = self.env.storage.read(path)
-            except MerganserError:
-                continue
-            if _HINT.fullmatch(text) and ids and int(text) > ids[-1]:
-                later = SnapshotStore(paths, self.env, self.table.name).ids()  # commits go on while we look
-                if later and int(text) > later[-1]:
-                    problem = f"it names {int(text)} as the {word} snapshot, and the newest is {later[-1]}."
-                    self.findings.note("hint", path, problem)
+        store = SnapshotStore(paths, self.env, self.table.name)
+        lost = store.lost(store.latest_id())
+        if lost is not None:
+            there = "no snapshot is there" if lost.newest is None else f"the newest that is there is {lost.newest}"
+            self.findings.note(
+                "lost", paths.snapshot(lost.hint), f"it is not there, '{paths.latest_hint}' names it, and {there}."
+            )
+        try:
+            text = self.env.storage.read(paths.earliest_hint)
+        except MerganserError:
+            return
+        if _HINT.fullmatch(text) and ids and int(text) > ids[-1]:
+            later = store.ids()  # commits go on while we look
+            if later and int(text) > later[-1]:
+                problem = f"it names {int(text)} as the oldest snapshot, and the newest is {later[-1]}."
+                self.findings.note("hint", paths.earliest_hint, problem)
 
     def _named(self, directory: str, prefix: str) -> list[tuple[str, str]]:
         """Return path and rest of the name of the files in a directory whose names begin with a prefix."""

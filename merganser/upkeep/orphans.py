@@ -23,6 +23,7 @@ from typing import Final
 
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
@@ -79,6 +80,10 @@ def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bo
 def _marked(table: TableDef, env: Env) -> set[str]:
     """Return the names of all needed files, without directories: file names are unique."""
     needed = NeededFiles(table, env)
+    for paths in needed.lines():
+        store = SnapshotStore(paths, env, table.name)
+        if (lost := store.lost(store.latest_id())) is not None:
+            raise store.lost_error(lost, f"cannot remove orphans of '{table.name}'")
     try:
         return {_name(path) for paths in needed.lines() for path in needed.line(paths)}
     except FormatError as error:

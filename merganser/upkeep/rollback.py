@@ -8,7 +8,8 @@ A crash may follow each of these steps::
     4  snapshots   remove them one by one, the newest first: the newest is always a whole state of the table
     5  changelogs  remove tags and long-lived changelogs of the removed snapshots; move later consumers back
     6  list again  a writer may have committed during 4: remove its snapshot as well, until none is newer
-    7  guard       remove the tag
+    7  hint        point LATEST at the target again: such a writer may have moved it
+    8  guard       remove the tag
 
 After a crash the table is at one of its own states between the newest and the target. The same rollback finishes the
 work. A writer that creates a snapshot on top of a removed one after step 6 removes its snapshot itself: it checks the
@@ -30,7 +31,7 @@ from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputErro
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
@@ -80,13 +81,13 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
 
 @contextlib.contextmanager
 def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
-    """Keep the files of a snapshot inside the `with` block, even if the snapshot is expiring; steps 1 and 7.
+    """Keep the files of a snapshot inside the `with` block, even if the snapshot is expiring; steps 1 and 8.
 
     Raises:
         ExpiredError: the snapshot was removed meanwhile; nothing was changed.
     """
     tags = TagStore(table.paths, env, table.name)
-    name = f"rollback-to-{target.id}"
+    name = f"{GUARD}{target.id}"
     now = datetime.fromtimestamp(env.now_ms() / 1000, UTC)
     tags.delete(name)  # left by one that was killed
     with contextlib.suppress(AlreadyExistsError):  # the same one runs somewhere else
@@ -99,7 +100,7 @@ def guarded(table: TableDef, env: Env, target: Snapshot) -> Iterator[None]:
 
 
 def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
-    """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 6."""
+    """Remove everything later than a snapshot whose files a tag keeps; steps 3 to 7."""
     store = SnapshotStore(table.paths, env, table.name)
     for _ in range(_ROUNDS_MAX):
         later = [number for number in store.ids() if number > target.id]
@@ -115,7 +116,8 @@ def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
         )
     if store.get(target.id) is None:  # it was expiring; its files were kept by the guard
         _put_back(store, target, table)
-        store.set_latest_hint(target.id)
+    store.set_latest_hint(target.id)  # a writer whose snapshot was removed may have moved it meanwhile
+    store.forget_lost()
 
 
 def _remove_later(table: TableDef, env: Env, target: Snapshot, later: list[int]) -> None:

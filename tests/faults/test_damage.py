@@ -114,6 +114,7 @@ def test_a_damaged_snapshot_or_schema_gives_the_right_rows_or_names_the_file(par
     _check(_cut(keyed, path, rng, 30), expected, path)
 
 
+@pytest.mark.filterwarnings("ignore::merganser.errors.LostSnapshotWarning")
 def test_damaged_hints_change_nothing(keyed: Files) -> None:
     expected = _read(keyed)
     path = f"{WAREHOUSE}/db.db/t/snapshot/LATEST"

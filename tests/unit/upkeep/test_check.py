@@ -217,8 +217,10 @@ def test_the_oldest_snapshots_may_be_gone(sound: Files) -> None:
 
 
 def test_a_hint_beyond_the_newest_snapshot_is_found(sound: Files) -> None:
-    path = f"{ROOT}/snapshot/LATEST"
+    path = f"{ROOT}/snapshot/EARLIEST"
     assert only(sound | {path: b"9"}, "hint").path == path
+    path = f"{ROOT}/snapshot/LATEST"
+    assert only(sound | {path: b"9"}, "lost").path == f"{ROOT}/snapshot/snapshot-9"
     assert check(sound | {path: b"2"}) == ()
     assert check(sound | {path: b"rubbish"}) == ()
 

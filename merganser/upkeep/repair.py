@@ -1,0 +1,79 @@
+"""Repair: let a table whose newest snapshot is lost go on.
+
+The hint LATEST names a snapshot whose file is not there. So the file was lost: the hint moves after a snapshot was
+created and before one is removed. A crash may follow each of these steps; the same call finishes the work::
+
+    1  tags       write the files of lost snapshots again that a tag keeps
+    2  consumers  those after the newest snapshot go back: its number is used again
+    3  hint       point LATEST at the newest snapshot: from here on nothing is lost for readers and writers
+
+Decision 0031.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merganser.errors import FormatError
+from merganser.meta.consumers import ConsumerStore
+from merganser.meta.refs import TagStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.storage.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did.
+
+    Attributes:
+        newest: the newest snapshot now; None: the table has none.
+        restored: the ids of lost snapshots that tags kept, rising.
+        given_up: the first and the last id of the snapshots after the newest that are lost for good; None: none is.
+    """
+
+    newest: Snapshot | None
+    restored: tuple[int, ...] = ()
+    given_up: tuple[int, int] | None = None
+
+
+def repair(table: TableDef, env: Env) -> Repaired:
+    """Restore lost snapshots that tags keep, and make the newest that is there the newest for writers, too.
+
+    Raises:
+        FormatError: its metadata is damaged, too; nothing was changed.
+        StorageError: the store failed. Repeat.
+    """
+    reader = MetaReader(table.paths, env, table.name)
+    store = reader.snapshots
+    lost = store.lost(store.latest_id())
+    if lost is None:
+        return Repaired(store.latest())
+    first = (lost.newest or 0) + 1
+    kept = {
+        tag.snapshot.id: tag.snapshot
+        for tag in TagStore(table.paths, env, table.name).list()
+        if first <= tag.snapshot.id <= lost.hint
+    }
+    newest = kept[max(kept)] if kept else None if lost.newest is None else store.load(lost.newest)
+    try:
+        reader.state(newest)
+    except FormatError as error:
+        raise FormatError(
+            f"cannot repair '{table.name}': what snapshot {newest.id if newest else None} names is damaged, too. "
+            f"Nothing was changed. Roll back to a snapshot or tag that can be read. ({error})",
+            **error.context,
+        ) from error
+    restored = tuple(store.create(snapshot).id for _, snapshot in sorted(kept.items()))
+    number = newest.id if newest else 0
+    consumers = ConsumerStore(table.paths, env, table.name)
+    for consumer in consumers.list():
+        if consumer.next_snapshot > number + 1:
+            consumers.set(consumer.id, number + 1)
+    if newest is None:
+        env.storage.delete([table.paths.latest_hint])
+    else:
+        store.set_latest_hint(number)
+    store.forget_lost()
+    return Repaired(newest, restored, (number + 1, lost.hint) if number < lost.hint else None)
