@@ -69,7 +69,7 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
     with _known_of(reader, stored):
         if not store.rolled_back(before):
             return
-        store.write_latest_hint(max(number for number in store.ids() if number != stored.id))
+        store.write_latest_hint(max((n for n in store.ids() if n != stored.id), default=0))
         found = store.get(stored.id)
         if found is not None and found.uuid == stored.uuid:
             store.delete(stored.id)
