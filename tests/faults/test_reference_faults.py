@@ -559,8 +559,8 @@ def test_a_state_is_not_carried_over_steps_of_another_history(monkeypatch: pytes
         table.write([_state(k, "main")])
     latest = SnapshotStore.latest
 
-    def latest_then_another_history(store: SnapshotStore) -> Snapshot | None:
-        found = latest(store)
+    def latest_then_another_history(store: SnapshotStore, **how: Any) -> Snapshot | None:
+        found = latest(store, **how)
         monkeypatch.setattr(SnapshotStore, "latest", latest)
         other = _again(table.env.storage)
         other.rollback(snapshot=4)

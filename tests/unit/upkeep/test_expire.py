@@ -134,8 +134,8 @@ def test_a_reader_of_the_newest_state_goes_on_with_the_next_when_its_snapshot_ex
     latest = SnapshotStore.latest
     left = [True]
 
-    def late(store: SnapshotStore) -> Any:
-        found = latest(store)
+    def late(store: SnapshotStore, **how: Any) -> Any:
+        found = latest(store, **how)
         if store.env is reader.env and left and left.pop():
             write(table, v="new")
             table.compact(full=True)
