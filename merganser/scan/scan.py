@@ -120,9 +120,9 @@ class Scan(Rows):
         found = replace(self, columns=self._counted_columns()).plan()
         known, rest = 0, []
         for split in found.splits:
-            plain = split.raw and not self.table.counting and split.deleted is not None
-            if self.where is None and plain and all(not self.table.keyed or file.level > 0 for file in split.files):
-                known += split.rows - (split.deleted or 0)
+            rows = None if self.where is not None or self.table.counting else _rows_told(split, keyed=self.table.keyed)
+            if rows is not None:
+                known += rows
             else:
                 rest.append(split)
         read = self._of_splits(replace(found, splits=tuple(rest)), lambda tables: sum(t.num_rows for t in tables))
@@ -293,3 +293,24 @@ def chosen_columns(
         if name in list(names)[:i]:
             raise InvalidInputError(f"cannot read '{table.name}': column '{name}' is named twice.", column=name)
     return tuple(by_name[name] for name in names)
+
+
+def _rows_told(split: Split, *, keyed: bool) -> int | None:
+    """Return the number of rows of a split, as metadata tells it; None: it does not.
+
+    In a table with a key, the count of retractions is believed above level 0. A deletion vector may mark retractions,
+    too, so that it cannot be told how many rows are left.
+    """
+    if split.deleted is None:
+        return None
+    if not keyed:
+        return split.rows - split.deleted if split.raw else None
+    rows = 0
+    for section in split.sections:
+        (file, *others) = section
+        if others or not file.level or file.delete_row_count is None:
+            return None
+        if file.delete_row_count and file.name in split.vectors:
+            return None
+        rows += file.row_count - file.delete_row_count
+    return rows - split.deleted
