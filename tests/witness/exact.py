@@ -22,7 +22,7 @@ from merganser.options.option import Options
 from tests.interop.engines import Engine, Fields, TableShape
 from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
-from tests.interop.values import assert_same_rows
+from tests.interop.values import assert_same_rows, rows_of
 
 from .histories import World
 
@@ -271,6 +271,30 @@ def compare_commits_of_a_user(world: World, random: Random) -> None:
         assert content.get("watermark") == watermark, f"snapshot {number} has watermark {content.get('watermark')}"
 
 
+def compare_reads_of_tombstones(world: World, random: Random) -> None:
+    """Java shows no retraction that our compactions keep, and merges later rows with it."""
+    fields = (("k", "INT NOT NULL"), ("s", "INT"), ("n", "BIGINT"))
+    ordered = {"bucket": "1", "sequence.field": "s"}
+    kinds = {
+        "ordered": ordered,
+        "marked": ordered | {"deletion-vectors.enabled": "true"},
+        "sums": {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
+    }
+    for name, options in kinds.items():
+        shape = TableShape(fields, ("k",), (), options | {"file.format": random.choice(["parquet", "orc", "avro"])})
+        world.ours.create(f"db.{name}", shape)
+        table = world.ours.table(f"db.{name}")
+        keys = range(random.randint(3, 30))
+        table.write([{"k": k, "s": 1, "n": k} for k in keys if k % 2])
+        table.write([{"k": k, "s": 9, "n": 5} for k in keys if k % 3 == 0], kinds=["-D" for k in keys if k % 3 == 0])
+        table.compact(full=True)
+        assert sum(row["deleteRowCount"] for row in table.files().to_pylist()), name
+        for what in ("compacted", "with late rows"):
+            rows = rows_of(table.read().to_arrow(), fields)
+            assert_same_rows(world.java.rows(f"db.{name}", shape), rows, f"Java reads, {name}, {what}")
+            table.write([{"k": k, "s": 5, "n": 70} for k in keys if k % 4 == 0])
+
+
 # ── known differences ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -338,6 +362,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "fields of manifests": compare_manifest_schemas,
     "what expiry leaves": compare_expiry,
     "identifiers and watermarks": compare_commits_of_a_user,
+    "reads of tombstones": compare_reads_of_tombstones,
     "known: our TIMESTAMP(9) in Parquet": java_misreads_our_nanoseconds,
     "known: before 1970 in ORC": java_loses_a_second_in_orc,
     "known: NaN as a key": java_does_not_order_nan,
