@@ -14,8 +14,10 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import polars as pl
 import pyarrow as pa
@@ -30,6 +32,13 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
+_READ_AHEAD: Final = 32
+"""Blocks that pyarrow reads ahead at most."""
+_PAUSE_SECONDS: Final = 0.5
+_PAUSES_MAX: Final = 10
+"""How often a thread that should read may be found not to, before it counts as ended."""
+_GIVEN_BACK_PAUSES: Final = 30_000
+"""Milliseconds in which threads that only decode have to give everything back."""
 _INFINITY: Final = r"(?i)^\s*[-+]?inf"
 """What a field begins with that says infinity; a number that is too large becomes infinite, too."""
 _STRADDLES: Final = "straddl"
@@ -59,11 +68,11 @@ def csv_tables(
         FormatError: a row has too many fields or too few, or text is not in the encoding; names the row.
     """
     kinds = {field.name: field.type for field in fields}
-    blocks: list[_Blocks] = []
+    quotes: list[int] = []
 
-    def utf8(end: bytes = b"") -> pa.NativeFile:
-        blocks.append(_Blocks(opened(), csv, end))
-        return pa.PythonFile(blocks[-1], mode="r")
+    def utf8(end: bytes = b"") -> _Blocks:
+        quotes.append(0)
+        return _Blocks(opened(), csv, end, quotes)
 
     try:
         checked = False
@@ -76,7 +85,7 @@ def csv_tables(
                             _values_of(texts.column(name), kinds[name], csv)
                 checked = True
             yield rows
-        if blocks[-1].quotes % 2:  # a quote within a plain field is none of a pair, so this proves nothing yet
+        if quotes[-1] % 2:  # a quote within a plain field is none of a pair, so this proves nothing yet
             _check_closed(path, utf8, csv, names)
     except pa.ArrowInvalid as error:
         if _STRADDLES in str(error):
@@ -97,17 +106,49 @@ def csv_tables(
         ) from error
 
 
+class _Block(bytearray):
+    """Bytes of a file that are counted: weak references to plain bytes are not possible."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+class _Handle(io.RawIOBase):
+    """What pyarrow holds of a file: it counts as given back once nobody holds this."""
+
+    def __init__(self, blocks: _Blocks) -> None:
+        super().__init__()
+        self._blocks = blocks
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytearray:
+        return self._blocks.read(size)
+
+
 class _Blocks(io.RawIOBase):
     r"""A file as UTF-8, of which no read ends between \r and \n: pyarrow drops a \n there, in quoted values too.
 
-    Attributes:
-        quotes: how many quotes were read so far.
+    pyarrow reads it in threads of its own, ahead of what is asked for. A thread that calls Python, or gives bytes of
+    Python back, while the interpreter ends, ends the process: `terminate called without an active exception`. And a
+    reader that is given up waits for the thread, which may wait for this one. So whoever lends this file first lets the
+    thread come to its end (`end`), then gives up the reader, and then takes everything back (`take_back`).
     """
 
-    def __init__(self, file: pa.NativeFile, csv: CsvFormat, end: bytes) -> None:
-        """Take the file, and close it when this is closed; `end` is read after its last byte."""
+    error: Exception | None = None
+    """What went wrong in a thread that read."""
+
+    def __init__(self, file: pa.NativeFile, csv: CsvFormat, end: bytes, quotes: list[int]) -> None:
+        """Take the file, and close it when this is closed.
+
+        Args:
+            end: is read after the last byte of the file.
+            quotes: the last of them counts those that were read.
+        """
         super().__init__()
-        self.quotes = 0
+        self._quotes = quotes
+        self._counted = len(quotes) - 1
         self._file = file
         same = codecs.lookup(csv.encoding).name == "utf-8"
         self._decoder = None if same else codecs.getincrementaldecoder(csv.encoding)()
@@ -115,11 +156,30 @@ class _Blocks(io.RawIOBase):
         self._end = end
         self._held = b""
         self._over = False
+        self._told = threading.Event()
+        self._lock = threading.Lock()
+        self._lent: weakref.WeakSet[_Block | _Handle] = weakref.WeakSet()
+        self._reads = 0
 
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytearray:
+        """Return the next bytes; none at the end, and after an error. It is kept: in pyarrow it would hold the file."""
+        with self._lock:
+            data = _Block()
+            if self.error is None:
+                try:
+                    data += self._read(size)
+                except Exception as error:
+                    self.error = error.with_traceback(None)  # which would hold the bytes
+            self._reads += 1
+            self._lent.add(data)
+            if not data:
+                self._told.set()
+            return data
+
+    def _read(self, size: int) -> bytes:
         while not self._over and (size < 0 or len(self._held) < size):
             data = self._file.read(_BLOCK_BYTES if size < 0 else size - len(self._held))
             self._over = not data
@@ -129,32 +189,108 @@ class _Blocks(io.RawIOBase):
         if end > 1 and self._held[end - 1 : end] == b"\r":
             end -= 1
         data, self._held = self._held[:end], self._held[end:]
-        self.quotes += data.count(self._quote) if self._quote else 0
+        self._quotes[self._counted] += data.count(self._quote) if self._quote else 0
         return data
+
+    def lend(self) -> pa.NativeFile:
+        """Return the file as pyarrow takes it."""
+        handle = _Handle(self)
+        self._lent.add(handle)
+        return pa.PythonFile(handle, mode="r")
+
+    def end(self, taken: int) -> None:
+        """Let the thread that reads ahead meet the end of the file; wait for it.
+
+        Args:
+            taken: how many blocks its reader has handed out. Far ahead of them the thread pauses, and reads no more.
+        """
+        with self._lock:
+            self._over, self._held = True, b""
+        seen, still = -1, 0
+        while not self._told.wait(_PAUSE_SECONDS):
+            still = still + 1 if self._reads == seen else 0
+            if still >= (1 if self._reads - taken >= _READ_AHEAD else _PAUSES_MAX):
+                return
+            seen = self._reads
+
+    def take_back(self) -> None:
+        """Wait until no thread holds the file or bytes of it, after its reader was given up; close it."""
+        pause = threading.Event()  # which nobody sets
+        for _ in range(_GIVEN_BACK_PAUSES):
+            if not len(self._lent):
+                break
+            pause.wait(0.001)
+        self.close()
 
     def close(self) -> None:
         self._file.close()
         super().close()
 
 
+class _Rows:
+    """The rows of a CSV file, in batches. On every way out of its `with` block no thread of pyarrow reads the file."""
+
+    def __init__(
+        self,
+        blocks: _Blocks,
+        read: pa_csv.ReadOptions,
+        parse: pa_csv.ParseOptions,
+        convert: pa_csv.ConvertOptions | None,
+    ) -> None:
+        self._blocks = blocks
+        self._options = (read, parse, convert)
+        self._taken = 0
+        # Nobody else holds the reader: an error on its way keeps the variables of every function alive.
+        self._reader: pa.RecordBatchReader | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._reader = pa_csv.open_csv(self._blocks.lend(), *self._options)
+        except BaseException:  # its thread has ended, or will not read on
+            self._blocks.take_back()
+            if self._blocks.error is not None:
+                raise self._blocks.error from None
+            raise
+        self.schema: pa.Schema = self._reader.schema
+        return self
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while self._reader is not None:
+            try:
+                batch: pa.RecordBatch | None = self._reader.read_next_batch()
+            except StopIteration:
+                batch = None
+            except pa.ArrowInvalid:
+                if self._blocks.error is None:
+                    raise
+            if self._blocks.error is not None:
+                raise self._blocks.error
+            if batch is None:
+                return
+            self._taken += 1
+            yield batch
+
+    def __exit__(self, *_: object) -> None:
+        self._blocks.end(self._taken)
+        self._reader = None
+        self._blocks.take_back()
+
+
 def _csv_batches(
-    path: str, opened: Opened, kinds: Mapping[str, t.DataType], csv: CsvFormat, names: Sequence[str]
+    path: str, opened: Callable[[], _Blocks], kinds: Mapping[str, t.DataType], csv: CsvFormat, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     flat = {name: _csv_type(kind) for name, kind in kinds.items() if not t.is_nested(kind)}
     has_rows = True
     with contextlib.ExitStack() as files:
+        rows: _Rows | pa.RecordBatchReader
         try:
-            reader = pa_csv.open_csv(
-                files.enter_context(opened()),
-                _read_options(csv, names),
-                _parse_options(csv),
-                _convert_options(csv, flat),
-            )
+            options = _read_options(csv, names), _parse_options(csv), _convert_options(csv, flat)
+            rows = files.enter_context(_Rows(opened(), *options))
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
                 raise
-            reader, has_rows = _without_rows(path, opened, csv, names), False
-        for name in reader.schema.names:
+            rows, has_rows = _without_rows(path, opened, csv, names), False
+        for name in rows.schema.names:
             if name in kinds and name not in flat:
                 raise InvalidInputError(
                     f"cannot read the rows of '{path}': column '{name}' is {kinds[name].with_nullable(True)}, which "
@@ -162,17 +298,19 @@ def _csv_batches(
                     path=path,
                     column=name,
                 )
-        if has_rows and len(reader.schema) == 1:  # an empty line is an empty field there
+        if has_rows and len(rows.schema) == 1:  # an empty line is an empty field there
             parse = _parse_options(csv, ignore_empty_lines=False)
-            again = files.enter_context(opened())
-            reader = pa_csv.open_csv(again, _read_options(csv, names), parse, _convert_options(csv, flat))
-        yield from reader
+            options = _read_options(csv, names), parse, _convert_options(csv, flat)
+            rows = files.enter_context(_Rows(opened(), *options))
+        yield from rows
 
 
-def _without_rows(path: str, opened: Opened, csv: CsvFormat, names: Sequence[str]) -> pa.RecordBatchReader:
+def _without_rows(
+    path: str, opened: Callable[[], _Blocks], csv: CsvFormat, names: Sequence[str]
+) -> pa.RecordBatchReader:
     """Return the reader of a file that pyarrow takes for empty: it has a heading without a line break, or nothing."""
     with opened() as file:
-        heading = file.read(_BLOCK_BYTES)
+        heading = bytes(file.read(_BLOCK_BYTES))
     if not csv.header:
         return pa.table({name: pa.nulls(0) for name in names}).to_reader()
     if not heading.strip():
@@ -181,16 +319,18 @@ def _without_rows(path: str, opened: Opened, csv: CsvFormat, names: Sequence[str
 
 
 def _csv_texts(
-    opened: Opened, csv: CsvFormat, names: Sequence[str], skipped: Callable[[pa_csv.InvalidRow], str] | None
+    opened: Callable[[], _Blocks],
+    csv: CsvFormat,
+    names: Sequence[str],
+    skipped: Callable[[pa_csv.InvalidRow], str] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the fields of a file as they stand there, as binary; null where they mean null."""
-    with opened() as file:
-        first = pa_csv.open_csv(file, _read_options(csv, names), _parse_options(csv, skipped=skipped))
+    with _Rows(opened(), _read_options(csv, names), _parse_options(csv, skipped=skipped), None) as first:
         columns = first.schema.names
     convert = _convert_options(csv, dict.fromkeys(columns, pa.binary()))
-    with opened() as file:
-        parse = _parse_options(csv, ignore_empty_lines=len(columns) > 1, skipped=skipped)
-        yield from pa_csv.open_csv(file, _read_options(csv, names, numbered=True), parse, convert)
+    parse = _parse_options(csv, ignore_empty_lines=len(columns) > 1, skipped=skipped)
+    with _Rows(opened(), _read_options(csv, names, numbered=True), parse, convert) as rows:
+        yield from rows
 
 
 def _values_of(texts: pa.Array, kind: t.DataType, csv: CsvFormat) -> pa.Array:
@@ -229,7 +369,7 @@ def _has_infinity(rows: pa.Table, kinds: Mapping[str, t.DataType]) -> bool:
     )
 
 
-def _check_closed(path: str, utf8: Callable[[bytes], pa.NativeFile], csv: CsvFormat, names: Sequence[str]) -> None:
+def _check_closed(path: str, utf8: Callable[[bytes], _Blocks], csv: CsvFormat, names: Sequence[str]) -> None:
     """Refuse a file that ends inside quotes: a row put behind its end would be part of the last value.
 
     Raises:

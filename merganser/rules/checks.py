@@ -29,6 +29,10 @@ _NAMES: Final[tuple[Option[str] | Option[str | None], ...]] = (
     r.SCAN_FALLBACK_BRANCH,
     r.SCAN_PRIMARY_BRANCH,
 )
+_LEVELS_MAX: Final = 99
+"""Levels of the deepest column that can be read back: pyarrow reads Parquet schemas of 100 levels, the first of which
+is the whole row. ORC and Avro files hold more, but a table may change its format."""
+
 _INDEX_COLUMNS: Final = re.compile(r"file-index\.[a-z-]+\.columns")
 
 
@@ -43,6 +47,7 @@ def check_table_options(table: TableSchema, *, what: str = "cannot use the optio
         InvalidInputError: names the option, its value, and what would be right.
     """
     check_texts(table.options)
+    _check_depth(table, what)
     _check_keys(table, what)
     _check_bucket(table, what)
     _check_bucket_key(table, what)
@@ -80,6 +85,18 @@ def check_type(options: Options, *, what: str, table: str) -> None:
 
 
 # what the format allows
+
+
+def _check_depth(table: TableSchema, what: str) -> None:
+    for field in table.fields:
+        levels = t.levels(field.type)
+        if levels > _LEVELS_MAX:
+            raise UnsupportedError(
+                f"{what}: column '{field.name}' is nested {levels} levels deep. What has more than {_LEVELS_MAX} could "
+                "be written and never be read back. An ARRAY, MAP or MULTISET takes two levels, a ROW one, and the "
+                "values inside take one. Nothing was changed. Store deeper values as text or as bytes.",
+                column=field.name,
+            )
 
 
 def _check_keys(table: TableSchema, what: str) -> None:

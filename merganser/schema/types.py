@@ -255,6 +255,22 @@ def nested_fields(kind: DataType) -> Iterator[Field]:
             yield from nested_fields(kind.value)
 
 
+def levels(kind: DataType) -> int:
+    """Return how many levels a column of this type takes in the schema of a file: 1 for a plain one."""
+    deepest, waiting = 0, [(kind, 1)]
+    while waiting:  # without recursion: a type may be deeper than Python's stack
+        found, level = waiting.pop()
+        deepest = max(deepest, level)
+        match found:
+            case Array(element=element) | Multiset(element=element):
+                waiting.append((element, level + 2))
+            case Map(key=key, value=value):
+                waiting += [(key, level + 2), (value, level + 2)]
+            case Row(fields=fields):
+                waiting += [(field.type, level + 1) for field in fields]
+    return deepest
+
+
 def is_nested(kind: DataType) -> bool:
     """Return whether values of the type are containers (no order, no key, no min and max)."""
     return isinstance(kind, Array | Map | Multiset | Row | Variant | Vector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import math
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import FormatError, InvalidInputError
+from merganser.ingest import text
 
 FLAT = {"s": "STRING", "d": "DOUBLE", "n": "INT"}
 
@@ -133,6 +135,15 @@ def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
         _loaded(tmp_path, b"s,d,n\n\xe9,1,1\n")
     with pytest.raises(FormatError, match=r"not ascii .* 'csv.encoding'"):
         _loaded(tmp_path, b"s,d,n\n\xe9,1,1\n", encoding="ascii")
+
+
+@pytest.mark.parametrize("rows", [20, 900_000])
+def test_no_thread_holds_a_file_that_was_refused(tmp_path: Path, rows: int) -> None:
+    """Else a thread of pyarrow may call Python while the interpreter ends, which ends the process."""
+    data = "s,d,n\na,1\n" + "a,1,1234567\n" * rows
+    with pytest.raises(FormatError, match="row 1") as caught:
+        _loaded(tmp_path, data)
+    assert not [found for found in gc.get_objects() if isinstance(found, text._Handle | text._Block)], caught
 
 
 def test_columns_that_csv_cannot_hold_are_refused(tmp_path: Path) -> None:
