@@ -134,7 +134,9 @@ def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
             names = list(dict.fromkeys([f.name for f in fields] + [name for row in rows for name in row]))
             kinds = {field.name: field.type for field in fields}
             parts = [_array([row.get(name) for row in rows], kinds.get(name)) for name in names]
-            return pa.StructArray.from_arrays(parts, names, mask=pa.array([value is None for value in values]))
+            return pa.StructArray.from_arrays(
+                parts, names, mask=pa.array([value is None for value in values], pa.bool_())
+            )
     return pa.array(values)
 
 

@@ -255,3 +255,11 @@ def test_a_line_that_is_no_row_is_refused_with_its_number(form: str, bad: bytes,
     with pytest.raises(FormatError, match=r"row 2 \(counting from 1") as refused:
         table.load(str(tmp_path / f"in.{form}"))
     assert refused.value.context["row"] == 1
+
+
+def test_a_list_of_rows_may_be_null_in_every_row() -> None:
+    catalog = mg.catalog("memory://lists-without-rows")
+    catalog.create_database("db", if_not_exists=True)
+    table = catalog.create_table("db.t", {"v": "ARRAY<ROW<f INT>>"})
+    table.write([{"v": None}, {"v": []}])
+    assert table.read().to_pylist() == [{"v": None}, {"v": []}]
