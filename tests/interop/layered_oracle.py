@@ -27,12 +27,13 @@ class LayeredOracle(EngineOracle):
     lit: frozenset[int] = frozenset()
     counting: bool = False
 
-    def settle(self, levels: Mapping[str, int], *, flushed: bool) -> None:
+    def settle(self, levels: Mapping[str, int], *, flushed: bool, keeps: bool = True) -> None:
         """Take over the live files after a flush or a compaction, or a flush that a compaction followed at once.
 
         Args:
             levels: of the live files, by name.
             flushed: whether there was a flush.
+            keeps: compactions keep retractions that mean something to later rows, as ours do.
         """
         newest = frozenset({self.flushes} if flushed else ())
         gone = frozenset().union(*(held for name, held in self.files.items() if name not in levels))
@@ -41,15 +42,15 @@ class LayeredOracle(EngineOracle):
         self.files = kept | {name: added for name in levels if name not in kept}
         self.lit = frozenset().union(*(held for name, held in self.files.items() if levels[name] > 0))
         if gone:
-            self.put_together(added, nothing_older=not kept)
+            self.put_together(added, nothing_older=not kept, keeps=keeps)
 
-    def put_together(self, flushes: frozenset[int], *, nothing_older: bool) -> None:
+    def put_together(self, flushes: frozenset[int], *, nothing_older: bool, keeps: bool) -> None:
         """Fold the versions of some flushes."""
         for key, records in list(self.stored.items()):
             chosen = [record for record in records if record.number[0] in flushes]
             merged = self._fold(self._ordered(chosen)) if chosen else None
             rest = [record for record in records if record.number[0] not in flushes]
-            if merged is not None and (not nothing_older or self._stays(merged)):
+            if merged is not None and (not nothing_older or self._stays(merged, keeps=keeps)):
                 rest.append(merged)
             self.stored[key] = sorted(rest, key=lambda record: record.number)
             if not rest:
@@ -63,8 +64,8 @@ class LayeredOracle(EngineOracle):
         merged = [self._fold(self._ordered(records)) for records in lit]
         return [record.row for record in merged if record is not None and record.adds]
 
-    def _stays(self, record: Record) -> bool:
-        return not self._counts_nothing(record.row) if record.adds else self.lasts
+    def _stays(self, record: Record, *, keeps: bool) -> bool:
+        return not self._counts_nothing(record.row) if record.adds else keeps and self.lasts
 
     def _counts_nothing(self, row: Row) -> bool:
         return self.counting and row["_VALUE_COUNT"] == 0

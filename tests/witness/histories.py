@@ -248,24 +248,26 @@ class EngineTable(SharedTable):
         arrow = pa.Table.from_pylist(rows, arrow_schema(self.shape.fields))
         writer.write("db.t", arrow, kinds=row_kinds if writer.deletes else None)
         self.log[-1] += f" ({' '.join(row_kinds)})"
-        self.oracle.flush(list(zip(row_kinds, arrow.to_pylist(), strict=True)))
+        changes = list(zip(row_kinds, arrow.to_pylist(), strict=True))
+        (self.oracle.store if writer is self.world.ours else self.oracle.flush)(changes)
         if self.masks:
-            self.oracle.compact()
+            self.oracle.compact(keeps=writer is self.world.ours)
         elif not self.spread:
-            self._settle(flushed=True)
+            self._settle(flushed=True, keeps=writer is self.world.ours)
 
     def compact(self, engine: Engine, turn: str) -> None:
         """Compact; in partitions and buckets only fully, as the oracle cannot tell what else was put together."""
         super().compact(engine, {WE_MINOR: WE_FULL, THEY_MINOR: THEY_FULL}.get(turn, turn) if self.spread else turn)
+        ours = not isinstance(engine, JavaEngine)
         if self.spread or self.masks:
-            self.oracle.compact()
+            self.oracle.compact(keeps=ours)
             self.oracle.lit = frozenset(range(self.oracle.flushes + 1))
         else:
-            self._settle(flushed=False)
+            self._settle(flushed=False, keeps=ours)
 
-    def _settle(self, *, flushed: bool) -> None:
+    def _settle(self, *, flushed: bool, keeps: bool) -> None:
         levels = {row["file_path"]: row["level"] for row in self.table.files().to_pylist()}
-        self.oracle.settle(levels, flushed=flushed)
+        self.oracle.settle(levels, flushed=flushed, keeps=keeps)
 
     def expected(self) -> list[Row]:
         """What the oracle folds."""
