@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.refs import MAIN
@@ -28,7 +28,7 @@ from merganser.options.registry import did_you_mean
 from merganser.options.write import PATH
 from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
-from merganser.rules.facts import DYNAMIC
+from merganser.rules.gaps import check_can_create
 from merganser.scan.rows import counted
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
@@ -126,7 +126,8 @@ class Catalog:
 
         Args:
             name: `database.table`.
-            schema: column -> type text, an Arrow schema, or a Spark schema.
+            schema: text such as "id BIGINT, name STRING, PRIMARY KEY (id)", column -> type text, an Arrow schema, or a
+                Spark schema.
             primary_key: columns that identify a row; without them, the table is an append table.
             partition_by: partition columns, outermost directory first.
             options: table options; misspelt ones are refused.
@@ -165,14 +166,7 @@ class Catalog:
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed)
-        if made.keyed and made.bucket == DYNAMIC:
-            raise UnsupportedError(
-                f"cannot create '{parsed}': a table with a primary key and 'bucket' = '-1', the default, has dynamic "
-                "buckets, which this version of merganser reads and does not write. Nothing was created. Set the "
-                "option 'bucket' to a number such as 4.",
-                option="bucket",
-                table=str(parsed),
-            )
+        check_can_create(made, name=str(parsed))
         self._check_free(parsed, paths)
         try:
             store.create(made)

@@ -75,9 +75,7 @@ def create_table(
     For example: merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' -c 'amount DECIMAL(10, 2)'
     -k id,dt -p dt -o bucket=4
     """
-    from merganser.cli.render import stderr
     from merganser.cli.target import catalog_of, names, pairs
-    from merganser.rules.gaps import unsupported_for_writing
 
     made = catalog_of(warehouse, store).create_table(
         name,
@@ -89,8 +87,6 @@ def create_table(
         if_not_exists=if_not_exists,
     )
     print(made.path)
-    for gap in unsupported_for_writing(made.definition.schema):
-        stderr().print(f"note: this version cannot write this table: {gap.feature}. {gap.advice}", soft_wrap=True)
 
 
 def drop_database(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from os import PathLike
 from typing import Any, Final
 
@@ -109,12 +111,26 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field], na
                 f"cannot take column '{name}' of the rows: {error}. Text has no halves of surrogate pairs.", column=name
             ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if isinstance(kinds.get(name), t.Decimal):
+                _refuse_no_number(name, [row.get(name) for row in rows], kinds[name])
             raise InvalidInputError(
                 f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give "
                 "values of one type.",
                 column=name,
             ) from error
     return pa.table(columns)
+
+
+def _refuse_no_number(name: str, values: list[Any], kind: t.DataType) -> None:
+    """Refuse values of a DECIMAL column among which is NaN or an infinity; others are left to the caller."""
+    for i, value in enumerate(values):
+        if isinstance(value, float | Decimal) and not math.isfinite(value):
+            raise InvalidInputError(
+                f"cannot take column '{name}' of the rows: {value} in row {i + 1} of {len(values)} (counting from 1) "
+                f"is no value of {kind.with_nullable(True)}. Give None where there is no number. Nothing was written.",
+                column=name,
+                row=i,
+            )
 
 
 def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:

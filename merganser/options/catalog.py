@@ -10,11 +10,20 @@ from typing import Any, Final
 
 from merganser.options.option import BOOLEAN, BYTES, TEXT, Option, TextForm, choice
 
+CATALOG: Final = "catalog option"
 CACHE_MEMORY: Final = Option(
-    "cache.manifest.max-memory", BYTES, 256 << 20, "Most memory for what manifests hold, of each catalog or table."
+    "cache.manifest.max-memory",
+    BYTES,
+    256 << 20,
+    "Most memory for what manifests hold, of each catalog or table.",
+    noun=CATALOG,
 )
 LOCAL_SYNC: Final = Option(
-    "local.sync", BOOLEAN, True, "Local files: writes wait for the disk. false is for tests that pull no plugs."
+    "local.sync",
+    BOOLEAN,
+    True,
+    "Local files: writes wait for the disk. false is for tests that pull no plugs.",
+    noun=CATALOG,
 )
 
 _ENDPOINT: Final = TextForm("an address such as 'https://host:9000'", str)
@@ -55,7 +64,7 @@ _ALIASES: Final = {"s3.path-style-access": ("s3.path.style.access",)}
 OPTIONS: Final[tuple[Option[Any], ...]] = (
     LOCAL_SYNC,
     CACHE_MEMORY,
-    *(Option[Any](key, form, default, doc, _ALIASES.get(key, ())) for key, form, default, doc in _STORES),
+    *(Option[Any](key, form, default, doc, _ALIASES.get(key, ()), noun=CATALOG) for key, form, default, doc in _STORES),
 )
 OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache"})
 """First words of these keys. A key that begins so is meant for us."""

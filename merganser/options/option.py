@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Generic, NoReturn, TypeVar, overload
 
@@ -63,7 +63,7 @@ class Option(Generic[T_co]):
 
     `aliases` are older keys that are read when `key` is not set. `immutable` options cannot change once the
     table has a snapshot. `refused` lists the values of an honoured option that this version does not do, each
-    perhaps with the condition: `-1 with a primary key`.
+    perhaps with the condition: `-1 with a primary key`. `noun` is what messages call it.
     """
 
     key: str
@@ -74,6 +74,7 @@ class Option(Generic[T_co]):
     immutable: bool = False
     state: State = State.HONOURED
     refused: tuple[str, ...] = ()
+    noun: str = "table option"
 
     def parse(self, text: str, *, key: str | None = None) -> T_co:
         """Return the value that `text` means.
@@ -84,7 +85,7 @@ class Option(Generic[T_co]):
         try:
             return self.type.parse(text.strip())
         except (ValueError, OverflowError):
-            _refuse(key or self.key, text, self.type.expected)
+            _refuse(key or self.key, text, self.type.expected, self.noun)
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,9 @@ class Options(Mapping[str, str]):
         return f"Options({', '.join(self._texts)})"
 
 
-def _refuse(key: str, text: str, expected: str) -> NoReturn:
+def _refuse(key: str, text: str, expected: str, noun: str) -> NoReturn:
     raise InvalidInputError(
-        f"cannot use table option '{key}' = '{text}': expected {expected}.", option=key, value=text, expected=expected
+        f"cannot use {noun} '{key}' = '{text}': expected {expected}.", option=key, value=text, expected=expected
     )
 
 
@@ -288,6 +289,11 @@ def levels(form: TextForm[str], example: str) -> TextForm[Mapping[int, str]]:
     return TextForm(f"level:value pairs such as '{example}', each value {form.expected}", parse)
 
 
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
 def _file_name_part(text: str) -> str:
     if not _PLAIN.fullmatch(text) or ".." in text or "/" in text or len(text.encode()) > _NAME_BYTES_MAX:
         raise ValueError(text)
@@ -318,6 +324,7 @@ LONG: Final = integer(-LONG_MAX - 1, LONG_MAX)
 _LEVEL: Final = integer(0)
 NUMBER: Final = TextForm("a number", _float)
 TEXT: Final = TextForm("text", str)
+MOMENT: Final = TextForm("a time such as '2026-01-31 10:00:00'", _moment)
 COLUMNS: Final = TextForm("column names separated by commas", _columns)
 DURATION: Final = TextForm("a duration such as '1 h', '30 s', '3 d' or '10 ms'", _duration)
 BYTES: Final = size()

@@ -8,6 +8,7 @@ from merganser.options.option import (
     BOOLEAN,
     LONG,
     LONG_MAX,
+    MOMENT,
     TEXT,
     Option,
     State,
@@ -33,7 +34,7 @@ SCAN_TIMESTAMP_MILLIS: Final = Option[int | None](
     aliases=("log.scan.timestamp-millis",),
 )  # fmt: skip
 SCAN_TIMESTAMP: Final = Option[str | None](
-    "scan.timestamp", TEXT, None, "Time for the mode from-timestamp, such as '2026-01-31 10:00:00'."
+    "scan.timestamp", MOMENT, None, "Time for the mode from-timestamp, such as '2026-01-31 10:00:00'."
 )
 SCAN_WATERMARK: Final = Option[int | None](
     "scan.watermark", LONG, None, "Batch: the first snapshot whose watermark is not below this."

@@ -220,6 +220,12 @@ def check_catalog_keys(keys: Iterable[str], *, what: str) -> None:
     for key in keys:
         if key in _CATALOG_BY_KEY or key in _OTHER_CATALOG_KEYS or key in _OTHER_KEYS:
             continue
+        if find_option(key) is not None:
+            raise InvalidInputError(
+                f"{what}: '{key}' is an option of a table. Give it to catalog.create_table(..., "
+                f"options={{'{key}': ...}}), or to table.with_options for one process.",
+                option=key,
+            )
         own = key.partition(".")[0].lower() in catalog.OWN_FAMILIES
         if not own and _OTHER_FAMILIES.fullmatch(key):
             continue

@@ -15,9 +15,10 @@ import pyarrow as pa
 from merganser.errors import InvalidInputError
 from merganser.options import write as options_write
 from merganser.options.option import Options
-from merganser.options.registry import check_keys, did_you_mean, normalize_options
+from merganser.options.registry import check_keys, did_you_mean, find_catalog_option, normalize_options
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
+from merganser.rules.definition import columns_of_text
 from merganser.rules.dialects import check_has_key, check_versioned, translated
 from merganser.rules.facts import listed, refuse
 from merganser.schema import types as t
@@ -37,9 +38,9 @@ class JsonSchema(Protocol):
 
 
 SchemaLike: TypeAlias = (
-    Mapping[str, "str | t.DataType"] | Sequence["tuple[str, str | t.DataType] | t.Field"] | pa.Schema | JsonSchema
+    str | Mapping[str, "str | t.DataType"] | Sequence["tuple[str, str | t.DataType] | t.Field"] | pa.Schema | JsonSchema
 )
-"""Columns as a user gives them: name -> type, pairs, an Arrow schema, or a Spark one."""
+"""Columns as a user gives them: text of CREATE TABLE, name -> type, pairs, an Arrow schema, or a Spark one."""
 
 
 def create_schema(
@@ -55,8 +56,9 @@ def create_schema(
     """Return schema 0 of a new table.
 
     Args:
-        schema: the columns, in order: a mapping from name to type text, pairs, fields, an Arrow schema or any
-            object whose `json()` is Spark's schema JSON. Ids are given here.
+        schema: the columns, in order: text such as "id BIGINT NOT NULL, name STRING, PRIMARY KEY (id)", a mapping
+            from name to type text, pairs, fields, an Arrow schema or any object whose `json()` is Spark's schema JSON.
+            Ids are given here.
         primary_key: columns that identify a row; made NOT NULL unless `primary-key.nullable` is set.
         partition_by: partition columns, outermost directory first.
         options: table options as text or Python values. `primary-key` and `partition` may stand here instead.
@@ -69,14 +71,21 @@ def create_schema(
         UnsupportedError: a column has a type whose values merganser neither reads nor writes.
     """
     what = f"cannot create '{table}'" if table else "cannot create the table"
-    fields = _fields(schema, what)
+    fields, own_key = columns_of_text(schema, what=what) if isinstance(schema, str) else (_fields(schema, what), ())
+    _check_columns_given(fields, what)
     _check_names(fields, what)
     names = [field.name for field in fields]
     if comment is not None and not isinstance(comment, str):
         refuse(what, f"comment is {comment!r:.100}, a {type(comment).__name__}. Give text, or None.")
     check_no_secrets(options or {}, what=what)
     texts = normalize_options(translated(options or {}, what=what))
-    key = _columns_from(texts, options_write.PRIMARY_KEY.key, primary_key, what)
+    if own_key and primary_key and tuple(primary_key) != own_key:
+        refuse(
+            what,
+            f"the primary key is {listed(own_key)} in the schema and {listed(tuple(primary_key))} in primary_key. "
+            "Leave one of them out.",
+        )
+    key = _columns_from(texts, options_write.PRIMARY_KEY.key, primary_key or own_key, what)
     partition = _columns_from(texts, options_write.PARTITION.key, partition_by, what)
     for role, option, columns in (("primary key", "primary_key", key), ("partition", "partition_by", partition)):
         _check_columns(role, option, columns, names, what)
@@ -93,6 +102,7 @@ def create_schema(
             fields, key = _counting(fields, texts, what)
             names = [field.name for field in fields]
     check_keys(texts, columns=names)
+    _check_belongs(texts, key, what)
     view = Options(texts)
     _check_key_types(fields, key, partition, what)
     if key and not view.get(options_write.PRIMARY_KEY_NULLABLE):
@@ -120,6 +130,26 @@ def create_schema(
         if field.default is not None:
             default_value(field)  # refuses a text that is no literal of the type
     return made
+
+
+def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> None:
+    """Refuse options that would have no effect here: those of a catalog, and how rows merge if none have a key."""
+    for option in texts:
+        if find_catalog_option(option) is not None:
+            refuse(
+                what,
+                f"'{option}' is an option of a catalog, and says nothing about one table. Give it to "
+                f"merganser.catalog(..., options={{'{option}': ...}}). Nothing was created.",
+                option=option,
+            )
+    engine = options_write.MERGE_ENGINE.key
+    if engine in texts and not key:
+        refuse(
+            what,
+            f"'{engine}' = '{texts[engine]}' needs a primary key: it says how rows of one key become one row. Name the "
+            "key in primary_key, or remove the option. Nothing was created.",
+            option=engine,
+        )
 
 
 def _counting(
@@ -175,14 +205,17 @@ def _fields(schema: SchemaLike, what: str) -> tuple[t.Field, ...]:
     else:
         refuse(
             what,
-            f"the schema is a {type(schema).__name__}. Give a dict such as {{'id': 'BIGINT'}}, a list of pairs, "
-            "an Arrow schema or a Spark schema.",
+            f"the schema is a {type(schema).__name__}. Give text such as 'id BIGINT, name STRING', a dict such as "
+            "{'id': 'BIGINT'}, a list of pairs, an Arrow schema or a Spark schema.",
         )
+    return fields
+
+
+def _check_columns_given(fields: tuple[t.Field, ...], what: str) -> None:
     if not fields:
         refuse(what, "the schema has no columns. A table needs at least one.")
     for field in fields:
         arrow_type(field.type)  # refuses types whose values no column of ours can hold
-    return fields
 
 
 def _field_of_item(item: Any, what: str) -> t.Field:

@@ -140,6 +140,14 @@ EXPIRY_GAPS: Final = (
 """Features that the expiry of partitions does not have."""
 
 
+_ASKED_OF_NEW_TABLES: Final = (
+    ("write tables with", WRITE_GAPS),
+    ("read tables with", (*READ_GAPS, *MERGE_READ_GAPS)),
+    ("read", START_GAPS),
+    ("expire partitions by", EXPIRY_GAPS),
+)
+
+
 def unsupported_for_writing(table: TableSchema) -> tuple[Gap, ...]:
     """Return what the table asks of a writer that this version does not do; empty when it can be written."""
     return tuple(gap for gap in WRITE_GAPS if gap.applies(table))
@@ -153,6 +161,23 @@ def unsupported_for_reading(table: TableSchema, *, merge: bool) -> tuple[Gap, ..
         merge: whether rows of several files have to be merged to read it.
     """
     return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
+
+
+def check_can_create(table: TableSchema, *, name: str) -> None:
+    """Refuse a new table that this version could not write, read and keep in shape, before it holds rows.
+
+    Raises:
+        UnsupportedError: names the option; nothing was created.
+    """
+    for does, gaps in _ASKED_OF_NEW_TABLES:
+        if asked := [gap for gap in gaps if gap.applies(table)]:
+            raise UnsupportedError(
+                f"cannot create '{name}': this version of merganser does not {does} {asked[0].feature}. Nothing was "
+                f"created. {asked[0].advice}",
+                option=asked[0].options[0].key,
+                table=name,
+                features=[gap.feature for gap in asked],
+            )
 
 
 def check_can_write(table: TableSchema, *, name: str) -> None:

@@ -32,6 +32,8 @@ from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
+_NAMED_BY_MAX: Final = 3
+"""Most columns that name a row in a message."""
 _PIECE_BYTES_MAX: Final = (1 << 31) - 1
 
 _Convert = Callable[[pa.Array], pa.Array]
@@ -55,7 +57,12 @@ class _MismatchError(Exception):
 
 
 def conform(
-    data: pa.Table, fields: Sequence[t.Field], *, action: str, not_null_names: Collection[str] = ()
+    data: pa.Table,
+    fields: Sequence[t.Field],
+    *,
+    action: str,
+    not_null_names: Collection[str] = (),
+    named_by: Sequence[str] = (),
 ) -> pa.Table:
     """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
 
@@ -64,6 +71,8 @@ def conform(
         fields: the columns of the table. Nulls of a field with a default take it.
         action: what is being done, as messages begin: "cannot write to 'db.orders'".
         not_null_names: key columns, which hold no nulls whatever their type says.
+        named_by: columns whose values name a row in messages, where its number says nothing to the user: `data` is
+            what one task was given. None of them: by its number.
 
     Returns:
         As many rows in the same order. Columns that need no conversion share their memory with `data`.
@@ -73,14 +82,15 @@ def conform(
             or is null where none may be. Names the column, the row and the value.
     """
     _check_names(data.column_names, fields, action)
+    naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX])
     columns = []
     for field in fields:
-        column = _conform_column(data.column(field.name), field, action)
+        column = _conform_column(data.column(field.name), field, action, naming)
         if column.null_count and field.default is not None:
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
         if column.null_count and (key or not field.type.nullable):
-            _refuse_nulls(column, field.name, key, action)
+            _refuse_nulls(column, field.name, key, action, naming)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=arrow_schema(fields))
 
@@ -161,7 +171,31 @@ def _check_names(found: Sequence[str], fields: Sequence[t.Field], action: str) -
         )
 
 
-def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.ChunkedArray:
+class _Naming:
+    """How messages name a row of data: by its number, or by its values in some columns."""
+
+    def __init__(self, data: pa.Table, columns: Sequence[str]) -> None:
+        self._data = data
+        self._columns = columns
+
+    def row(self, row: int, whole: str = "") -> str:
+        """Return "row 3 of 10", or "the row with id = 7"."""
+        if not self._columns:
+            return f"row {row + 1} of {whole or self._data.num_rows}"
+        values = (f"{name} = {_shown(_first_plain(self._data.column(name)[row]))}" for name in self._columns)
+        return f"the row with {', '.join(values)}"
+
+    @property
+    def note(self) -> str:
+        """A sentence about numbers of rows, where there are any."""
+        return "" if self._columns else " Rows count from 1."
+
+
+def _first_plain(value: pa.Scalar) -> pa.Scalar:
+    return value.value if isinstance(value, pa.DictionaryScalar) and value.is_valid else value
+
+
+def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming) -> pa.ChunkedArray:
     target = arrow_type(field.type)
     chunks = []
     start = 0
@@ -172,13 +206,14 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str) -> pa.
                 converted = _convert(piece, field.type, field.name)
                 if _holds_text(target):
                     _check_text(converted)
+                if _holds_maps(target):
+                    _check_map_keys(converted)
                 chunks.append(converted)
                 start += len(piece)
     except _MisfitError as error:
         row = start + error.index
         raise InvalidInputError(
-            f"{action}: column '{field.name}' {error.why} (row {row + 1} of {len(column)}). "
-            "Rows count from 1. Nothing was written.",
+            f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} Nothing was written.",
             column=field.name,
             row=row,
         ) from None
@@ -195,6 +230,57 @@ def _holds_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or (
         pa.types.is_nested(kind) and any(_holds_text(kind.field(i).type) for i in range(kind.num_fields))
     )
+
+
+def _holds_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_holds_maps(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _check_map_keys(array: pa.Array) -> None:
+    """Refuse maps with a key twice, as Spark does: which of the values counts would depend on the reader."""
+
+    def check(part: pa.Array) -> None:
+        if _has_key_twice(part.take(pa.array(np.arange(len(part))))):  # a slice shares the entries of all
+            raise pa.ArrowInvalid("a key twice")
+
+    try:
+        check(array)
+    except pa.ArrowInvalid:
+        why = "has a map with a key twice. Keep one of its values"
+        raise _MisfitError(_first_refused(check, array), why) from None
+
+
+def _has_key_twice(array: pa.Array) -> bool:
+    """Return whether a map at any depth of an array without slices has a key twice."""
+    if isinstance(array, pa.MapArray):
+        offsets, keys, values = _inside_maps(array)
+        codes = _codes(keys)
+        if codes is not None and len(codes):
+            rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            pairs = rows * (int(codes.max()) + 1) + codes
+            if len(np.unique(pairs)) < len(pairs):
+                return True
+        return _has_key_twice(keys) or _has_key_twice(values)
+    if isinstance(array, pa.StructArray):
+        return any(_has_key_twice(part) for part in array.flatten())
+    return isinstance(array, pa.ListArray) and _has_key_twice(array.flatten())
+
+
+def _codes(keys: pa.Array) -> Any:
+    """Return int64 numbers that are equal where values are; None of lists, which Arrow cannot number."""
+    if isinstance(keys, pa.StructArray):
+        codes = np.zeros(len(keys), np.int64)
+        for part in keys.flatten():
+            more = _codes(part)
+            if more is None:
+                return None
+            codes = np.unique(codes * (int(more.max(initial=0)) + 1) + more, return_inverse=True)[1]
+        return codes
+    if pa.types.is_nested(keys.type):
+        return None
+    return np.asarray(pc.dictionary_encode(keys, null_encoding="encode").indices).astype(np.int64)
 
 
 def _check_offsets(array: pa.Array, name: str, action: str) -> None:
@@ -248,12 +334,12 @@ def _byte_count(array: pa.Array) -> int:
         return 0  # Arrow 19 does not count view types
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str) -> NoReturn:
+def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str, naming: _Naming) -> NoReturn:
     row = pc.index(pc.is_null(column), True).as_py()
     role = "key column" if key else "NOT NULL column"
     raise InvalidInputError(
-        f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at row {row + 1} of "
-        "the batch). Rows count from 1. The batch was not written.",
+        f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at "
+        f"{naming.row(row, 'the batch')}).{naming.note} The batch was not written.",
         column=name,
         row=row,
         null_count=column.null_count,

@@ -202,7 +202,9 @@ class ScatterJob:
         assigner = assigner_of(target.table)
         for table in (table for portion in share.portions for table in self.rows.tables(portion)):
             rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
-            conformed, kinds, arrival = target.accepted(rows, texts, np.arange(before, before + rows.num_rows))
+            conformed, kinds, arrival = target.accepted(
+                rows, texts, np.arange(before, before + rows.num_rows), in_task=True
+            )
             before += rows.num_rows
             whole = conformed.append_column(_ARRIVAL, pa.array(arrival))
             if kinds is not None:

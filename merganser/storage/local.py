@@ -128,7 +128,7 @@ class LocalStorage:
                 self._sync_directory(os.path.dirname(path))
 
     def writer(self, path: str) -> LocalSink:
-        with _errors("write", path, missing=_VANISHED):
+        with _errors("write", path, missing=_VANISHED, changed=False):
             return self._in_directory(path, lambda: LocalSink(path, sync=self.sync))
 
     def delete(self, paths: Iterable[str]) -> None:

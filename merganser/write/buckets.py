@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
+from merganser.errors import InvalidInputError
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 
+_DIRECTORY_BYTES_MAX = 255
 _SCANS_MAX = 16
 
 
@@ -105,7 +107,26 @@ def _groups(table: TableDef, rows: pa.Table, number: npt.NDArray[np.int32], coun
                 for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
             )
             serialized = serialize(values, table.partition_types)
+            _check_directory(table, serialized)
         yield Group(serialized, bucket, members)
+
+
+def _check_directory(table: TableDef, partition: bytes) -> None:
+    """Refuse a partition whose directory most stores could not have.
+
+    Raises:
+        InvalidInputError: names the column and the value; the rows are not written.
+    """
+    for part in table.partition_directory(partition).split("/")[-len(table.schema.partition_keys) :]:
+        size = len(part.encode())
+        if size > _DIRECTORY_BYTES_MAX:
+            name, _, value = part.partition("=")
+            raise InvalidInputError(
+                f"cannot write to '{table.name}': partition column '{name}' has a value of {len(value)} characters "
+                f"('{value[:40]}...'). Its directory would have a name of {size} bytes, and file systems take "
+                f"{_DIRECTORY_BYTES_MAX}. Nothing was written. Partition by a shorter column.",
+                column=name,
+            )
 
 
 def _parted(numbers: npt.NDArray[np.signedinteger]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

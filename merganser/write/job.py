@@ -100,7 +100,7 @@ class WriteJob:
             arrival = table.column(self.arrival).to_numpy().astype(np.int64, copy=False)
             table = table.drop_columns([self.arrival])
         rows, kinds = split_kinds(table, self.kinds, table=self.target.table.name)
-        return self.target.accepted(rows, kinds, arrival)
+        return self.target.accepted(rows, kinds, arrival, in_task=True)
 
 
 def messages_of(table: TableDef, env: Env, outcomes: Sequence[Outcome]) -> list[CommitMessage]:

@@ -70,18 +70,21 @@ class WriteTarget:
         """Whether a commit replaces what is there."""
         return self.dynamic or self.spec is not None
 
-    def accepted(self, rows: pa.Table, kinds: pa.Array | None, arrival: Arrival | None = None) -> Prepared:
+    def accepted(
+        self, rows: pa.Table, kinds: pa.Array | None, arrival: Arrival | None = None, *, in_task: bool = False
+    ) -> Prepared:
         """Return the rows to write, checked: exactly the table's columns and types, and kinds that it takes.
 
         Args:
             rows: the columns supplied, in types that convert without loss.
             kinds: int8, one per row; None: all inserts.
             arrival: int64, orders the rows; None: by position.
+            in_task: the rows are what one task was given, so their numbers say nothing to the user.
 
         Raises:
-            InvalidInputError: names the column, the row and the value.
+            InvalidInputError: names the column, the value, and the row: by its number, in a task by its key.
         """
-        return accepted(self.table, self._conformed(rows), kinds, arrival, action=self.action)
+        return accepted(self.table, self._conformed(rows, in_task), kinds, arrival, action=self.action)
 
     def check_names_and_types(self, schema: pa.Schema, kinds: Any) -> None:
         """Refuse names and types of columns that do not fit, as rows of them would be.
@@ -99,7 +102,7 @@ class WriteTarget:
         empty, texts = split_kinds(schema.empty_table(), kinds, table=self.table.name)
         self.accepted(empty, texts)
 
-    def _conformed(self, rows: pa.Table) -> pa.Table:
+    def _conformed(self, rows: pa.Table, in_task: bool) -> pa.Table:
         table = self.table
         fields = table.schema.fields_with_defaults
         if self.columns is not None:
@@ -121,6 +124,7 @@ class WriteTarget:
             fields,
             action=self.action,
             not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
+            named_by=(table.schema.primary_keys or rows.column_names) if in_task else (),
         )
         if self.spec:
             self._check_inside(rows)

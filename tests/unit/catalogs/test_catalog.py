@@ -314,7 +314,7 @@ def test_a_name_that_a_stopped_rename_claimed_is_free(catalog: mg.Catalog) -> No
 def test_a_key_without_a_number_of_buckets_is_asked_for_one(tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("d")
-    with pytest.raises(UnsupportedError, match="Set the option 'bucket' to a number") as caught:
+    with pytest.raises(UnsupportedError, match="'bucket' set to a number") as caught:
         catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"])
     assert caught.value.context["option"] == "bucket"
     assert catalog.list_tables("d") == []

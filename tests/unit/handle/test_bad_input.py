@@ -564,7 +564,7 @@ def _define(catalog: mg.Catalog, schema: Any = None, **how: Any) -> mg.Table:
     [
         ({"schema": {}}, ("no columns",)),
         ({"schema": 7}, ("int",)),
-        ({"schema": "id BIGINT"}, ("str",)),
+        ({"schema": "id BIGNIT"}, ("'id'", "BIGNIT")),
         ({"schema": {"a": "INTEGRE"}}, ("'a'", "INTEGRE")),
         ({"schema": {"a": "DECIMAL(50, 2)"}}, ("'a'", "50")),
         ({"schema": {"a": 7}}, ("'a'", "7")),

@@ -14,6 +14,9 @@ import pytest
 
 import merganser as mg
 from merganser.errors import InvalidInputError, NotFoundError
+from merganser.meta.schemas import SchemaStore
+from merganser.rules.create import create_schema
+from merganser.storage.paths import TablePaths
 
 FAST = {"local.sync": "false"}
 
@@ -344,5 +347,8 @@ def test_rows_that_wait_for_a_compaction_are_spoken_of(catalog: mg.Catalog, opti
 
 
 def test_describe_says_what_this_version_does_not_write(catalog: mg.Catalog) -> None:
-    table = catalog.create_table("shop.free", {"id": "INT"}, primary_key=["id"], options={"bucket": "-2"})
+    made = create_schema({"id": "INT"}, primary_key=["id"], options={"bucket": "-2"})
+    paths = TablePaths(f"{catalog.warehouse}/shop.db/free")
+    SchemaStore(paths, catalog.env).create(made)  # as another engine does
+    table = catalog.table("shop.free")
     assert table.describe().endswith("note       this version cannot write it: a primary key and 'bucket' = '-2'")

@@ -21,6 +21,7 @@ from merganser.schema.conform import conform, fill_missing, kinds_from
 from merganser.schema.types_text import parse_type
 
 ACTION = "cannot write to 'db.t'"
+MAP = pa.map_(pa.string(), pa.int32())
 NOON = dt.datetime(2024, 1, 1, 12)
 
 
@@ -136,6 +137,20 @@ MISFITS = [
         "MAP<STRING, INT NOT NULL>",
         "has null for a map value, which is NOT NULL (row 2 of 2)",
         1,
+    ),
+    (pa.array([[("a", 1)], None, [("a", 1), ("b", 2), ("a", 3)]], MAP), "MAP<STRING, INT>", "a key twice", 2),
+    (
+        pa.array([[[("a", 1)], [("a", 1)]], [[("b", 1), ("b", 1)]]], pa.list_(MAP)),
+        "ARRAY<MAP<STRING, INT>>",
+        "twice",
+        1,
+    ),
+    (pa.array([{"m": [("a", 1), ("a", 1)]}], pa.struct([("m", MAP)])), "ROW<m MAP<STRING, INT>>", "a key twice", 0),
+    (
+        pa.array([[{"key": {"x": 1, "y": "q"}, "value": 1}] * 2]),
+        "MAP<ROW<x INT, y STRING>, INT>",
+        "a key twice. Keep one of its values (row 1 of 1)",
+        0,
     ),
     (pa.array([None, {"a": None}]), "ROW<a INT NOT NULL>", "has null for its field 'a', which is NOT NULL (row 2", 1),
     (
@@ -437,3 +452,25 @@ def test_text_that_is_not_utf8_is_refused_with_its_row(nested):
     why = str(refusal(array, "ARRAY<STRING>" if nested else "STRING"))
     assert "row 3 of 3" in why
     assert "is not UTF-8" in why
+
+
+def test_a_row_of_a_task_is_named_by_its_key():
+    data = pa.table({"id": [7, 8], "v": [1, 300]})
+    with pytest.raises(
+        InvalidInputError, match=r"value 300 does not fit TINYINT \(the row with id = 8\)\. Nothing was"
+    ):
+        conform(data, [field("INT", "id"), field("TINYINT", "v")], action=ACTION, named_by=["id"])
+    with pytest.raises(
+        InvalidInputError, match=r"'v' is null in 1 of 2 rows \(first at the row with id = 7\)\. The batch"
+    ):
+        conform(
+            data.set_column(1, "v", pa.array([None, 3])),
+            [field("INT", "id"), field("TINYINT NOT NULL", "v")],
+            action=ACTION,
+            named_by=["id"],
+        )
+
+
+def test_the_same_key_in_maps_of_several_rows_is_no_key_twice():
+    array = pa.array([[("a", 1)], [("a", 2), ("b", 1)], None, [("b", 2)]], MAP)
+    assert conformed(array.slice(1), "MAP<STRING, INT>").to_pylist() == [[("a", 2), ("b", 1)], None, [("b", 2)]]

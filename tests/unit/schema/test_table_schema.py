@@ -128,7 +128,7 @@ def refused(columns=ORDERS, kind=InvalidInputError, **more):
         ({"columns": {"a": 1}}, "not text such as 'BIGINT'"),
         ({"columns": {1: "INT"}}, "not text"),
         ({"columns": ["a INT"]}, "is not a column"),
-        ({"columns": "a INT"}, "a list of pairs"),
+        ({"columns": b"a INT"}, "a list of pairs"),
         ({"columns": 7}, "the schema is a int"),
         ({"primary_key": ["order"]}, "Did you mean 'order_id'"),
         ({"partition_by": ["day"]}, "partition column 'day' is not a column"),
