@@ -1,8 +1,8 @@
 """Rows -> lines of JSON that `ingest.text` reads back as equal rows.
 
 A value is turned into text column by column, from the leaves up. Dates, times, timestamps and decimals are texts, bytes
-are base64, NaN and the infinities stand bare, as Python and Spark write and read them. A map whose keys are text is an
-object; any other is a list of {"key": ..., "value": ...}.
+are base64, NaN and the infinities stand bare, as Python writes and Spark reads them: a text could not be told from
+one in every place. A map is a list of {"key": ..., "value": ...}.
 """
 
 from __future__ import annotations
@@ -38,12 +38,8 @@ def _texts(array: pa.Array) -> pa.Array:
     elif pa.types.is_map(kind):
         array = array.take(pa.array(np.arange(len(array))))  # from offset 0, and nothing under nulls
         keys, values = _texts(array.keys), _texts(array.items)
-        if _is_text(kind.key_type):
-            entries, ends = pc.binary_join_element_wise(keys, values, _text(":")), ("{", "}")
-        else:
-            parts = [_text('{"key":'), keys, _text(',"value":'), values, _text("}"), _text("")]
-            entries, ends = pc.binary_join_element_wise(*parts), ("[", "]")
-        found = _joined(np.asarray(array.offsets), entries, *ends)
+        parts = [_text('{"key":'), keys, _text(',"value":'), values, _text("}"), _text("")]
+        found = _joined(np.asarray(array.offsets), pc.binary_join_element_wise(*parts), "[", "]")
     elif pa.types.is_list(kind):
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
         found = _joined(np.concatenate(([0], np.cumsum(lengths))), _texts(array.flatten()), "[", "]")
@@ -92,7 +88,3 @@ def _polars(array: pa.Array) -> pl.Series:
 
 def _text(text: str) -> pa.Scalar:
     return pa.scalar(text, pa.large_string())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -9,6 +9,7 @@ from decimal import Decimal
 from os import PathLike
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
@@ -71,15 +72,25 @@ def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
             return _from_dicts(data, fields, dict.fromkeys(name for row in data for name in row))
         return None
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return _from_pandas(data)
+        return _from_pandas(data, fields)
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     return None
 
 
-def _from_pandas(data: Any) -> pa.Table:
+def _from_pandas(data: Any, fields: Sequence[t.Field]) -> pa.Table:
+    kinds = {field.name: field.type for field in fields if _has_maps(field.type)}
     try:
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
+        maps = {
+            name: _array(data[name].tolist(), kinds[name])
+            for name in data.columns
+            if name in kinds and data[name].dtype == object and list(data.columns).count(name) == 1
+        }
+        plain = data.drop(columns=list(maps)) if maps else data
+        rows = pa.Table.from_pandas(plain, preserve_index=False).replace_schema_metadata(None)
+        for name, column in maps.items():
+            rows = rows.append_column(name, column)
+        return rows
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = ": ".join(str(part) for part in reversed(error.args))
         raise InvalidInputError(
@@ -143,8 +154,10 @@ def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
             return pa.MapArray.from_arrays(_offsets(pairs), keys, items)
         case t.Multiset(element=element):
             return _array(values, t.Map(key=element, value=t.Int()))
-        case t.Array(element=element) if _has_maps(element) and _all(values, list | tuple):
-            return pa.ListArray.from_arrays(_offsets(values), _array([v for of in values if of for v in of], element))
+        case t.Array(element=element) if _has_maps(element) and _all(values, list | tuple | np.ndarray):
+            return pa.ListArray.from_arrays(
+                _offsets(values), _array([v for of in values if of is not None for v in of], element)
+            )
         case t.Row(fields=fields) if _has_maps(kind) and _all(values, Mapping):
             rows = [value or {} for value in values]
             names = list(dict.fromkeys([f.name for f in fields] + [name for row in rows for name in row]))
@@ -181,7 +194,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
 
 def _offsets(values: list[Any]) -> pa.Array:
     """Return where each list begins in all of them put together, and the end; null at one that is null."""
-    ends = [0, *itertools.accumulate(len(value or ()) for value in values)]
+    ends = [0, *itertools.accumulate(0 if value is None else len(value) for value in values)]
     starts = [None if value is None else start for value, start in zip(values, ends, strict=False)]
     return pa.array([*starts, ends[-1]], pa.int32())
 

@@ -4,7 +4,8 @@ CSV: a field in quotes is a value, whatever it holds; a field without is null wh
 (the empty field, unless others were named), so NA, null and NaN are texts, and NaN is a number in a DOUBLE column.
 Values may hold line breaks. An empty line is skipped, but in a file of one column it is an empty field.
 
-JSON: one object per line. NaN, Infinity and -Infinity stand for numbers as they are, without quotes.
+JSON: one object per line. NaN, Infinity and -Infinity stand for numbers, in quotes (as Spark writes them) or bare (as
+Python does).
 
 Binary values are base64 in both. A row has at most `_BLOCK_BYTES`, sure to be read; longer ones may be refused.
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import json
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +44,9 @@ _GIVEN_BACK_PAUSES: Final = 30_000
 """Milliseconds in which threads that only decode have to give everything back."""
 _INFINITY: Final = r"(?i)^\s*[-+]?inf"
 """What a field begins with that says infinity; a number that is too large becomes infinite, too."""
+_NO_NUMBER: Final = rb"(?:NaN|[+-]?(?:Infinity|INF))"
+"""What Spark takes for no number in JSON."""
+_QUOTED: Final = re.compile(rb'"(' + _NO_NUMBER + rb')"')
 _STRADDLES: Final = "straddl"
 """What pyarrow says of a row that is longer than its blocks."""
 
@@ -452,20 +458,93 @@ def json_tables(path: str, opened: Opened, fields: Sequence[t.Field]) -> Iterato
         FormatError: a line is no object; names the row.
     """
     kinds = {field.name: arrow_type(field.type) for field in fields}
+    no_numbers = _no_numbers(kinds)
 
     def parsed(data: bytes, only: str | None = None) -> None:
-        for _ in _json_batches(pa.BufferReader(data), kinds, only):
+        for _ in _json_batches(pa.BufferReader(_bare(data, no_numbers)), kinds, only):
             pass
 
     try:
         with opened() as file:
-            for batch in _json_batches(file, kinds, None):
+            rows = file if no_numbers is None else pa.PythonFile(_Lines(file, no_numbers), mode="r")
+            for batch in _json_batches(rows, kinds, None):
                 yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
         if _STRADDLES in str(error):
             raise _too_long(path) from error
         with opened() as file, io.BufferedReader(file) as lines:
             raise json_refusal(path, lines, error, fields, parsed) from error
+
+
+def _no_numbers(kinds: Mapping[str, pa.DataType]) -> re.Pattern[bytes] | None:
+    """Return what finds NaN and infinities in quotes where a FLOAT or DOUBLE stands; None: there are no such columns.
+
+    Arrow's reader takes them bare only. They are found by the names before them: in a file of lines, quotes inside of
+    texts have a backslash, so a name with its quotes and a colon is one. A name that a text has elsewhere is left out.
+    """
+    floats: set[str] = set()
+    texts: set[str] = set()
+
+    def look(name: str, kind: pa.DataType) -> None:
+        if pa.types.is_list(kind):
+            look(name, kind.value_type)
+        elif pa.types.is_map(kind):
+            look("key", kind.key_type)
+            look("value", kind.item_type)
+        elif pa.types.is_struct(kind):
+            for field in kind:
+                look(field.name, field.type)
+        elif pa.types.is_floating(kind):
+            floats.add(name)
+        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+            texts.add(name)
+
+    for name, kind in kinds.items():
+        look(name, kind)
+    names = b"|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1].encode()) for name in sorted(floats - texts))
+    if not names:
+        return None
+    lists = rb"[\[\s]*(?:[^\"{}]*\"" + _NO_NUMBER + rb"\"(?=[\s,\]}]))+"
+    return re.compile(rb'(?<!\\)"(?:' + names + rb')"\s*:' + lists)
+
+
+def _bare(data: bytes, no_numbers: re.Pattern[bytes] | None) -> bytes:
+    """Return lines of JSON in which NaN and infinities stand without quotes."""
+    if no_numbers is None or not (b'NaN"' in data or b'nfinity"' in data or b'INF"' in data):
+        return data
+    return no_numbers.sub(lambda found: _QUOTED.sub(_one_spelling, found[0]), data)
+
+
+def _one_spelling(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return b"NaN" if text == b"NaN" else b"-Infinity" if text.startswith(b"-") else b"Infinity"
+
+
+class _Lines(io.RawIOBase):
+    """Lines of JSON in which NaN and infinities stand without quotes; each is looked at as a whole."""
+
+    def __init__(self, file: pa.NativeFile, no_numbers: re.Pattern[bytes]) -> None:
+        """Take the file; who opened it closes it."""
+        super().__init__()
+        self._file = file
+        self._no_numbers = no_numbers
+        self._ready = b""
+        self._rest = b""
+        self._over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        while not self._over and (size < 0 or len(self._ready) < size):
+            data = self._file.read(_BLOCK_BYTES)
+            self._over = not data
+            lines, end, rest = (self._rest + data).rpartition(b"\n") if data else (self._rest, b"", b"")
+            self._ready += _bare(lines + end, self._no_numbers)
+            self._rest = rest
+        out = self._ready if size < 0 else self._ready[:size]
+        self._ready = self._ready[len(out) :]
+        return out
 
 
 def _json_batches(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> Iterator[pa.RecordBatch]:
@@ -502,7 +581,7 @@ def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
 
 
 def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values that were read as `_as_json_has_it` says in the type that was wanted."""
+    """Return values that were read as `_as_json_has_it` says in the type wanted, but maps as lists of entries."""
     if array.type == kind:
         return array
     mask = array.is_null() if array.null_count else None
@@ -510,10 +589,10 @@ def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         ends = pc.cumulative_sum(lengths.cast(pa.int32()))
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, _from_json(array.flatten(), kind.value_type), type=kind, mask=mask)
+        return pa.ListArray.from_arrays(offsets, _from_json(array.flatten(), kind.value_type), mask=mask)
     if pa.types.is_struct(kind):
         parts = [_from_json(part, field.type) for part, field in zip(array.flatten(), kind, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in kind], mask=mask)
     if pa.types.is_map(kind):  # where rows are conformed, lists of entries become maps
         parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
         return _from_json(array, pa.list_(pa.struct(parts)))

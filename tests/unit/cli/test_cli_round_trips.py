@@ -17,6 +17,18 @@ from .conftest import Run
 
 FLAT = {
     "id": "INT",
+    "tiny": "TINYINT",
+    "small": "SMALLINT",
+    "big": "BIGINT",
+    "char": "CHAR(3)",
+    "varchar": "VARCHAR(5)",
+    "fixed": "BINARY(2)",
+    "varied": "VARBINARY(3)",
+    "whole": "DECIMAL(5, 0)",
+    "clock": "TIME(0)",
+    "seconds": "TIMESTAMP(0)",
+    "instant0": "TIMESTAMP(0) WITH LOCAL TIME ZONE",
+    "instant9": "TIMESTAMP(9) WITH LOCAL TIME ZONE",
     "text": "STRING",
     "bytes": "BYTES",
     "double": "DOUBLE",
@@ -34,6 +46,9 @@ NESTED = {
     "floats": "ARRAY<DOUBLE>",
     "blobs": "ARRAY<BYTES>",
     "by_number": "MAP<INT, DOUBLE>",
+    "by_text": "MAP<STRING, FLOAT>",
+    "bag": "MULTISET<STRING>",
+    "deep": "ARRAY<ROW<m MAP<STRING, ARRAY<DECIMAL(5, 2)>>, t TIMESTAMP(6)>>",
     "row": "ROW<b BYTES, d DOUBLE, days ARRAY<DATE>>",
 }
 
@@ -59,7 +74,14 @@ ROWS = [
     _row(6, instant=datetime(1500, 1, 1, 0, 0, 0, 1, tzinfo=UTC), day=date(9999, 12, 31)),
     _row(7, floats=[math.nan, -math.inf, 1.0, None], blobs=[b"\xff", None], by_number=[(1, math.inf), (2, None)]),
     _row(8, row={"b": b"\xff", "d": math.nan, "days": [date(2020, 1, 1), None]}),
-    _row(9, float=0.10000000149011612),
+    _row(
+        9, float=0.10000000149011612, tiny=-128, small=-32768, big=-(2**63), char="abc", varchar="a,b", fixed=b"\0\xff"
+    ),
+    _row(11, varied=b"", whole=Decimal(-99999), clock=time(23, 59, 59), seconds=datetime(1969, 12, 31, 23, 59, 59)),
+    _row(12, instant0=datetime(2026, 3, 8, 7, tzinfo=UTC), instant9=datetime(1969, 12, 31, 23, tzinfo=UTC)),
+    _row(13, by_text=[("NaN", math.nan), ('q"', -math.inf), ("", None)], bag=[("a", 2), ("Infinity", 1)], big=2**62),
+    _row(14, deep=[{"m": [("k", [Decimal("1.50"), None])], "t": datetime(2026, 1, 1)}, None, {"m": None, "t": None}]),
+    _row(15, text="Infinity", floats=[math.inf], row={"b": None, "d": -math.inf, "days": []}),
     _row(10),
 ]
 
@@ -95,8 +117,18 @@ def test_numbers_that_are_none_stand_bare_in_json(run: Run) -> None:
     run("create-table", "d.t", "-c", "a DOUBLE", "-c", "b MAP<STRING, FLOAT>")
     mg.table("warehouse/d.db/t").write([{"a": math.nan, "b": {"x": -math.inf, 'q"': 1.5}}])
     out = run("read", "d.t", "-f", "json").out
-    assert out == '{"a":NaN,"b":{"x":-Infinity,"q\\"":1.5}}\n'
-    assert json.loads(out)["b"] == {"x": -math.inf, 'q"': 1.5}
+    assert out == '{"a":NaN,"b":[{"key":"x","value":-Infinity},{"key":"q\\"","value":1.5}]}\n'
+    assert json.loads(out)["b"][0]["value"] == -math.inf
+
+
+@pytest.mark.parametrize("form", ["to_arrow", "to_pylist", "to_polars", "to_pandas"])
+def test_rows_that_were_read_can_be_written_again(run: Run, form: str) -> None:
+    catalog = mg.catalog("warehouse")
+    catalog.create_database("d")
+    first, second = (catalog.create_table(f"d.{name}", FLAT | NESTED) for name in ("first", "second"))
+    first.write(ROWS)
+    second.write(getattr(first.read(), form)())
+    assert repr(second.read().to_pylist()) == repr(first.read().to_pylist())
 
 
 def test_options_of_files_are_given_on_the_command_line(run: Run) -> None:

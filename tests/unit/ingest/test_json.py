@@ -30,6 +30,28 @@ def test_numbers_that_are_none_stand_bare_at_any_depth(tmp_path: Path) -> None:
     assert (rest[0][0], math.isnan(rest[0][1][0]), rest[1]) == (-math.inf, True, (None, None))
 
 
+@pytest.mark.parametrize("size", [8, 100, 1 << 20])
+def test_numbers_that_are_none_may_stand_in_quotes_as_spark_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("merganser.ingest.text._BLOCK_BYTES", max(size, 100))
+    rows = [
+        '{"d": "NaN", "a": [1, "Infinity", null], "s": "NaN"}',
+        '{"d":"-Infinity","a":["NaN" , "-INF"],"s":"\\"d\\":\\"NaN\\""}',
+        '{"s":"Infinity","d":1.5,"a":[]}',
+    ]
+    loaded = _loaded(tmp_path, "\n".join(rows), {"d": "DOUBLE", "a": "ARRAY<FLOAT>", "s": "STRING"})
+    assert repr(loaded) == repr(
+        [
+            (math.nan, [1.0, math.inf, None], "NaN"),
+            (-math.inf, [math.nan, -math.inf], '"d":"NaN"'),
+            (1.5, [], "Infinity"),
+        ]
+    )
+    with pytest.raises(InvalidInputError, match=r"column 'd' has 'nan' in row 2 .* does not fit DOUBLE"):
+        _loaded(tmp_path, '{"d": "NaN"}\n{"d": "nan"}\n', {"d": "DOUBLE", "s": "STRING"})
+
+
 def test_bytes_are_base64_at_any_depth(tmp_path: Path) -> None:
     data = '{"b": "AP8=", "r": {"x": ["YQ==", null]}}\n{"b": null, "r": null}\n'
     schema = {"b": "BYTES", "r": "ROW<x ARRAY<BYTES>>"}
