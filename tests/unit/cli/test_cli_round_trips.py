@@ -128,7 +128,10 @@ def test_rows_that_were_read_can_be_written_again(run: Run, form: str) -> None:
     first, second = (catalog.create_table(f"d.{name}", FLAT | NESTED) for name in ("first", "second"))
     first.write(ROWS)
     second.write(getattr(first.read(), form)())
-    assert repr(second.read().to_pylist()) == repr(first.read().to_pylist())
+    found, wanted = (repr(table.read().to_pylist()) for table in (second, first))
+    if form == "to_pandas":  # it has one value for null and NaN
+        found, wanted = found.replace("nan", "None"), wanted.replace("nan", "None")
+    assert found == wanted
 
 
 def test_options_of_files_are_given_on_the_command_line(run: Run) -> None:
