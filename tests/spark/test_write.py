@@ -291,3 +291,13 @@ def test_an_explicit_number_of_tasks_and_no_adaptive_execution(spark: SparkSessi
 def test_rows_that_are_no_frame_of_spark_are_refused(spark: SparkSession, orders: mg.Table) -> None:
     with pytest.raises(InvalidInputError, match=r"a pandas.*DataFrame, and a Spark DataFrame is wanted"):
         ms.write(orders.read().to_pandas(), orders)
+
+
+@pytest.mark.parametrize("through", ["arrow", "files"])
+def test_a_refused_value_is_named_by_the_key_of_its_row(through: str, spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        f"shop.named_{through}", {"id": "INT", "v": "TINYINT"}, ["id"], options={"bucket": "2"}
+    )
+    rows = spark.range(0, 1000, 1, 4).selectExpr("CAST(id AS INT) AS id", "IF(id = 777, 300, 1) AS v")
+    with pytest.raises(mg.errors.InvalidInputError, match=r"value 300 does not fit TINYINT \(the row with id = 777\)"):
+        ms.write(rows, table, through=through)
