@@ -66,7 +66,7 @@ def _old_counting(table: TableSchema) -> bool:
 
 _ELSEWHERE: Final = "Use another engine for this table."
 _LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
-_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4."
+_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4; -1 is the default."
 
 WRITE_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
