@@ -190,3 +190,21 @@ def test_a_file_that_ends_inside_quotes_is_refused(tmp_path: Path, schema: dict[
     with pytest.raises(FormatError, match="ends inside quotes, in row 2"):
         _loaded(tmp_path, f'{",".join(schema)}\n{before}x\n{before}"y\nz{end}', schema)
     assert len(_loaded(tmp_path, f'{",".join(schema)}\n{before}5" of pipe\n{before}"y"{end}', schema)) == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_values_of_several_lines_are_read_over_many_blocks_and_the_row_that_is_wrong_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("merganser.ingest.text._BLOCK_BYTES", 500)
+    texts = [end.join(f'line {line}, "" of {row}' for line in range(row % 7)) for row in range(400)]
+    rows = [f'{row},"{text}",{row}.5' for row, text in enumerate(texts)]
+    schema = {"id": "INT", "s": "STRING", "v": "DOUBLE"}
+    loaded = _loaded(tmp_path, end.join(["id,s,v", *rows, ""]), schema)
+    assert loaded == [(row, text.replace('""', '"'), row + 0.5) for row, text in enumerate(texts)]
+    rows[333] = '333,"two' + end + 'lines",x'
+    with pytest.raises(InvalidInputError, match=r"column 'v' has 'x' in row 334 "):
+        _loaded(tmp_path, end.join(["id,s,v", *rows, ""]), schema)
+    rows[333] = '333,"two' + end + 'lines"'
+    with pytest.raises(FormatError, match=r"row 334 .* has 2 fields instead of 3"):
+        _loaded(tmp_path, end.join(["id,s,v", *rows, ""]), schema)
