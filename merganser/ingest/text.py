@@ -466,9 +466,12 @@ def json_tables(path: str, opened: Opened, fields: Sequence[t.Field]) -> Iterato
 
     try:
         with opened() as file:
-            rows = file if no_numbers is None else pa.PythonFile(_Lines(file, no_numbers), mode="r")
-            for batch in _json_batches(rows, kinds, None):
-                yield pa.Table.from_batches([batch])
+            parts = (
+                [file] if no_numbers is None else (pa.BufferReader(_bare(x, no_numbers)) for x in _line_blocks(file))
+            )
+            for part in parts:
+                for batch in _json_batches(part, kinds, None):
+                    yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
         if _STRADDLES in str(error):
             raise _too_long(path) from error
@@ -520,31 +523,15 @@ def _one_spelling(found: re.Match[bytes]) -> bytes:
     return b"NaN" if text == b"NaN" else b"-Infinity" if text.startswith(b"-") else b"Infinity"
 
 
-class _Lines(io.RawIOBase):
-    """Lines of JSON in which NaN and infinities stand without quotes; each is looked at as a whole."""
-
-    def __init__(self, file: pa.NativeFile, no_numbers: re.Pattern[bytes]) -> None:
-        """Take the file; who opened it closes it."""
-        super().__init__()
-        self._file = file
-        self._no_numbers = no_numbers
-        self._ready = b""
-        self._rest = b""
-        self._over = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        while not self._over and (size < 0 or len(self._ready) < size):
-            data = self._file.read(_BLOCK_BYTES)
-            self._over = not data
-            lines, end, rest = (self._rest + data).rpartition(b"\n") if data else (self._rest, b"", b"")
-            self._ready += _bare(lines + end, self._no_numbers)
-            self._rest = rest
-        out = self._ready if size < 0 else self._ready[:size]
-        self._ready = self._ready[len(out) :]
-        return out
+def _line_blocks(file: pa.NativeFile) -> Iterator[bytes]:
+    """Yield a file in blocks of whole lines. pyarrow's threads never read a file of Python for it."""
+    rest = b""
+    while data := file.read(_BLOCK_BYTES):
+        lines, end, rest = (rest + data).rpartition(b"\n")
+        if end:
+            yield lines + end
+    if rest:
+        yield rest
 
 
 def _json_batches(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> Iterator[pa.RecordBatch]:
