@@ -388,7 +388,7 @@ class Publisher:
         stored = store.create(snapshot)
         # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
         # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
-        store.write_latest_hint(stored.id)
+        store.advance_latest_hint(stored.id)
         check_stands(self.reader, stored, live, before)
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
             self.reader.keep(TableState(stored, live))

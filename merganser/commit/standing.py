@@ -97,8 +97,10 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
     """
     store = reader.snapshots
     with _known_of(reader, stored):
-        if not any(number > stored.id for number in store.ids()):
+        newest = max(store.ids(), default=0)
+        if newest <= stored.id:
             return
+        store.write_latest_hint(newest)  # before anything here fails: readers of ours would miss what has expired
         follower = store.get(stored.id + 1)
         if follower is not None and _follows(reader, follower, live):
             return

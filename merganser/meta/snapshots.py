@@ -341,6 +341,17 @@ class SnapshotStore:
         """Remove the file of a snapshot; what it names stays. A missing one is fine."""
         self.env.storage.delete([self.paths.snapshot(snapshot_id)])
 
+    def advance_latest_hint(self, snapshot_id: int) -> None:
+        """Point the hint at a new snapshot, unless it names a later one; best effort.
+
+        A later one is there if others committed on top, or if the id had been used before and expired. The hint must
+        not lead readers to such a snapshot.
+        """
+        with contextlib.suppress(MerganserError):
+            hint = self._hint(self.paths.latest_hint)
+            if hint is None or hint < snapshot_id:
+                self.write_latest_hint(snapshot_id)
+
     def set_latest_hint(self, snapshot_id: int) -> None:
         """Point the hint at a snapshot, for sure: readers of other engines believe it while no later snapshot is there.
 

@@ -564,7 +564,6 @@ def test_writers_check_partitions_now_and_then() -> None:
     ("options", "error"),
     [
         ({}, InvalidInputError),
-        ({"partition.expiration-time": "1 d", "partition.expiration-strategy": "custom"}, UnsupportedError),
         ({"partition.expiration-time": "1 d", "partition.timestamp-formatter": "{"}, InvalidInputError),
     ],
 )
@@ -572,6 +571,14 @@ def test_partitions_that_cannot_expire_are_an_error(options: dict[str, str], err
     table, _ = _dated(options, ["2020-01-01"])
     with pytest.raises(error):
         table.expire_partitions()
+    assert len(rows(table.read())) == 1
+
+
+def test_a_strategy_of_a_java_class_is_refused_where_another_engine_made_the_table() -> None:
+    table, _ = _dated({"partition.expiration-time": "1 d"}, ["2020-01-01"])
+    asked = table.with_options({"partition.expiration-strategy": "custom"})
+    with pytest.raises(UnsupportedError):
+        asked.expire_partitions()
     assert len(rows(table.read())) == 1
 
 
