@@ -4,8 +4,9 @@ Hints may be stale, empty or wrong, so they are only a place to start: a latest 
 after it is absent and its own file is there; an earliest hint counts when its file exists. Otherwise the
 directory is listed.
 
-A latest hint may lag, and never runs ahead: every writer creates a snapshot before it moves the hint, and a process that
-removes the newest moves the hint back first. So a hint ahead of the newest file says that a file was lost (decision 0031).
+A latest hint may lag, and never runs ahead: every writer creates a snapshot before it moves the hint, and a process
+that removes the newest moves the hint back first. So a hint ahead of the newest file says that a file was lost
+(decision 0031).
 
 Format: sections "hint files" and "atomic publication".
 """
