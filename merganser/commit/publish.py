@@ -29,7 +29,6 @@ Format: sections "commit algorithm", "commitUser and replay", "overwrite".
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -50,6 +49,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_stands
 from merganser.commit.steps import CommitStep, Steps
+from merganser.commit.turns import Turns
 from merganser.errors import (
     ConflictError,
     FormatError,
@@ -66,17 +66,11 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.options import write as w
 from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 4
-_FIRST_WINDOW: Final = 4.0
-_BUSY_WINDOW: Final = 32.0
-_TOOTH: Final = 5
-_WIDER: Final = 2.0
-_TEETH_MAX: Final = 20
 
 
 @dataclass(frozen=True)
@@ -184,14 +178,12 @@ class Publisher:
         """
         files = MetadataFiles(self.table, self.reader)
         steps = Steps(self.table.name, change.steps)
-        options = self.table.options
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
-        attempts = options.get(w.COMMIT_MAX_RETRIES) + 1
-        timeout = options.get(w.COMMIT_TIMEOUT)
-        started = self.env.now_ms()
+        turns = Turns(self.table, self.env)
+        if change.kind != COMPACT:
+            turns.wait_for_first()
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
-        quickest = math.inf
-        for attempt in range(attempts):
+        while True:
             prepared = None
             try:
                 begun, state, done, snapshot, change = self._placed(change, files, seconds)
@@ -214,9 +206,10 @@ class Publisher:
             seconds["manifests"] += ready - begun
             try:
                 stored = self._publish(*prepared, state.snapshot, files)
+                turns.end()
                 seconds["publish"] += self.env.seconds() - ready
                 steps.after(stored)
-                return _measured(stored, prepared[0].metrics, attempt + 1, {**change.seconds, **seconds})
+                return _measured(stored, prepared[0].metrics, turns.lost + 1, {**change.seconds, **seconds})
             except SnapshotExistsError:
                 seconds["publish"] += self.env.seconds() - ready
                 files.discard(keep_delta=change.overwrites is None)
@@ -224,18 +217,15 @@ class Publisher:
                 files.discard()
                 steps.undo()
                 raise
-            if timeout is not None and self.env.now_ms() - started >= timeout.total_seconds() * 1000:
-                attempts = attempt + 1
+            if not turns.wait_for_next(begun):
                 break
-            if attempt + 1 < attempts:
-                quickest = min(quickest, self.env.seconds() - begun)
-                self._wait(attempt + 1, quickest * 1000)
         files.discard()
         steps.undo()
+        turns.end()
         TOTALS.add_conflict(self.table.name, change.kind)
         raise ConflictError(
-            f"cannot commit to '{self.table.name}': other writers took the next snapshot id {attempts} times in a row. "
-            "Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
+            f"cannot commit to '{self.table.name}': other writers took the next snapshot id {turns.lost} times in a "
+            "row. Nothing of this commit is visible. Try again, or raise 'commit.max-retries' or 'commit.timeout'.",
             table=self.table.name,
         )
 
@@ -463,32 +453,6 @@ class Publisher:
             )
         after = combined(before, removed=removed, added=added, one_per_bucket=single)
         return None if after == before else after
-
-    def _wait(self, lost: int, attempt_ms: float) -> None:
-        """Wait before the next attempt, for a random time; see `_window`.
-
-        Args:
-            lost: attempts that other writers were faster at.
-            attempt_ms: how long the quickest of them took.
-        """
-        shortest, longest = (
-            self.table.options.get(option).total_seconds() * 1000
-            for option in (w.COMMIT_MIN_RETRY_WAIT, w.COMMIT_MAX_RETRY_WAIT)
-        )
-        wait = self.env.random.random() * attempt_ms * _window(lost)
-        self.env.sleep_ms(min(longest, max(shortest * (1 + 0.2 * self.env.random.random()), wait)))
-
-
-def _window(lost: int) -> float:
-    """Return the longest wait after some lost attempts, in attempts.
-
-    One collision is bad luck: 4. After the second the table is busy: 32, 16, 8, 4, 2, so that who has waited longest
-    comes first. After six the writers are very many: 64, 32, and so on. Decision 0029.
-    """
-    if lost == 1:
-        return _FIRST_WINDOW
-    tooth, place = divmod(lost - 2, _TOOTH)
-    return _BUSY_WINDOW * _WIDER ** min(tooth, _TEETH_MAX) / 2.0**place
 
 
 def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, seconds: Mapping[str, float]) -> Snapshot:

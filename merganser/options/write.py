@@ -362,8 +362,9 @@ OVERWRITE_UPGRADE: Final = Option(
     "overwrite-upgrade", BOOLEAN, True, "Files of an overwrite go to the highest level when their keys do not overlap."
 )
 COMMIT_MAX_RETRIES: Final = Option(
-    "commit.max-retries", integer(0), 10, "How often a commit that lost a race tries again."
-)
+    "commit.max-retries", integer(0), 10,
+    "How often a commit that lost a race tries again. It tries more often until so many doubling waits would be over.",
+)  # fmt: skip
 COMMIT_MIN_RETRY_WAIT: Final = Option(
     "commit.min-retry-wait", DURATION, timedelta(milliseconds=10), "Shortest wait before a commit tries again."
 )

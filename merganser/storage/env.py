@@ -98,6 +98,8 @@ class Env:
         cache: decoded immutable files.
         threads: how many jobs run side by side; with 1 nothing does, requests to the store neither.
         requests: how many requests to the store are under way at a time, where many are needed at once.
+        crowded: by path of a table at which the last commit lost several attempts, (when the commit ended, how long an
+            attempt took), both in `seconds`; see `commit.turns`.
     """
 
     storage: Storage
@@ -107,6 +109,7 @@ class Env:
     random: random.Random = field(default_factory=random.Random)
     progress: Progress = field(default_factory=Progress)
     requests: int = 16
+    crowded: dict[str, tuple[float, float]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor | None = None
     _request_pool: ThreadPoolExecutor | None = None
     _pool_process: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,6 +16,7 @@ from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, InvalidInputError, StorageError
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_state import MetaReader
+from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
@@ -166,7 +167,7 @@ class _Taken(FaultyStorage):
 
 
 def test_a_commit_that_always_loses_gives_up_with_nothing_left_behind() -> None:
-    table = _table(**{"commit.max-retries": "3"})
+    table = _table(**{"commit.max-retries": "3", "commit.max-retry-wait": "0 ms"})
     table.write(_row(1))
     before = contents(table.env.storage)
     table.env.storage = _Taken(table.env.storage)
@@ -221,6 +222,67 @@ def test_waits_keep_to_their_limits() -> None:
     limits = {"commit.min-retry-wait": "10 ms", "commit.max-retry-wait": "1 s"}
     assert set(_waits(drawn=1, **limits)) == {1000}
     assert set(_waits(drawn=0, **limits)) == {10}
+
+
+def test_a_commit_tries_for_as_long_as_its_waits_would_take_if_they_doubled() -> None:
+    table = _table(**{"commit.max-retries": "7", "commit.max-retry-wait": "100 s"})  # 10 ms x (2^7 - 1)
+    table.write(_row(1))
+    env = _clocked(_Taken(table.env.storage))
+    env.random.random = lambda: 0
+    with pytest.raises(ConflictError, match=r"(\d\d) times in a row"):
+        replace(table, env=env).write(_row(2))
+    assert 1.27 <= env.seconds() < 4
+
+
+def _clocked(storage: Any) -> Any:
+    """Return an environment whose clock moves by its waits, and 10 ms each time it is asked; `slept` has the waits."""
+    now = [0.0]
+
+    class Clocked(Env):
+        slept: ClassVar[list[float]] = []
+
+        def sleep_ms(self, duration_ms: float) -> None:
+            self.slept.append(duration_ms)
+            now[0] += duration_ms / 1000
+
+        def seconds(self) -> float:
+            now[0] += 0.01
+            return now[0]
+
+        def pause(self, seconds: float) -> None:
+            now[0] += seconds
+
+    return Clocked(storage, threads=1)
+
+
+class _TakenSometimes(_Taken):
+    """Somebody else takes the next ids, as many as `losses` says."""
+
+    losses = 0
+
+    def create(self, path: str, data: bytes) -> None:
+        if "/snapshot-" in path and self.losses:
+            self.losses -= 1
+            super().create(path, data)
+        self.inner.create(path, data)
+
+
+@pytest.mark.parametrize(("losses", "pause_s", "waits"), [(1, 0, 0), (2, 0, 1), (2, 1000, 0)])
+def test_a_writer_that_met_many_others_leaves_them_the_next_turn(losses: int, pause_s: int, waits: int) -> None:
+    table = _table(**{"commit.max-retry-wait": "1000 s"})
+    store = _TakenSometimes(table.env.storage)
+    env = _clocked(store)
+    env.random.random = lambda: 1
+    table = replace(table, env=env)
+    table.write(_row(1))
+    store.losses = losses
+    table.write(_row(2))
+    env.slept.clear()
+    env.pause(pause_s)
+    table.write(_row(3))
+    assert len(env.slept) == waits
+    table.write(_row(4))
+    assert len(env.slept) == waits, "one turn is enough"
 
 
 def test_what_is_not_known_of_a_snapshot_is_carried_to_the_next() -> None:

@@ -348,7 +348,7 @@ def test_a_first_step_that_fails_fails_the_commit_and_undoes_those_before_it() -
 
 
 def test_a_conflict_found_at_once_takes_no_step_and_one_found_later_undoes_it() -> None:
-    table = _table(**{"commit.max-retries": "1"})
+    table = _table(**{"commit.max-retries": "1", "commit.max-retry-wait": "0 ms"})
     first = _files(table, 1)
     _commit(table, first)
     log = _Log()

@@ -1,0 +1,101 @@
+"""Turns: how long a writer waits between attempts to commit, so that of many writers each one gets its turn.
+
+Waits are random, and multiples of the time that an attempt takes. No writer waits for another one: a writer that dies
+holds up nobody. Decision 0029 has the measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+
+_FIRST_WINDOW: Final = 4.0
+_BUSY_WINDOW: Final = 32.0
+_TOOTH: Final = 5
+_WIDER: Final = 2.0
+_TEETH_MAX: Final = 20
+_RETRIES_MAX: Final = 100
+_CROWDED: Final = 2
+"""So many lost attempts in one commit say that the table is busy."""
+
+
+class Turns:
+    """The attempts of one commit.
+
+    Attributes:
+        lost: attempts that other writers were faster at.
+        env: clock, random numbers and waits.
+    """
+
+    def __init__(self, table: TableDef, env: Env) -> None:
+        self.lost = 0
+        self.env = env
+        self._table = table
+        self._started = env.seconds()
+        self._attempt_s = math.inf  # how long the quickest one took
+
+    def wait_for_first(self) -> None:
+        """Wait before the first attempt if the last commit of this process lost several.
+
+        A writer that has just committed leaves the table to those that still try. The wait counts from that last
+        commit, so a writer that commits seldom does not wait.
+        """
+        ended, attempt_s = self.env.crowded.pop(self._table.path, (0.0, 0.0))
+        if attempt_s:
+            now = self.env.seconds()
+            self._sleep(self.env.random.random() * attempt_s * _BUSY_WINDOW - (now - ended))
+            self._started += self.env.seconds() - now
+
+    def wait_for_next(self, begun: float) -> bool:
+        """Wait after a lost attempt.
+
+        Args:
+            begun: when the attempt began, in seconds of `Env.seconds`.
+
+        Returns:
+            Whether there is another attempt. There is none after `commit.timeout`. There is none after
+            `commit.max-retries`, once so many waits from `commit.min-retry-wait` on, each twice as long as the one
+            before, would have ended: at most `commit.max-retry-wait`, which is 10 s for tables without options.
+        """
+        now = self.env.seconds()
+        self.lost += 1
+        self._attempt_s = min(self._attempt_s, now - begun)
+        options = self._table.options
+        retries, timeout = options.get(w.COMMIT_MAX_RETRIES), options.get(w.COMMIT_TIMEOUT)
+        shortest = options.get(w.COMMIT_MIN_RETRY_WAIT).total_seconds()
+        patience = min(self._longest_s, shortest * (2.0 ** min(retries, _RETRIES_MAX) - 1))
+        tried = now - self._started
+        if (timeout is not None and tried >= timeout.total_seconds()) or (self.lost > retries and tried >= patience):
+            return False
+        wait = self.env.random.random() * self._attempt_s * _window(self.lost)
+        self._sleep(max(shortest * (1 + 0.2 * self.env.random.random()), wait))
+        return True
+
+    def end(self) -> None:
+        """Note whether the commit met many others."""
+        if self.lost >= _CROWDED:
+            self.env.crowded[self._table.path] = self.env.seconds(), self._attempt_s
+
+    @property
+    def _longest_s(self) -> float:
+        return self._table.options.get(w.COMMIT_MAX_RETRY_WAIT).total_seconds()
+
+    def _sleep(self, wait_s: float) -> None:
+        if wait_s > 0:
+            self.env.sleep_ms(min(self._longest_s, wait_s) * 1000)
+
+
+def _window(lost: int) -> float:
+    """Return the longest wait after some lost attempts, in attempts.
+
+    One collision is bad luck: 4. After the second the table is busy: 32, 16, 8, 4, 2, so the writer that has waited
+    longest comes first. After six the writers are very many: 64, 32, and so on.
+    """
+    if lost == 1:
+        return _FIRST_WINDOW
+    tooth, place = divmod(lost - 2, _TOOTH)
+    return _BUSY_WINDOW * _WIDER ** min(tooth, _TEETH_MAX) / 2.0**place
