@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from merganser.catalogs.filesystem import Catalog
@@ -20,6 +21,8 @@ from merganser.storage.protocol import Storage
 from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Outcome, Stopped, run_every
 from merganser.testing.oracle import DeduplicateOracle
+from merganser.write.job import messages_of
+from merganser.write.transaction import begin
 
 Rows = list[tuple[str, dict[str, Any]]]
 SCHEMA = {"p": "STRING", "k": "INT", "v": "STRING"}
@@ -174,6 +177,47 @@ def test_a_write_is_all_or_nothing_whichever_call_goes_wrong(name: str) -> None:
     storage = f"faults-{next(_names)}"
     runs = run_every(lambda: memory_with(files, storage), lambda faulty: scenario.work(catalog_over(faulty)), check)
     assert runs > 40
+
+
+OTHER: Rows = [("+I", _row("a", k, "other")) for k in (1, 2, 3)] + [("+I", _row("c", 9, "other"))]
+
+
+def _overlapped(catalog: Catalog) -> Snapshot | None:
+    """Write SECOND, and let another writer, whose store is well, commit OTHER before this one finishes."""
+    table = catalog.table("db.t")
+    store = catalog.env.storage
+    transaction = begin(table.definition, table.env, commit_user="job", identifier=1)
+    rows = pa.Table.from_pylist([{**row, "op": kind} for kind, row in SECOND])
+    messages = messages_of(transaction.table, transaction.env, [transaction.job(kinds="op").run([rows])])
+    well = catalog_over(store.inner if isinstance(store, FaultyStorage) else store)
+    _write(well, OTHER, commit_user="other", identifier=1)
+    return transaction.finish(messages)
+
+
+def test_a_write_that_overlaps_with_another_is_all_or_nothing_whichever_call_goes_wrong() -> None:
+    files, oracle = _base(Scenario((FIRST,), _overlapped, lambda o: None))
+    states = [_sorted(oracle.visible())]
+    for rows in (OTHER, SECOND):
+        oracle.write(rows)
+        states.append(_sorted(oracle.visible()))
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        found = _visible(storage)
+        assert found in states
+        if outcome.error is None:
+            assert found == states[2]
+        elif not isinstance(outcome.error, CommitUnknownError | Stopped):
+            assert found != states[2], f"{outcome.error!r} was raised, and the commit is there"
+        _overlapped(catalog_over(storage))
+        assert _visible(storage) == states[2]
+        table = catalog_over(storage).table("db.t")
+        assert sorted(snapshot.commit_user for snapshot in table.snapshots())[-2:] == ["job", "other"]
+        if isinstance(outcome.error, Stopped):
+            assert [found for found in table.check() if found.is_fault] == []
+
+    storage = f"faults-{next(_names)}"
+    runs = run_every(lambda: memory_with(files, storage), lambda faulty: _overlapped(catalog_over(faulty)), check)
+    assert runs > 100
 
 
 @pytest.mark.parametrize("call_count", [2, 3, 4, 5, 6, 7])

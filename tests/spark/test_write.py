@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import merganser as mg
@@ -269,6 +269,40 @@ def test_two_threads_write_one_table(spark: SparkSession, orders: mg.Table) -> N
     assert len(orders.snapshots()) == 2
     assert [r["id"] for r in rows(orders)] == list(range(100))
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == before
+
+
+def _interrupted(spark: SparkSession, orders: mg.Table, marker: Path) -> DataFrame:
+    """Return rows of the ids 0 to 4 whose first task commits rows of the ids 0 to 9 itself, before it gives its own."""
+    path = orders.path
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not marker.exists():
+                marker.touch()
+                mg.table(path).write([{"id": i, "state": "early", "amount": None} for i in range(10)])
+            yield batch
+
+    late = spark.range(0, 5, 1, 1).selectExpr("id", "'late' AS state", "CAST(NULL AS DECIMAL(10, 2)) AS amount")
+    return late.mapInArrow(work, late.schema)
+
+
+@pytest.mark.parametrize("through", ["arrow", "files", "data source"])
+def test_the_rows_of_the_later_commit_are_the_newer_ones(
+    through: str, spark: SparkSession, orders: mg.Table, tmp_path: Path
+) -> None:
+    df = _interrupted(spark, orders, tmp_path / "written")
+    if through == "data source":
+        ms.register(spark)
+        df.write.format("merganser").mode("append").save(orders.path)
+    else:
+        ms.write(df, orders, through=through)
+    assert [snapshot.commit_kind for snapshot in orders.snapshots()] == ["APPEND", "APPEND"]
+    assert [r["state"] for r in rows(orders)] == ["late"] * 5 + ["early"] * 5
+    orders.compact(full=True)
+    assert [r["state"] for r in rows(orders)] == ["late"] * 5 + ["early"] * 5
+    assert orders.check() == ()
+    live = {Path(row["file_path"]).name for row in orders.system("files").to_pylist()}
+    assert live <= {path.name for path in Path(orders.path).rglob("data-*")}
 
 
 def test_an_explicit_number_of_tasks_and_no_adaptive_execution(spark: SparkSession, orders: mg.Table) -> None:
