@@ -172,8 +172,11 @@ def _rising(table: DrawnTable) -> None:
         if order:
             table.rising.append(order)
     if engine == "aggregation" and order:
-        named = {functions[name] for name in table.columns if name not in (*table.key, *table.partition, *order)}
-        if not named <= ORDER_FREE | {"last_value"} or "aggregation.remove-record-on-delete" in options:
+        others = [name for name in table.columns if name not in (*table.key, *table.partition, *order)]
+        # A retraction that it ignores would move its value up in the order, past late rows.
+        moved = any(functions[n] == "last_value" and f"fields.{n}.ignore-retract" in options for n in others)
+        free = {functions[name] for name in others} <= ORDER_FREE | {"last_value"} and not moved
+        if not free or "aggregation.remove-record-on-delete" in options:
             table.rising.append(order)
 
 
@@ -246,7 +249,8 @@ def _aggregation(table: DrawnTable, rng: random.Random) -> None:
     only = ORDER_FREE | {"last_value"} if free else None
     for i in range(rng.randrange(2, 6)):
         _function(table, f"f{i}", rng, retracting=style == "retracting", only=only)
-        if not removes and rng.random() < (0.7 if style == "any" else 0.1):
+        ignores = not removes and rng.random() < (0.7 if style == "any" else 0.1)
+        if ignores and not (free and table.options[f"fields.f{i}.aggregate-function"] == "last_value"):
             table.options[f"fields.f{i}.ignore-retract"] = "true"
     _kinds(table, rng)
 

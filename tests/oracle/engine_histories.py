@@ -111,6 +111,7 @@ class History:
             self._write_only()
         self.overlaps = random.Random(f"{engine} {seed} overlaps")
         self.clock = 0
+        self.compared: Counter[str] = Counter()
 
     def run(self) -> None:
         """Write, read, and compare."""
@@ -125,6 +126,7 @@ class History:
         for _ in range(4):
             self._some_columns()
         assert self.table.check() == ()
+        self.compared["keys"] = len(self.oracle.stored) if isinstance(self.oracle, HistoryOracle) else 0
 
     def _vectors(self, rng: random.Random) -> str | None:
         """Give the table deletion vectors, some of the time; level 0 compacted with each commit, or merged by reads."""
@@ -249,6 +251,8 @@ class History:
     def _same(self, scan: Any, expected: Sequence[Row], columns: Sequence[str], what: str) -> None:
         found = Counter(_image(row, columns) for row in scan.to_pylist())
         wanted = Counter(_image(row, columns) for row in expected)
+        self.compared["reads"] += 1
+        self.compared["rows"] += wanted.total()
         assert found == wanted, (
             f"{self.what}, {what}, columns {list(columns)}\n  too many: {list((found - wanted).elements())}\n  "
             f"missing:  {list((wanted - found).elements())}\n  options:  {self.drawn.options}"
@@ -283,8 +287,8 @@ def _tests_of(name: str, kind: str) -> Iterator[Filter]:
         yield test("= 'a'", lambda value: value == "a")
 
 
-def run(engine: str, seed: int, path: Path) -> int:
-    """Run one history in an empty directory, and return the number of keys that it was about.
+def run(engine: str, seed: int, path: Path) -> Counter[str]:
+    """Run one history in an empty directory, and return what was compared: keys at its end, reads, and their rows.
 
     Raises:
         AssertionError: the table and the oracle differ; the message begins with the engine and the seed.
@@ -295,7 +299,7 @@ def run(engine: str, seed: int, path: Path) -> int:
             stack.enter_context(patch(name, rows))
         history = History(engine, seed, path)
         history.run()
-        return len(history.oracle.stored) if isinstance(history.oracle, HistoryOracle) else 0
+        return history.compared
 
 
 def main() -> int:
@@ -306,19 +310,23 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     options = parser.parse_args()
     first, end = (int(text) for text in options.seeds.split(":"))
-    failed = keys = 0
+    failed, compared = 0, Counter[str]()
     for seed in range(first, end):
         for engine in options.engine or ENGINES:
             with tempfile.TemporaryDirectory() as path:
                 try:
-                    keys += run(engine, seed, Path(path))
+                    compared += run(engine, seed, Path(path))
                 except Exception as error:
                     failed += 1
                     print(f"FAILED {engine} {seed}: {error}", flush=True)
                     if not options.keep_going:
                         traceback.print_exc()
                         return failed
-    print(f"{(end - first) * len(options.engine or ENGINES)} histories, {keys} keys, {failed} failed")
+    histories = (end - first) * len(options.engine or ENGINES)
+    print(
+        f"{histories:,} histories, {failed} failed; compared were {compared['keys']:,} keys and {compared['reads']:,} "
+        f"reads of {compared['rows']:,} rows"
+    )
     return failed
 
 
