@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from merganser.testing.engines_oracle import Row
 
 from .engine_cases import ADDS, CASES, KEYS, PYPAIMON, RUST, EngineCase, spread_out
 from .engines import Engine, Fields, MerganserEngine, PeerEngine, TableShape
-from .layered_oracle import LayeredOracle
+from .layered_oracle import BucketOracles
 from .peers import Peer, PeerError
 from .values import arrow_schema, assert_same_rows, rows_of
 
@@ -65,13 +65,10 @@ class History:
             ours, peers: the clients.
             random: what is drawn from.
             theirs: a peer makes the table.
-            spread: the table has partitions and several buckets; then the only compactions are full ones.
+            spread: the table has partitions and several buckets.
         """
         self.case, self.random, self.ours, self.peers, self.spread = case, random, ours, peers, spread
-        self.shape = case.shape
-        if spread:
-            wide = spread_out(case.shape)
-            self.shape = replace(wide, options=wide.options | {"write-only": "true"})
+        self.shape = spread_out(case.shape) if spread else case.shape
         self.blanks = not any(peer.name in case.blanks_differ for peer in peers)
         creator: Engine = ours
         if theirs and self.shape.options.get("merge-engine") != "versioned":  # a name of ours for deduplicate
@@ -79,9 +76,7 @@ class History:
         creator.create("db.t", self.shape)
         self.log = [f"{creator.name} created"]
         self.table = ours.table("db.t")
-        self.oracle = LayeredOracle(
-            {found.name: found.type for found in self.table.schema.fields}, self.shape.primary_key, self.table.options
-        )
+        self.oracles = BucketOracles(self.table)
 
     def take(self, turns: Sequence[str]) -> None:
         """Take turns, and compare all clients after each."""
@@ -96,43 +91,29 @@ class History:
 
     def _compact(self, table: merganser.Table, turn: str) -> None:
         table.compact(full=turn == FULL)
-        if self.spread:
-            self.oracle.compact(keeps=True)
-            self.oracle.lit = frozenset(range(self.oracle.flushes + 1))
-        else:
-            self._settle(flushed=False)
+        self.oracles.compacted(ours=True)
         self.log.append(turn)
 
     def _write(self, writer: Engine) -> None:
         kinds = self.case.kinds if writer.deletes else ("+I",)
-        there = {row["k"] for row in self.oracle.visible()}
+        there = {row["k"] for row in self.oracles.visible()}
         rows, row_kinds = self.case.changes(self.random, kinds, there, blanks=self.blanks, spread=self.spread)
         arrow = pa.Table.from_pylist(rows, arrow_schema(self.shape.fields))
         writer.write("db.t", arrow, kinds=row_kinds if writer.deletes else None)
-        changes = list(zip(row_kinds, arrow.to_pylist(), strict=True))
-        (self.oracle.store if writer is self.ours else self.oracle.flush)(changes)
-        if not self.spread:
-            self._settle(flushed=True)
+        self.oracles.flush(arrow, list(zip(row_kinds, arrow.to_pylist(), strict=True)), ours=writer is self.ours)
         self.log.append(f"{writer.name} wrote {' '.join(row_kinds)}")
-
-    def _settle(self, *, flushed: bool) -> None:
-        levels = {row["file_path"]: row["level"] for row in self.table.files().to_pylist()}
-        self.oracle.settle(levels, flushed=flushed)
 
     def compare(self) -> None:
         """Every client must read the rows of the oracle."""
-        rows = pa.Table.from_pylist(self.oracle.visible(), arrow_schema(self.shape.fields))
+        rows = pa.Table.from_pylist(self.oracles.visible(), arrow_schema(self.shape.fields))
         expected = rows_of(rows, self.shape.fields)
         engines: list[Engine] = [self.ours, *self.peers]
         for engine in engines:
-            if engine.name in self.case.refused_merges and self._holds_retractions():
+            if engine.name in self.case.refused_merges and self.oracles.holds_retractions:
                 continue  # see `test_pypaimon_reads_what_was_taken_back_once_we_compacted_it`
             assert_same_rows(
                 engine.rows("db.t", self.shape), expected, f"{engine.name} reads, after: {'; '.join(self.log)}"
             )
-
-    def _holds_retractions(self) -> bool:
-        return any(not record.adds for records in self.oracle.stored.values() for record in records)
 
 
 @pytest.fixture
@@ -167,15 +148,11 @@ def test_clients_share_a_table_of_an_engine(client: PeerEngine, ours: MerganserE
 def test_all_clients_take_turns_on_a_table_of_an_engine(
     pypaimon: Peer, rust: Peer, ours: MerganserEngine, name: str, seed: int
 ) -> None:
-    """Those that do not refuse it; the second time in partitions and buckets.
-
-    Not so first-row: which rows a write brings to light is told by the files of a single bucket.
-    """
+    """Those that do not refuse it; the second time in partitions and buckets."""
     case, random = CASES[name], seeded(f"{name} {seed}")
     peers = [PeerEngine(peer, ours.warehouse) for peer in (pypaimon, rust) if peer.kind.name not in case.refused]
-    spread = seed == 1 and case.engine != "first-row"
-    history = History(case, ours, peers, random, theirs=random.random() < 0.5, spread=spread)
-    compactions = [FULL] if spread else [FULL, PARTIAL, PARTIAL]
+    history = History(case, ours, peers, random, theirs=random.random() < 0.5, spread=seed == 1)
+    compactions = [FULL, PARTIAL, PARTIAL]
     history.take([random.choice([WE, WE, THEY, THEY, THEY, random.choice(compactions)]) for _ in range(10)])
 
 

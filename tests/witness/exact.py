@@ -22,7 +22,7 @@ from merganser.options.option import Options
 from tests.interop.engines import Engine, Fields, TableShape
 from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
-from tests.interop.values import assert_same_rows, rows_of
+from tests.interop.values import PaimonType, arrow_schema, assert_same_rows, rows_of
 
 from .histories import World
 
@@ -355,6 +355,37 @@ def java_loses_bytes_in_filters(world: World, random: Random) -> None:
     assert [table.read(where=pc.field("v") == value).count() for value in values] == [1, 1], "we find both"
 
 
+def java_puts_late_elements_in_front(world: World, random: Random) -> None:
+    """In a sequence group `collect` appends what a late row has; in Java it does not with `ignore-retract`."""
+    options = {"bucket": "1", "merge-engine": "partial-update", "fields.g.sequence-group": "plain,kept"}
+    options |= {f"fields.{name}.aggregate-function": "collect" for name in ("plain", "kept")}
+    options |= {"fields.kept.ignore-retract": "true"}
+    ints: PaimonType = {"type": "ARRAY", "element": "INT"}
+    fields: Fields = (("k", "INT NOT NULL"), ("g", "INT"), ("plain", ints), ("kept", ints))
+    shape = TableShape(fields, ("k",), (), options)
+    world.ours.create("db.t", shape)
+    for order, elements in ((8, [2]), (0, [7])):
+        row = {"k": 1, "g": order, "plain": elements, "kept": elements}
+        world.ours.write("db.t", pa.Table.from_pylist([row], arrow_schema(fields)))
+    appended = {"k": 1, "g": 8, "plain": [2, 7], "kept": [2, 7]}
+    assert_same_rows(world.ours.rows("db.t", shape), [appended], "we read")
+    assert_same_rows(world.java.rows("db.t", shape), [appended | {"kept": [7, 2]}], "Java reads")
+
+
+def java_keeps_nested_rows_of_one_key_after_null(world: World, random: Random) -> None:
+    """`nested_update` leaves one row of each nested key; in Java not where nothing was there before."""
+    options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "nested_update"}
+    field_id = {"name": "id", "type": "INT"}
+    nested: PaimonType = {"type": "ARRAY", "element": {"type": "ROW", "fields": [field_id]}}
+    fields: Fields = (("k", "INT NOT NULL"), ("v", nested))
+    shape = TableShape(fields, ("k",), (), options | {"fields.v.nested-key": "id"})
+    world.java.create("db.t", shape)
+    for elements in (None, [{"id": 1}, {"id": 1}]):
+        world.java.write("db.t", pa.Table.from_pylist([{"k": 1, "v": elements}], arrow_schema(fields)))
+    assert_same_rows(world.ours.rows("db.t", shape), [{"k": 1, "v": [{"id": 1}]}], "we read")
+    assert_same_rows(world.java.rows("db.t", shape), [{"k": 1, "v": [{"id": 1}, {"id": 1}]}], "Java reads")
+
+
 COMPARISONS: Mapping[str, Comparison] = {
     "picks of universal compaction": compare_picks,
     "metadata of key tables": compare_metadata,
@@ -367,4 +398,6 @@ COMPARISONS: Mapping[str, Comparison] = {
     "known: before 1970 in ORC": java_loses_a_second_in_orc,
     "known: NaN as a key": java_does_not_order_nan,
     "known: filters on BYTES": java_loses_bytes_in_filters,
+    "known: late rows in collect with ignore-retract": java_puts_late_elements_in_front,
+    "known: nested rows of one key": java_keeps_nested_rows_of_one_key_after_null,
 }

@@ -101,11 +101,7 @@ _WITH_MASKS = ("deduplicate", "deduplicate by sequence", "partial-update", "aggr
 KINDS: Mapping[str, Kind] = {
     # merge engines
     **{name: partial(_engine, case) for name, case in CASES.items()},
-    **{
-        f"{name}, in partitions and buckets": partial(_engine, case, spread=True)
-        for name, case in CASES.items()
-        if case.engine != "first-row"  # what a write brings to light there is told by the files of a single bucket
-    },
+    **{f"{name}, in partitions and buckets": partial(_engine, case, spread=True) for name, case in CASES.items()},
     "drawn deduplicate": lambda world, random: DrawnEngineTable(world, "deduplicate", random),
     "drawn partial-update": lambda world, random: DrawnEngineTable(world, "partial-update", random),
     "drawn aggregation": lambda world, random: DrawnEngineTable(world, "aggregation", random),
