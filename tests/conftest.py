@@ -6,11 +6,20 @@ them, so that there is one session.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
 settings.load_profile("merganser")
+
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for minutes spends half of its time on its second compiler."""
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    f'--driver-java-options "{JAVA}" --conf "spark.executor.extraJavaOptions={JAVA}" pyspark-shell',
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,7 @@
 The blocks of a page share their names, as a reader would type them one after the other. A line such as
 `orders.read().count()   # 3` is also a claim: when the comment is a Python literal, the value must equal it. A list or
 a dictionary may stand in the comment lines below its statement instead. Pages
-with blocks marked `python spark` run whole in a process of their own, with a session of their own. In `sh` blocks the
+with blocks marked `python spark` share one process and one Spark session. In `sh` blocks the
 lines that start with `merganser` or `printf` run after the Python blocks before them, except the demo.
 """
 
@@ -58,12 +58,32 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", list(_pages(spark=True)))
-def test_the_examples_of_a_page_with_spark_run(page: Path, tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from tests.docs.test_examples import run_page; run_page(Path({str(page)!r}))"
-    paths = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+def test_the_examples_of_pages_with_spark_run(tmp_path: Path) -> None:
+    """One process runs all pages: a page that builds a session gets the one that runs."""
+    pages = [parameters.values[0] for parameters in _pages(spark=True)]
+    for number in range(len(pages)):
+        (tmp_path / str(number)).mkdir()
+    code = "\n".join(
+        [
+            "import os",
+            "from pathlib import Path",
+            "from tests.docs.test_examples import run_page",
+            *(f"os.chdir({str(tmp_path / str(i))!r}); run_page(Path({str(page)!r}))" for i, page in enumerate(pages)),
+        ]
+    )
+    settings = {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=4 " + os.environ["PYSPARK_SUBMIT_ARGS"],
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
 

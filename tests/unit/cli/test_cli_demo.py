@@ -60,4 +60,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, check: obje
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("MERGANSER_", "PYSPARK_"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MERGANSER_", "PYSPARK_PYTHON", "PYSPARK_DRIVER"))
+    }
