@@ -92,7 +92,7 @@ class OrcFileReader:
             stripes = [self._orc.reader.read_stripe(i, names) for i in chosen] if names else []
             read = [self._column(stripes, name) for name in names]
             table = exact_table(read, columns, rows=rows, path=self._path)
-            # Without a checksum nothing else keeps text that is no UTF-8 from those who trust it to be.
+            # Without a checksum nothing else stops text that is not UTF-8, and readers of the result trust it.
             table.validate(full=True)
             return table
 

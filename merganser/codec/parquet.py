@@ -105,7 +105,7 @@ class ParquetFileReader:
         """Read the footer.
 
         Args:
-            checksum: the CRC-32 of the footer; None: nobody noted it.
+            checksum: the CRC-32 of the footer; None: not noted.
 
         Raises:
             FormatError: the file is no Parquet file, or its footer is damaged.

@@ -13,7 +13,7 @@ The parts of the footer that are touched::
                  4: [RowGroup 1: [ColumnChunk 3: ColumnMetaData 1: type, 12: Statistics]]
                  7: [order of a column's values]
                     ColumnMetaData 6, 7: bytes of the pages, 9: first data page, 11: dictionary
-    Statistics   3: number of nulls, 5: max, 6: min; 1 and 2 are older forms, whose order nobody knew
+    Statistics   3: number of nulls, 5: max, 6: min; 1 and 2 are older forms of unknown order
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INT96: Final = 3
 _FIXED_LEN_BYTE_ARRAY: Final = 7
 
 _TYPE_DEFINED_ORDER: Final = b"\x1c\0\0"
-"""The order of a column's values: without it nobody can say what the writer took for the smallest text or decimal."""
+"""The order of a column's values: without it the smallest text or decimal could mean anything."""
 
 _INTEGER: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 
@@ -114,7 +114,7 @@ def check_footer(footer: bytes, checksum: int | None, path: str) -> None:
     """Refuse a footer that is not what its writer wrote.
 
     Args:
-        checksum: its CRC-32 as it was noted; None: nobody noted it, and nothing is refused.
+        checksum: its CRC-32 as it was noted; None: not noted, and nothing is refused.
 
     Raises:
         FormatError: names the path.

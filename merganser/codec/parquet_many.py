@@ -56,7 +56,7 @@ def read_many(
         rows: how many rows metadata says that each file has.
         columns: fields looked up by name, at least one, as for `FileReader.read`.
         path: of one of the files, for messages.
-        checksums: the CRC-32 of the footer of each; None: nobody noted it.
+        checksums: the CRC-32 of the footer of each; None: not noted.
 
     Returns:
         The rows in the exact types of the fields; None: one of the files has to be read by itself.

@@ -95,7 +95,7 @@ class Committed:
     Attributes:
         messages: what it changed.
         snapshot: the one it made; None: that is not kept any more, so the newest holds it.
-        commit_user, identifier: whose commit it is, and which of them.
+        commit_user, identifier: the committer, and which of the committer's commits it is.
     """
 
     messages: Sequence[CommitMessage]

@@ -38,7 +38,7 @@ def shifted(table: TableDef, env: Env, directory: str, file: DataFile, offset: i
     Args:
         table: the table as it was when the file was written.
         directory: the bucket's.
-        file: a file of level 0 that this version wrote and nobody has committed.
+        file: a file of level 0 that this version wrote and no snapshot names.
         offset: what is added to every number.
 
     Raises:

@@ -120,7 +120,7 @@ class _Block(bytearray):
 
 
 class _Handle(io.RawIOBase):
-    """What pyarrow holds of a file: it counts as given back once nobody holds this."""
+    """What pyarrow holds of a file: it counts as given back once nothing holds this."""
 
     def __init__(self, blocks: _Blocks) -> None:
         super().__init__()
@@ -138,8 +138,8 @@ class _Blocks(io.RawIOBase):
 
     pyarrow reads it in threads of its own, ahead of what is asked for. A thread that calls Python, or gives bytes of
     Python back, while the interpreter ends, ends the process: `terminate called without an active exception`. And a
-    reader that is given up waits for the thread, which may wait for this one. So whoever lends this file first lets the
-    thread come to its end (`end`), then gives up the reader, and then takes everything back (`take_back`).
+    reader that is given up waits for the thread, which may wait for this one. So the caller first lets the thread come
+    to its end (`end`), then gives up the reader, and then takes everything back (`take_back`).
     """
 
     error: Exception | None = None
@@ -221,7 +221,7 @@ class _Blocks(io.RawIOBase):
 
     def take_back(self) -> None:
         """Wait until no thread holds the file or bytes of it, after its reader was given up; close it."""
-        pause = threading.Event()  # which nobody sets
+        pause = threading.Event()  # which is never set
         for _ in range(_GIVEN_BACK_PAUSES):
             if not len(self._lent):
                 break

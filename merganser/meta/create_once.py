@@ -67,7 +67,7 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
             found = env.storage.read(path)
             return Created(stored=found) if is_ours(found, sent) else Created()
         except (NotFoundError, StorageError, FormatError):
-            continue  # not there, or nobody can tell
+            continue  # not there, or unknown
     if unknown is None and refused is not None:
         raise refused
     return Created(unknown=unknown)

@@ -40,7 +40,7 @@ class DataFile:
         source: 0 written by a user, 1 by a compaction.
         value_stats_columns: None: all columns in schema order; else these, in this order.
         external_path: whole path when the file lies outside the table.
-        checksum: the CRC-32 of the whole file; None: nobody noted it. This and the next are no fields of the record:
+        checksum: the CRC-32 of the whole file; None: not noted. This and the next are no fields of the record:
             manifests have them in their header.
         footer_checksum: the CRC-32 of the footer of a Parquet file, likewise.
     """

@@ -184,8 +184,9 @@ class TagStore:
 
     def _create(self, tag: Tag) -> None:
         data = _tag_to_json(tag)
-        # Tags of one snapshot that never expire are the same bytes, whoever makes them. So of two who make the same tag
-        # at once, the one whose reply was lost may take the other's for its own: what it asked for is there.
+        # Tags of one snapshot that never expire are the same bytes, whichever process makes them. So of two processes
+        # that make the same tag at once, the one that lost its reply may take the other's for its own: what it asked
+        # for is there.
         made = create_once(self.env, self.paths.tag(tag.name), data, is_ours=lambda found, sent: sent and found == data)
         if made.unknown is not None:
             raise CommitUnknownError(

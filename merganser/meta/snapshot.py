@@ -41,7 +41,7 @@ class Snapshot:
         schema_id: the newest schema when it was committed.
         base_manifest_list: list of the manifests of everything before this commit.
         delta_manifest_list: list of the manifests of this commit alone.
-        commit_user, commit_identifier: who committed, and which of their commits this is.
+        commit_user, commit_identifier: the committer, and which of the committer's commits this is.
         commit_kind: APPEND, COMPACT, OVERWRITE or ANALYZE.
         time_millis: epoch milliseconds of the commit.
         total_record_count: physical rows of all live files (not yet merged).

@@ -227,13 +227,13 @@ class SnapshotStore:
     def walk_back(self, snapshot_id: int) -> Iterator[Snapshot]:
         """Yield snapshots from `snapshot_id` downwards, until one is not there.
 
-        Chains may be long and stores slow, so for who goes on more and more are read ahead, side by side.
+        Chains may be long and stores slow, so the more a caller takes, the more are read ahead, side by side.
         """
 
         def found_or_why(number: int) -> Snapshot | MerganserError | None:
             try:
                 return self.get(number)
-            except MerganserError as error:  # of one that perhaps nobody comes to
+            except MerganserError as error:  # of one that the caller perhaps never takes
                 return error
 
         ahead = 1

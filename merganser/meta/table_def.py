@@ -66,7 +66,7 @@ class TableDef:
 
     @property
     def bucketed(self) -> bool:
-        """Whether rows lie in buckets; else each partition has one directory that anybody adds files to."""
+        """Whether rows lie in buckets; else each partition has one directory that every writer adds files to."""
         return self.keyed or self.bucket > 0
 
     @cached_property

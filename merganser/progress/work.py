@@ -2,7 +2,7 @@
 
 Watched is a process whose standard error is a terminal. Work shorter than a second shows nothing; of nested work
 only the outermost is shown, and it leaves no line behind. `MERGANSER_PROGRESS=0` turns it off. Tasks of an engine run
-where nobody watches, so the same code is silent there.
+without a terminal, so the same code is silent there.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def parse_type(text: str, *, definition: bool = False) -> t.DataType:
 
     Args:
         definition: the text defines a column of a new table. VARBINARY without a length then has no limit: the
-            format's own length of 1 holds no bitmap and no sketch, and nobody who leaves it out means it.
+            format's own length of 1 holds no bitmap and no sketch. A user who leaves the length out does not want 1.
 
     Raises:
         InvalidInputError: the text is not a type, or a parameter is out of range; names the place.

@@ -23,7 +23,7 @@ DROPPED: Final = ".schema-"
 STAGING: Final = ".staging-"
 """How folders of a table begin in which rows wait that are being written. Other engines pass over hidden names."""
 _OF_TABLE: Final = re.compile(
-    r"(.*/)?\.[^/]+\.tmp(/.*)?"  # being written or removed, or left by who was stopped
+    r"(.*/)?\.[^/]+\.tmp(/.*)?"  # being written or removed, or left by a process that was stopped
     r"|\.staging-[^/]+/.*"
     r"|(.*/)?bucket-(\d+|postpone)/[^/]+"
     r"|(manifest|index|statistics)/[a-z-]+-[0-9a-f-]+-\d+"

@@ -126,7 +126,7 @@ class Storage(Protocol):
     def delete_empty(self, paths: Iterable[str]) -> None:
         """Remove directories that hold nothing; others stay, and missing ones are fine.
 
-        Where somebody makes a file at the same time the directory stays, or is made again. A store that has no
+        If another process makes a file at the same time, the directory stays, or is made again. A store that has no
         directories does nothing.
         """
 

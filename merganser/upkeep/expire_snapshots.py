@@ -461,7 +461,7 @@ class _Run:
         try:
             plan = _Plan(set(self.needed.state(tagged)), self.needed.metadata(tagged))
         except FormatError as error:
-            if isinstance(error.__cause__, NotFoundError):  # who dropped the tag as well has been here
+            if isinstance(error.__cause__, NotFoundError):  # another process that dropped the tag has been here
                 return
             raise
         earliest = self.store.earliest_id()

@@ -60,7 +60,7 @@ def _removals(live: LiveFiles, matches: Callable[[bytes], bool]) -> list[Manifes
 def upgraded(table: TableDef, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
     """Return the messages of an overwrite with new files moved to the top level where that is right.
 
-    A bucket's new files, of all who wrote into it, are all there is of it. When their key ranges do not meet and they
+    The new files of all writers of a bucket are all its files. When their key ranges do not meet and they
     hold no retractions, they are a sorted run of the highest level as they stand, and are read without a merge.
     """
     if not table.keyed or not table.options.get(w.OVERWRITE_UPGRADE):
