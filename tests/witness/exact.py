@@ -372,6 +372,32 @@ def java_puts_late_elements_in_front(world: World, random: Random) -> None:
     assert_same_rows(world.java.rows("db.t", shape), [appended | {"kept": [7, 2]}], "Java reads")
 
 
+def java_loses_a_first_value_under_late_nulls(world: World, random: Random) -> None:
+    """A late row without a value takes away the stored value of `first_non_null_value`; with us it does not."""
+    options = {"bucket": "1", "merge-engine": "partial-update", "fields.g.sequence-group": "v"}
+    options |= {"fields.v.aggregate-function": "first_non_null_value"}
+    fields: Fields = (("k", "INT NOT NULL"), ("g", "INT"), ("v", "INT"))
+    shape = TableShape(fields, ("k",), (), options)
+    world.ours.create("db.t", shape)
+    for order, value in ((8, 3), (0, None)):
+        world.ours.write("db.t", pa.Table.from_pylist([{"k": 1, "g": order, "v": value}], arrow_schema(fields)))
+    assert_same_rows(world.ours.rows("db.t", shape), [{"k": 1, "g": 8, "v": 3}], "we read")
+    assert_same_rows(world.java.rows("db.t", shape), [{"k": 1, "g": 8, "v": None}], "Java reads")
+
+
+def java_leaves_one_of_each_element_after_rows_outside_the_group(world: World, random: Random) -> None:
+    """The first row of a group that Java wrote is kept as it is by us, doubles included; what we write has none."""
+    options = {"bucket": "1", "merge-engine": "partial-update", "fields.g.sequence-group": "v"}
+    options |= {"fields.v.aggregate-function": "collect", "fields.v.distinct": "true", "write-only": "true"}
+    fields: Fields = (("k", "INT NOT NULL"), ("g", "INT"), ("v", {"type": "ARRAY", "element": "INT"}))
+    shape = TableShape(fields, ("k",), (), options)
+    world.java.create("db.t", shape)
+    for order, elements in ((None, None), (1, [7, 7])):
+        world.java.write("db.t", pa.Table.from_pylist([{"k": 1, "g": order, "v": elements}], arrow_schema(fields)))
+    assert_same_rows(world.ours.rows("db.t", shape), [{"k": 1, "g": 1, "v": [7, 7]}], "we read")
+    assert_same_rows(world.java.rows("db.t", shape), [{"k": 1, "g": 1, "v": [7]}], "Java reads")
+
+
 def java_keeps_nested_rows_of_one_key_after_null(world: World, random: Random) -> None:
     """`nested_update` leaves one row of each nested key; in Java not where nothing was there before."""
     options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "nested_update"}
@@ -399,5 +425,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "known: NaN as a key": java_does_not_order_nan,
     "known: filters on BYTES": java_loses_bytes_in_filters,
     "known: late rows in collect with ignore-retract": java_puts_late_elements_in_front,
+    "known: late nulls and first_non_null_value": java_loses_a_first_value_under_late_nulls,
+    "known: doubles in the first row of a group": java_leaves_one_of_each_element_after_rows_outside_the_group,
     "known: nested rows of one key": java_keeps_nested_rows_of_one_key_after_null,
 }

@@ -467,7 +467,12 @@ class DrawnEngineTable(SharedTable):
                 row[name] = 1.0
             elif function == "listagg" and isinstance(value, str) and not value.strip():
                 row[name] = "c"
-            elif function == "nested_update" and isinstance(value, list):
+            elif function == "first_non_null_value" and value is None:
+                row[name] = 2
+            elif function == "collect" and isinstance(value, list):
+                if self.shape.options.get(f"fields.{name}.distinct") == "true":
+                    row[name] = list(dict.fromkeys(value))
+            elif function in ("nested_update", "nested_partial_update") and isinstance(value, list):
                 row[name] = [element for element in value if element is not None]
                 if f"fields.{name}.nested-key" in self.shape.options:
                     row[name] = list({element["id"]: element for element in row[name]}.values())
