@@ -45,6 +45,8 @@ class Branches:
         Raises:
             NotFoundError: the branch does not exist.
             InvalidInputError: the branch has no snapshot.
+            FormatError: a snapshot of the branch, or the newest of main, is lost or damaged; nothing was changed.
+                Restore its file, or repair the branch or main.
             ConflictError: main and branch do not fit together, and nothing was changed; or another process wrote to
                 main. Stop its writers and repeat.
             StorageError: the store failed; main is at a state of main or of the branch. Repeat.

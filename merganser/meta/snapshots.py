@@ -41,8 +41,8 @@ GUARD: Final = "rollback-to-"
 """How the name of the tag begins that a rollback makes of its target until it ends."""
 
 _LOST_ADVICE: Final = (
-    "Restore the file. If you cannot, table.repair() restores what a tag keeps and gives up the rest, and writes go on "
-    "from the newest snapshot that is there."
+    "Restore the file. If you cannot, {table}.repair() restores what a tag keeps and gives up the rest, and writes go "
+    "on from the newest snapshot that is there."
 )
 _SETTLED_MS: Final = 200
 """How long a writer that met a rollback, or the rollback, may take to put the hint right."""
@@ -187,11 +187,17 @@ class SnapshotStore:
     def _lost_key(self) -> tuple[str, str]:
         return ("lost", self.paths.metadata_root)
 
-    def lost_error(self, lost: Lost, what: str) -> FormatError:
-        """Return the refusal to do something while the newest snapshot is lost."""
+    def lost_error(
+        self, lost: Lost, what: str, *, why: str = "That would destroy what is left of it", table: str = "table"
+    ) -> FormatError:
+        """Return the refusal to do something while the newest snapshot is lost.
+
+        Args:
+            why: the reason of the refusal.
+            table: what to repair, as Python names it.
+        """
         return FormatError(
-            f"{what}: {self._lost_fact(lost)}. That would destroy what is left of it. Nothing was changed. "
-            f"{_LOST_ADVICE}",
+            f"{what}: {self._lost_fact(lost)}. {why}. Nothing was changed. {_LOST_ADVICE.format(table=table)}",
             path=self.paths.snapshot(lost.hint),
             table=self.table_name,
             snapshot=lost.hint,
@@ -201,7 +207,8 @@ class SnapshotStore:
         if self.env.cache.get(self._lost_key) != lost:
             self.env.cache.put(self._lost_key, lost, 100)
             told = f"'{self.table_name}' is read as it was before: {self._lost_fact(lost)}. Writers refuse."
-            warnings.warn(f"{told} {_LOST_ADVICE}", LostSnapshotWarning, stacklevel=2)
+            advice = _LOST_ADVICE.format(table="table")
+            warnings.warn(f"{told} {advice}", LostSnapshotWarning, stacklevel=2)
 
     def _lost_fact(self, lost: Lost) -> str:
         there = "no snapshot is there" if lost.newest is None else f"the newest that is there is {lost.newest}"

@@ -6,7 +6,7 @@ is removed meanwhile.
 
 A crash may follow each step of a fast-forward, and the same call finishes the work::
 
-    1  check       find the fork, the newest snapshot that both have; refuse a branch that does not fit
+    1  check       find the fork, the newest snapshot that both have; refuse a branch that does not fit or is damaged
     2  main back   roll main back to the fork, if main has later snapshots
     3  schemas     replace the schemas after the fork's by those of the branch, before a snapshot needs them
     4  snapshots   create those of the branch in rising order, over no existing file: the newest is always a state of
@@ -109,6 +109,7 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
     Raises:
         InvalidInputError: the branch has no snapshot.
         NotFoundError: there is no such branch.
+        FormatError: a snapshot of the branch, or the newest of the table, is lost or damaged; nothing was changed.
         ConflictError: branch and table do not fit, and nothing was changed; or another writer committed to the table
             meanwhile: stop the writers and repeat.
         StorageError: the store failed; the table is at a state of its own or of the branch. Repeat.
@@ -118,6 +119,7 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
     branch = BranchStore(main, env, table.name).load(name)
     theirs = SnapshotStore(branch, env, f"{table.name}$branch_{name}")
     ours = SnapshotStore(main, env, table.name)
+    _refuse_lost(ours, theirs, name, what)
     newest = theirs.latest()
     if newest is None:
         raise InvalidInputError(f"{what}: the branch has no snapshot yet. Write to it first.", branch=name)
@@ -126,6 +128,9 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
     first = theirs.ids()[0]
     common = fork is not None and (found := theirs.get(fork.id)) is not None and same_snapshot(found, fork)
     kept = 0 if fork is None else fork.id if common else min(fork.id, first - 1)
+    # All are read before anything is given up for them.
+    numbers = range(fork.id + 1 if fork else first, newest.id + 1)
+    _, *taken = [theirs.load(number) for number in (first, *numbers)]
     tags = _new_tags(main, branch, env, kept, table, what)
     keep = _schemas_kept(main, branch, env, what)
     if fork is not None and (ours.latest_id() or 0) > fork.id:
@@ -140,8 +145,8 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
         for tag in TagStore(main, env, table.name).list():
             if tag.snapshot.id > kept:
                 TagStore(main, env, table.name).delete(tag.name)
-    for number in range(fork.id + 1 if fork else first, newest.id + 1):
-        wanted = theirs.load(number)
+    for wanted in taken:
+        number = wanted.id
         try:
             ours.create(wanted)
         except SnapshotExistsError as error:
@@ -183,6 +188,17 @@ def _build(table: TableDef, env: Env, kept: Tag | None, aside: str) -> None:
     if kept is not None:
         env.storage.create(join(aside, "snapshot", f"snapshot-{kept.snapshot.id}"), kept.snapshot.to_json())
         env.storage.create(join(aside, "tag", f"tag-{kept.name}"), env.storage.read(table.paths.tag(kept.name)))
+
+
+def _refuse_lost(ours: SnapshotStore, theirs: SnapshotStore, name: str, what: str) -> None:
+    """Raise FormatError if the newest snapshot of the branch, or of the table, is lost: decision 0031."""
+    lost = theirs.lost(theirs.latest_id())
+    if lost is not None:
+        why = "The table would take a part of the branch for all of it"
+        raise theirs.lost_error(lost, what, why=why, table=f"table.branch('{name}')")
+    lost = ours.lost(ours.latest_id())
+    if lost is not None:
+        raise ours.lost_error(lost, what)
 
 
 def _taken(table: TableDef, name: str, what: str) -> AlreadyExistsError:

@@ -131,6 +131,57 @@ def test_a_rollback_ends_it_and_expiry_goes_on() -> None:
     assert _keys(lost) == [1, 2, 3, 9]
 
 
+def _with_branch(lost: Callable[[mg.Table], str]) -> mg.Table:
+    """A table with snapshots 1 to 3, and a branch at 2 that has 3 to 5; one snapshot file of them is lost."""
+    table = _table()
+    table.tags.create("v2", snapshot=2)
+    table.branches.create("b", tag="v2")
+    for k in (20, 30, 40):
+        table.branch("b").write([{"k": k}])
+    path = lost(table)
+    return _again({name: data for name, data in contents(table.env.storage).items() if name != path})
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (
+            lambda t: t.branch("b").definition.paths.snapshot(5),
+            r"snapshot-5' is lost.*table\.branch\('b'\)\.repair\(\)",
+        ),
+        (lambda t: t.definition.paths.snapshot(3), r"snapshot-3' is lost.* table\.repair\(\)"),
+        (lambda t: t.branch("b").definition.paths.snapshot(4), r"snapshot-4' is missing.*Restore the file"),
+    ],
+    ids=["newest of the branch", "newest of the table", "in the branch"],
+)
+def test_a_fast_forward_with_a_lost_snapshot_changes_nothing(lost: Callable[[mg.Table], str], said: str) -> None:
+    table = _with_branch(lost)
+    before = contents(table.env.storage)
+    with pytest.raises(FormatError, match=said):
+        table.branches.fast_forward("b")
+    assert contents(table.env.storage) == before
+
+
+def test_a_repaired_branch_is_taken() -> None:
+    table = _with_branch(lambda t: t.branch("b").definition.paths.snapshot(5))
+    assert table.branch("b").repair().given_up == (5, 5)
+    assert table.branches.fast_forward("b").id == 4
+    assert _keys(table) == [1, 2, 20, 30]
+    assert table.check() == ()
+
+
+def test_tags_and_branches_are_made_while_the_newest_is_lost() -> None:
+    lost = _without(_table(), 3)
+    with pytest.warns(LostSnapshotWarning):
+        assert lost.tags.create("now").snapshot.id == 2
+    lost.branches.create("b", tag="now")
+    lost.branch("b").write([{"k": 9}])
+    assert _keys(lost.branch("b")) == [1, 2, 9]
+    assert [found.code for found in lost.check()] == ["lost"]
+    assert lost.repair().given_up == (3, 3)
+    assert lost.check() == ()
+
+
 def test_a_repair_to_damaged_metadata_is_refused() -> None:
     table = _table()
     paths = table.definition.paths
