@@ -14,7 +14,7 @@ Data files and manifests are both described here. Format: sections "How the JVM 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from merganser.errors import UnsupportedError
@@ -43,10 +43,17 @@ def avro_schema(fields: Sequence[t.Field]) -> dict[str, Any]:
     """Return the Avro schema of rows with these columns, as JSON values.
 
     Raises:
-        UnsupportedError: Avro files cannot hold a column: its name is no Avro name, or its type is VARIANT,
-            TIME with more than 3 or a timestamp with more than 6 fraction digits.
+        UnsupportedError: Avro files cannot hold a column: its name is no Avro name, its type is VARIANT, TIME with more
+            than 3 or a timestamp with more than 6 fraction digits, or a record in it is named like one of another.
     """
     record = _record(ROOT_NAME, fields, "")
+    seen = {ROOT_NAME}
+    for field, written in zip(fields, record["fields"], strict=True):
+        for name in _record_names(written["type"]):
+            if name in seen:
+                why = f"two of its ROW or MAP columns would have the name '{name}' there; rename one of them"
+                raise _unsupported(field.name, why)
+            seen.add(name)
     return {"type": "record", "name": ROOT_NAME, "namespace": NAMESPACE, "fields": record["fields"]}
 
 
@@ -71,6 +78,19 @@ def without_logical_types(schema: Any, named: dict[str, Any], namespace: str) ->
     if "fields" in plain:
         plain["fields"] = [without_logical_types(field, named, namespace) for field in plain["fields"]]
     return plain
+
+
+def _record_names(schema: Any) -> Iterator[str]:
+    """Yield the name of each record in a schema."""
+    for part in schema if isinstance(schema, list) else [schema]:
+        if not isinstance(part, dict):
+            continue
+        if part["type"] == "record":
+            yield part["name"]
+            for field in part["fields"]:
+                yield from _record_names(field["type"])
+        for inner in ("items", "values"):
+            yield from _record_names(part.get(inner))
 
 
 def _record(name: str, fields: Sequence[t.Field], path: str) -> dict[str, Any]:

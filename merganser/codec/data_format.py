@@ -16,6 +16,7 @@ from typing import IO, Final, Protocol
 import pyarrow as pa
 
 from merganser.codec.avro_file import AvroFileReader, AvroFileWriter
+from merganser.codec.avro_schema import avro_schema
 from merganser.codec.orc import OrcFileReader, OrcFileWriter
 from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
 from merganser.codec.parquet_pages import Kept
@@ -30,6 +31,7 @@ __all__ = [
     "FileWriter",
     "GroupBounds",
     "WriteFormat",
+    "check_can_hold",
     "format_of",
     "open_reader",
     "open_writer",
@@ -190,6 +192,16 @@ def open_reader(
     raise UnsupportedError(
         f"cannot read '{path}': merganser reads data files in {', '.join(FORMATS)}, not {format!r}", path=path
     )
+
+
+def check_can_hold(format: str, fields: Sequence[Field]) -> None:
+    """Refuse columns that files of a format cannot hold, whatever their values, as `open_writer` does.
+
+    Raises:
+        UnsupportedError: names the column.
+    """
+    if format == "avro":
+        avro_schema(fields)  # Parquet and ORC hold all columns of the format
 
 
 def open_writer(

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from merganser.codec.data_format import WriteFormat
+from merganser.codec.data_format import WriteFormat, check_can_hold
 from merganser.codec.stats import StatsMode, parse_stats_mode
+from merganser.errors import UnsupportedError
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.checks import named_formats
 from merganser.schema import types as t
-from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,21 @@ def _stats_modes(table: TableDef, level: int) -> tuple[StatsMode, ...]:
         text = own if own is not None else "none" if 0 <= first <= i else general
         modes.append(parse_stats_mode(text))
     return tuple(modes)
+
+
+def check_formats(schema: TableSchema, *, name: str) -> None:
+    """Refuse a new table with a column that files of one of its formats cannot hold, at any level.
+
+    Raises:
+        UnsupportedError: names the column; nothing was created.
+    """
+    for file_format in named_formats(schema.options):
+        try:
+            check_can_hold(file_format, schema.fields)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"cannot create '{name}': {error.message}. Nothing was created.", **error.context | {"table": name}
+            ) from None
 
 
 def physical_name(field: t.Field) -> str:

@@ -256,7 +256,8 @@ CHANGELOG_FILE_PREFIX: Final = Option(
 
 FILE_FORMAT: Final = Option(
     "file.format", choice("parquet", "orc", "avro", "json", "csv", "row", "lance", "blob"), "parquet",
-    "Format of data files: parquet, orc or avro.",
+    "Format of data files: parquet, orc or avro. Avro has no VARIANT, no TIME above 3 and no timestamps above 6 "
+    "fraction digits, and its names of columns are letters, digits and underscores.",
     refused=("json", "csv", "row", "lance", "blob"),
 )  # fmt: skip
 FILE_FORMAT_PER_LEVEL: Final = Option[Mapping[int, str]](

@@ -318,6 +318,13 @@ FILE_OPTIONS: Final[tuple[Option[Any], ...]] = (
 """What a write needs to have a meaning before its first file, and a read does not, but for the directory."""
 
 
+def named_formats(options: Options) -> tuple[str, ...]:
+    """Return each format that the options name for files with rows of the table, at any level."""
+    plain = options.get(w.FILE_FORMAT)
+    others = *options.get(w.FILE_FORMAT_PER_LEVEL).values(), options.get(w.CHANGELOG_FILE_FORMAT) or plain
+    return tuple(dict.fromkeys((plain, *others)))
+
+
 def check_file_options(options: Options, *, what: str) -> None:
     """Check the options that say how files are named and written, and that each format has its compression.
 

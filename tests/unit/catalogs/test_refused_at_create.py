@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import InvalidInputError, MerganserError, NotFoundError
+from merganser.errors import InvalidInputError, MerganserError, NotFoundError, UnsupportedError
 from merganser.options.catalog import OPTIONS as CATALOG_OPTIONS
 from merganser.options.option import State
 from merganser.options.registry import ALL_OPTIONS, Option
@@ -107,6 +107,39 @@ def test_a_definition_without_a_future_is_refused_at_once(options: dict[str, str
     with pytest.raises(MerganserError, match=re.escape(why)):
         catalog.create_table("d.t", {"k": "INT", "v": "INT"}, key, options=options)
     assert catalog.list_tables("d") == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"file.format": "avro"},
+        {"file.format.per.level": "0:avro"},
+        {"file.format.per.level": "5:avro"},
+        {"changelog-file.format": "avro"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("column", "kind", "why"),
+    [
+        ("v", "TIMESTAMP(9)", "cannot write column 'v' to an Avro file: Avro has no TIMESTAMP(9)"),
+        ("v", "ARRAY<TIMESTAMP(9) WITH LOCAL TIME ZONE>", "Avro has no TIMESTAMP(9) WITH LOCAL TIME ZONE"),
+        ("v", "ROW<t TIME(9)>", "cannot write column 'v.t' to an Avro file: Avro has no TIME(9)"),
+        ("v", "VARIANT", "Avro has no VARIANT; store the table as Parquet. Nothing was created."),
+        ("a-b", "INT", "cannot write column 'a-b' to an Avro file: its name is not made of letters"),
+        ("k_b", "ROW<x INT>", "column 'k_b' to an Avro file: two of its ROW or MAP columns would have the name"),
+    ],
+)
+def test_what_no_file_of_a_format_can_hold_is_refused_at_once(
+    options: dict[str, str], column: str, kind: str, why: str
+) -> None:
+    catalog = _catalog()
+    schema = {"k": "ROW<b ROW<y INT>>", column: kind}
+    with pytest.raises(UnsupportedError, match=re.escape(why)) as refused:
+        catalog.create_table("d.t", schema, options=options)
+    assert refused.value.message.startswith("cannot create 'd.t': ")
+    assert catalog.list_tables("d") == []
+    catalog.create_table("d.t", schema)
 
 
 @pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.key)
