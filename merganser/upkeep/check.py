@@ -48,7 +48,9 @@ from merganser.upkeep.findings import Findings, Holder
 _AHEAD: Final = 64
 """Snapshots whose metadata is read side by side."""
 
-_HINT: Final = re.compile(rb"[0-9]{1,19}")
+_HINT: Final = re.compile(rb"(?!0+$)[0-9]{1,19}")
+_WRITTEN_MS: Final = 200
+"""How long another engine may take to write a hint."""
 
 
 def check_table(table: TableDef, env: Env, *, quick: bool = False) -> tuple[Finding, ...]:
@@ -133,24 +135,37 @@ class _Line:
                 self.schemas[self.table.branch, number] = self.table.with_schema(found)
 
     def _look_at_hints(self, ids: Sequence[int]) -> None:
-        """A hint may lag or be anything. A latest hint after the newest snapshot names one that was lost."""
+        """A hint may lag or be missing. A latest hint after the newest snapshot names one that was lost."""
         paths = self.table.paths
         store = SnapshotStore(paths, self.env, self.table.name)
-        lost = store.lost(store.latest_id())
+        lost = self.findings.tried(paths.latest_hint, lambda: store.lost(store.latest_id()))
         if lost is not None:
             there = "no snapshot is there" if lost.newest is None else f"the newest that is there is {lost.newest}"
             self.findings.note(
                 "lost", paths.snapshot(lost.hint), f"it is not there, '{paths.latest_hint}' names it, and {there}."
             )
-        try:
-            text = self.env.storage.read(paths.earliest_hint)
-        except MerganserError:
-            return
-        if _HINT.fullmatch(text) and ids and int(text) > ids[-1]:
+        self._hint(paths.latest_hint)
+        earliest = self._hint(paths.earliest_hint)
+        if earliest is not None and ids and earliest > ids[-1]:
             later = store.ids()  # commits go on while we look
-            if later and int(text) > later[-1]:
-                problem = f"it names {int(text)} as the oldest snapshot, and the newest is {later[-1]}."
+            if later and earliest > later[-1]:
+                problem = f"it names {earliest} as the oldest snapshot, and the newest is {later[-1]}."
                 self.findings.note("hint", paths.earliest_hint, problem)
+
+    def _hint(self, path: str) -> int | None:
+        """Return the number in a hint; None, with a finding, if it holds none; None if it is not there."""
+        for wait_ms in (0, _WRITTEN_MS):  # other engines write hints in place: a reader may see half of one
+            if wait_ms:
+                self.env.sleep_ms(wait_ms)
+            try:
+                text = self.env.storage.read(path)
+            except MerganserError:
+                return None
+            if _HINT.fullmatch(text):
+                return int(text)
+        problem = f"it holds {text[:40]!r}, which is no number of a snapshot."
+        self.findings.note("hint", path, problem)
+        return None
 
     def _named(self, directory: str, prefix: str) -> list[tuple[str, str]]:
         """Return path and rest of the name of the files in a directory whose names begin with a prefix."""

@@ -222,7 +222,30 @@ def test_a_hint_beyond_the_newest_snapshot_is_found(sound: Files) -> None:
     path = f"{ROOT}/snapshot/LATEST"
     assert only(sound | {path: b"9"}, "lost").path == f"{ROOT}/snapshot/snapshot-9"
     assert check(sound | {path: b"2"}) == ()
-    assert check(sound | {path: b"rubbish"}) == ()
+
+
+@pytest.mark.parametrize("name", ["LATEST", "EARLIEST"])
+@pytest.mark.parametrize("text", [b"rubbish", b"", b"0"])
+def test_a_hint_that_is_no_number_is_found_and_the_next_writer_ends_it(name: str, text: bytes, sound: Files) -> None:
+    path = f"{ROOT}/snapshot/{name}"
+    found = only(sound | {path: text}, "hint", quick=True)
+    assert (found.path, found.problem) == (path, f"it holds {text!r}, which is no number of a snapshot.")
+    table = catalog_over(memory_with(sound | {path: text}, "hints")).table("db.t")
+    table.write([_row("a", 1)])
+    table.expire(retain_max=1, retain_min=1)
+    assert table.check() == ()
+
+
+def test_a_handle_that_is_open_checks_a_table_whose_schema_is_damaged(sound: Files) -> None:
+    table = catalog_over(memory_with(sound, "schema")).table("db.t")
+    [lost] = of(sound, "/p=b/bucket-0/")
+    schema = table.definition.paths.schema(0)
+    table.env.storage.replace(schema, b"{")
+    table.env.storage.delete([lost])
+    found = {(f.code, f.path) for f in table.check()}
+    assert {("damaged", schema), ("missing", lost)} <= found
+    assert {code for code, _ in found} == {"damaged", "missing", "unreadable"}  # the rows of the other files
+    assert {(f.code, f.path) for f in table.check(quick=True)} == {("damaged", schema), ("missing", lost)}
 
 
 def test_a_damaged_snapshot_hides_nothing_else(sound: Files) -> None:
