@@ -217,8 +217,10 @@ class SectionReader:
         try:
             return self.merge.fold(rows, groups, kinds, names)
         except InvalidInputError as error:
+            others = "Reads of other columns (columns=...) work. " if "column" in error.context else ""
             raise InvalidInputError(
-                f"cannot merge stored rows of '{self.table.name}': {error} The table is as it was.",
+                f"cannot merge stored rows of '{self.table.name}': {error} The table is as it was. {others}To take the "
+                "rows back, call table.rollback(snapshot=...) with the newest snapshot that can be read in full.",
                 **error.context | {"table": self.table.name},
             ) from error
 

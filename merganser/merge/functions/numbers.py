@@ -192,8 +192,8 @@ def overflow(column: t.Field, name: str) -> NoReturn:
     refuse(
         column,
         name,
-        f"overflow, the result does not fit {column.type.with_nullable(True)}. Change the column to a "
-        "wider type, or correct the rows.",
+        f"overflow, the result does not fit {column.type.with_nullable(True)}. A table with a wider column takes such "
+        "rows.",
         type=str(column.type),
     )
 
