@@ -49,7 +49,9 @@ class SequenceGroup:
 
     Attributes:
         ordering: the tuple.
-        protected: columns it orders, without `ordering`; those with a function in `functions`.
+        protected: columns it orders, without `ordering`; those with a function in `functions`. They have the value of
+            the newest version, so `last_value` is no function here: what is late does not touch it, retractions
+            included.
         removes: a -D that is in order removes the whole row.
     """
 

@@ -16,7 +16,7 @@ from merganser.merge.aggregation import Aggregation
 from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Engine, Folded, Kinds, Lasting, Parts
 from merganser.merge.functions.function import Function
-from merganser.merge.functions.picks import KeyValue, LastNonNullValue
+from merganser.merge.functions.picks import KeyValue, LastNonNullValue, LastValue
 from merganser.merge.functions.registry import function_for
 from merganser.merge.groups import Groups, Mask, groups_of
 from merganser.merge.keys import sorted_positions
@@ -188,8 +188,9 @@ def _partial_update(table: TableDef, stored: bool) -> Engine:
         kept = tuple(name for name in protected if name not in ordering)
         for name in kept:
             function = options.get(w.AGGREGATE_FUNCTION.of(name)) or default
-            if function is not None:
-                functions[name] = function_for(fields[name], function, options, stored=stored)
+            made = None if function is None else function_for(fields[name], function, options, stored=stored)
+            if made is not None and not isinstance(made, LastValue):  # that one is what a group does by itself
+                functions[name] = made
         groups.append(SequenceGroup(ordering, kept, functions, not removing.isdisjoint(ordering)))
     grouped = {name for group in groups for name in group.columns}
     keys = table.schema.primary_keys

@@ -386,6 +386,13 @@ class HistoryOracle(EngineOracle):
     def compact(self, *, keeps: bool = False) -> None:
         """Change nothing."""
 
+    def _functions(self, group: SequenceGroup) -> list[str]:
+        # `last_value` is the value of the newest version of the group. What is late does not reach it, retractions too.
+        return [n for n in super()._functions(group) if self._function(n) != "last_value" or self._ignores(n)]
+
+    def _ignores(self, name: str) -> bool:
+        return self._of(name).get("ignore-retract") == "true"
+
 
 @dataclass
 class CountingOracle:

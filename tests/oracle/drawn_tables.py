@@ -167,7 +167,7 @@ def _rising(table: DrawnTable) -> None:
     if engine == "partial-update":
         for option, protected in options.items():
             named = {functions[name] for name in protected.split(",")} if option.endswith(".sequence-group") else set()
-            if not named <= ORDER_FREE | {None}:
+            if not named <= ORDER_FREE | {"last_value", None}:
                 table.rising.append(tuple(option.removeprefix("fields.").removesuffix(".sequence-group").split(",")))
         if order:
             table.rising.append(order)
@@ -269,7 +269,7 @@ def _partial_update(table: DrawnTable, rng: random.Random) -> None:
     style = rng.choice(["retracting", "retracting", "any"])
     removing = []
     for i in range(groups):
-        free = ORDER_FREE if rng.random() < 0.5 else None
+        free = ORDER_FREE | {"last_value"} if rng.random() < 0.5 else None
         ordering = [f"g{i}"]
         table.add(f"g{i}", "INT", maybe(choice(*range(12)), 0.35))
         if rng.random() < 0.4:
