@@ -121,6 +121,10 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field], na
             raise InvalidInputError(
                 f"cannot take column '{name}' of the rows: {error}. Text has no halves of surrogate pairs.", column=name
             ) from error
+        except _NoMapError as error:
+            raise InvalidInputError(
+                f"cannot take column '{name}' of the rows: {error} Nothing was written.", column=name
+            ) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             if isinstance(kinds.get(name), t.Decimal):
                 _refuse_no_number(name, [row.get(name) for row in rows], kinds[name])
@@ -144,12 +148,24 @@ def _refuse_no_number(name: str, values: list[Any], kind: t.DataType) -> None:
             )
 
 
+class _NoMapError(Exception):
+    """A value of a map column is no map; says which and what to give."""
+
+
 def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
     """Return values as Arrow takes them, but dictionaries and pairs as maps where the column has maps."""
     match kind:
         case t.Map(key=key, value=item):
             pairs = [None if value is None else _pairs(value) for value in values]
             keys = _array([pair[0] for of_row in pairs if of_row for pair in of_row], key)
+            if keys.null_count:
+                wrong = next(
+                    value for value, of in zip(values, pairs, strict=True) if of and any(pair[0] is None for pair in of)
+                )
+                raise _NoMapError(
+                    f"{wrong!r:.60} has the key None, and keys of a map cannot be null. Leave the entry out, or give "
+                    "it a key."
+                )
             items = _array([pair[1] for of_row in pairs if of_row for pair in of_row], item)
             return pa.MapArray.from_arrays(_offsets(pairs), keys, items)
         case t.Multiset(element=element):
@@ -189,7 +205,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
         return list(value.items())
     if isinstance(value, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
         return [(pair[0], pair[1]) for pair in value]
-    raise pa.ArrowTypeError(f"{value!r:.60} is no dictionary and no list of pairs, as a map is")
+    raise _NoMapError(f"{value!r:.60} is no map. Give a dictionary or a list of pairs.")
 
 
 def _offsets(values: list[Any]) -> pa.Array:

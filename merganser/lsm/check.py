@@ -45,8 +45,8 @@ KINDS: Final[Mapping[str, str]] = {
     "gap": "Restore the missing snapshots. Without them a time between cannot be read, and a stream cannot pass.",
     "lost": "Restore the file, or run `merganser repair`, which restores what a tag keeps and gives up the rest. Until "
     "then reads return the state before and warn, and writers refuse.",
-    "hint": "No row is lost by it: readers list the directory instead. The next commit writes LATEST anew, and the next "
-    "expiry that removes a snapshot EARLIEST. You may also remove the hint.",
+    "hint": "No row is lost by it: readers list the directory instead. The next commit writes LATEST anew, and the "
+    "next expiry that removes a snapshot EARLIEST. You may also remove the hint.",
     "count": "Reads are right, what is counted without reading is not. Compact the bucket in full, or restore the "
     "metadata.",
     "replay": "Roll back to the snapshot before, or restore the file.",

@@ -39,6 +39,25 @@ def test_a_map_is_given_as_a_dictionary_or_as_pairs(value: Any) -> None:
     assert table.read().to_pylist() == [{"k": 1, "m": wanted}]
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([(None, 1)], r"\[\(None, 1\)\] has the key None, and keys of a map cannot be null\. Leave the entry out"),
+        ({"a": 1, None: 2}, r"\{'a': 1, None: 2\} has the key None, and keys of a map cannot be null"),
+        ([1, 2], r"\[1, 2\] is no map\. Give a dictionary or a list of pairs"),
+    ],
+)
+def test_what_is_no_map_is_named(value: Any, said: str) -> None:
+    table = _table({"k": "INT", "m": "MAP<STRING, INT>", "a": "ARRAY<MAP<STRING, INT>>"})
+    for rows in (
+        [{"k": 1, "m": {"a": 1}, "a": None}, {"k": 2, "m": value, "a": None}],
+        [{"k": 1, "m": None, "a": [value]}],
+    ):
+        with pytest.raises(InvalidInputError, match=rf"^cannot take column '[ma]' of the rows: {said}.* Nothing was"):
+            table.write(rows)
+    assert table.latest_snapshot() is None
+
+
 def _as_file(values: list[Any], form: str, directory: Path) -> str:
     path = directory / f"rows.{form}"
     rows = [{"k": i, "v": value} for i, value in enumerate(values)]
