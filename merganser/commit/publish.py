@@ -186,6 +186,8 @@ class Publisher:
         while True:
             prepared = None
             try:
+                if turns.lost:
+                    self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
                 begun, state, done, snapshot, change = self._placed(change, files, seconds)
                 if not done:
                     prepared = self._prepare(change, state, files, steps)

@@ -16,8 +16,6 @@ from merganser.storage.env import Env
 _FIRST_WINDOW: Final = 4.0
 _BUSY_WINDOW: Final = 32.0
 _TOOTH: Final = 5
-_WIDER: Final = 2.0
-_TEETH_MAX: Final = 20
 _RETRIES_MAX: Final = 100
 _CROWDED: Final = 2
 """So many lost attempts in one commit say that the table is busy."""
@@ -93,9 +91,8 @@ def _window(lost: int) -> float:
     """Return the longest wait after some lost attempts, in attempts.
 
     One collision is bad luck: 4. After the second the table is busy: 32, 16, 8, 4, 2, so the writer that has waited
-    longest comes first. After six the writers are very many: 64, 32, and so on.
+    longest comes first. Then it begins again with 32, so that no writer waits for long.
     """
     if lost == 1:
         return _FIRST_WINDOW
-    tooth, place = divmod(lost - 2, _TOOTH)
-    return _BUSY_WINDOW * _WIDER ** min(tooth, _TEETH_MAX) / 2.0**place
+    return _BUSY_WINDOW / 2.0 ** ((lost - 2) % _TOOTH)

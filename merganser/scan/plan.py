@@ -252,7 +252,7 @@ def _columns_apart(files: Sequence[DataFile]) -> bool:
 
 def unseen_files(table: TableDef, env: Env, live: LiveFiles) -> int:
     """Return how many live files no read looks at yet: their rows show once a compaction takes them up."""
-    if not table.keyed or not _level_0_waits(table):
+    if not table.keyed or not level_0_waits(table):
         return 0
     waiting = [entry.file.schema_id for entry in live if entry.file.level == 0]
     seen = unmarked_schemas(table, env, set(waiting)) if _masked(table) else ()
@@ -264,7 +264,7 @@ def _masked(table: TableDef) -> bool:
     return table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
 
 
-def _level_0_waits(table: TableDef) -> bool:
+def level_0_waits(table: TableDef) -> bool:
     """Return whether rows come to light with the compaction of their commit, which finds what they replace."""
     return _masked(table) or table.options.get(w.MERGE_ENGINE) == "first-row"
 
@@ -310,7 +310,7 @@ def _keyed_splits(
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
         keep = known.levels >= level_count(table.options) - 1
-    elif _level_0_waits(table):
+    elif level_0_waits(table):
         keep = (known.levels > 0) | unmarked
         alone &= ~unmarked
     narrow = key_filter(where, table.key)

@@ -4,6 +4,9 @@ If another commit replaced some files meanwhile, the compaction loses only the w
 that still fit the newest state, and plans the others anew from that state. So a compaction never brings a removed file
 back, never loses a new file, and makes progress beside any number of writers.
 
+In some tables, readers see the rows of a commit once a compaction has emptied level 0 (`level_0_waits`). There a
+compaction shows whole commits: it takes all files of level 0 of the table, and commits either all of them or none.
+
 A writer compacts after each of its commits (`follow`): it applies the rules to the buckets that it wrote, by metadata
 that is in memory, and compacts at once what the rules pick (docs/decisions/0012).
 """
@@ -11,7 +14,7 @@ that is in memory, and compacts at once what the rules pick (docs/decisions/0012
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +25,7 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.pick import pushes_level_0
+from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
@@ -31,6 +35,7 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
+from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
@@ -70,6 +75,8 @@ def compact(
     check_can_write(replace(table.schema, options=table.options), name=table.name)
     user = commit_user or env.new_id()
     made: Snapshot | None = None
+    kept: list[CommitMessage] = []
+    first: frozenset[str] = frozenset()
     lost_rounds = 0
     while True:
         state = Publisher(table, env).latest()
@@ -77,40 +84,126 @@ def compact(
         publisher = Publisher(table, env)
         if not lost_rounds and made is None:
             check_partitions(table, state.live, request)
-        jobs = plan_jobs(table, env, state, request)
-        if not jobs:
+        waiting = _waiting(table, state.live, request)
+        if request.inline and lost_rounds and first and first.isdisjoint(waiting):
+            remove_files(table, env, kept)
+            return made  # another compaction has shown the rows of the write
+        first = first if lost_rounds else frozenset(waiting)
+        kept = _still_of_use(kept, publisher, state, waiting)
+        jobs = _jobs(table, env, state, request, waiting, kept)
+        if not jobs and not kept:
             return made
         lost_rounds += 1
         try:
             begun = env.seconds()
-            messages = (run or _on_threads(env))(jobs)
+            messages = kept + ((run or _on_threads(env))(jobs) if jobs else [])
             spent = {"compact": env.seconds() - begun}
         except MerganserError:
             # Files that others replaced meanwhile may be gone from the store, too.
             state = publisher.latest()
             index = publisher.reader.index(state.snapshot)
             if lost_rounds == _ATTEMPTS or all(_is_live(job, state.live, index) for job in jobs):
+                remove_files(table, env, kept)
                 raise
             continue
+        except BaseException:
+            remove_files(table, env, kept)
+            raise
         if not messages:
             return made
         change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent)
-        snapshot, stale = _published(publisher, change, give_up=lost_rounds == _ATTEMPTS)
+        snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
         if snapshot is not None:
             made, lost_rounds = snapshot, 0
-        if not stale:
+        if not stale and not kept:
             return made
-        request = replace(request, buckets=stale)
+        if not kept:
+            request = replace(request, buckets=stale)
 
 
-def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[Snapshot | None, frozenset[BucketId]]:
+def _waiting(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Mapping[str, BucketId]:
+    """Return the files that are not visible before a compaction and have to become so together, and their buckets.
+
+    A request for some partitions shows the rows of these partitions alone.
+    """
+    if not table.keyed or request.partitions is not None or request.where is not None or not level_0_waits(table):
+        return {}
+    return {
+        entry.file.name: bucket
+        for bucket, files in live.buckets.items()
+        if bucket[1] >= 0
+        for entry in files.entries
+        if entry.file.level == 0
+    }
+
+
+def _jobs(
+    table: TableDef,
+    env: Env,
+    state: TableState,
+    request: CompactionRequest,
+    waiting: Mapping[str, BucketId],
+    kept: Sequence[CommitMessage],
+) -> list[CompactJob]:
+    """Return what the request picks and, if that shows rows, what the other rows of the same commits need."""
+    done = {(message.partition, message.bucket) for message in kept}
+    jobs = [job for job in plan_jobs(table, env, state, request) if (job.partition, job.bucket) not in done]
+    if not waiting or not (jobs or kept):
+        return jobs
+    done |= {(job.partition, job.bucket) for job in jobs}
+    others = frozenset(waiting.values()) - done
+    if not others:
+        return jobs
+    return jobs + plan_jobs(table, env, state, CompactionRequest(buckets=others, push_level_0=True, inline=True))
+
+
+def _still_of_use(
+    kept: Sequence[CommitMessage], publisher: Publisher, state: TableState, waiting: Mapping[str, BucketId]
+) -> list[CommitMessage]:
+    """Return the results of earlier rounds that still fit and empty level 0 of their buckets; remove the others."""
+    if not kept:
+        return []
+    index = publisher.reader.index(state.snapshot)
+    missed = {bucket for name, bucket in waiting.items() if name not in _removed(kept)}
+    of_use = [
+        message
+        for message in kept
+        if (message.partition, message.bucket) not in missed and _follows(message, state, index, publisher.table)
+    ]
+    remove_files(publisher.table, publisher.env, [message for message in kept if message not in of_use])
+    return of_use
+
+
+def _shows_whole_commits(messages: Sequence[CommitMessage], live: LiveFiles, waiting: Mapping[str, BucketId]) -> bool:
+    """Return whether the results show whole commits.
+
+    `waiting` were whole commits, and so are the files of level 0 that came later. Other compactions took whole commits
+    away. So the results show whole commits if they take all that is left of `waiting`, or nothing.
+    """
+    removed = _removed(messages)
+    if removed.isdisjoint(waiting):
+        return True
+    missed = {name: bucket for name, bucket in waiting.items() if name not in removed}
+    there = ((name, live.buckets.get(bucket)) for name, bucket in missed.items())
+    return not any(files is not None and any(name in names for names in files.names) for name, files in there)
+
+
+def _removed(messages: Sequence[CommitMessage]) -> set[str]:
+    return {entry.file.name for message in messages for entry in message.entries() if entry.kind == DELETE}
+
+
+def _published(
+    publisher: Publisher, change: Change, waiting: Mapping[str, BucketId], *, give_up: bool
+) -> tuple[Snapshot | None, frozenset[BucketId], list[CommitMessage]]:
     """Commit what fits the newest state, and remove the files of the rest.
 
     Args:
+        waiting: files that have to become visible together.
         give_up: raise an error if nothing was committed.
 
     Returns:
-        The snapshot, None if no job fitted; and the buckets of the jobs that did not fit.
+        The snapshot, None if nothing was committed; the buckets of the jobs that did not fit; and the results that fit
+        and must not be committed without those buckets.
 
     Raises:
         ConflictError: the commit failed; the new files are removed.
@@ -120,7 +213,7 @@ def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[
     stale: set[BucketId] = set()
     for attempt in range(_ATTEMPTS):
         try:
-            return publisher.commit(change), frozenset(stale)
+            return publisher.commit(change), frozenset(stale), []
         except CommitUnknownError:
             raise
         except ConflictError:
@@ -132,14 +225,15 @@ def _published(publisher: Publisher, change: Change, *, give_up: bool) -> tuple[
                 raise
             fitting = [message for message in change.messages if _follows(message, state, index, table)]
             lost = [message for message in change.messages if message not in fitting]
-            last = attempt + 1 == _ATTEMPTS or (give_up and not fitting)
+            whole = _shows_whole_commits(fitting, state.live, waiting)
+            last = attempt + 1 == _ATTEMPTS or (give_up and not (fitting and whole))
             remove_files(table, env, change.messages if last else lost)
             if last:
                 raise
             stale |= {(message.partition, message.bucket) for message in lost}
             change = replace(change, messages=fitting)
-            if not fitting:
-                return None, frozenset(stale)
+            if not fitting or not whole:
+                return None, frozenset(stale), fitting
         except MerganserError:
             remove_files(table, env, change.messages)
             raise
