@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.options import upkeep as options_upkeep
 from merganser.options import write as options_write
 from merganser.options.option import Options
-from merganser.options.registry import check_keys, did_you_mean, find_catalog_option, normalize_options
+from merganser.options.registry import (
+    check_keys,
+    did_you_mean,
+    find_catalog_option,
+    normalize_options,
+    split_column_key,
+)
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
 from merganser.rules.definition import columns_of_text
@@ -27,6 +34,24 @@ from merganser.schema.literals import default_value
 from merganser.schema.spark_json import fields_from_spark_json
 from merganser.schema.table_schema import KEY_PREFIX, RESERVED_NAMES, VALUE_COUNT, TableSchema, repeated_of
 from merganser.schema.types_text import UNNUMBERED, number_fields, parse_type
+
+_OF_KEYS: Final = frozenset(
+    option.key
+    for option in (
+        options_write.MERGE_ENGINE,
+        options_write.SEQUENCE_FIELD,
+        options_write.SEQUENCE_FIELD_SORT_ORDER,
+        options_write.SEQUENCE_AUTO_PADDING,
+        options_write.SEQUENCE_SNAPSHOT_ORDERING,
+        options_write.DEFAULT_AGGREGATE_FUNCTION,
+        options_write.AGGREGATION_REMOVE_RECORD_ON_DELETE,
+        options_write.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+        options_write.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+        options_upkeep.TOMBSTONE_TIME_RETAINED,
+    )
+)
+"""Options that say how rows of one key become one row. So do those of a column, other than these:"""
+_OF_ALL_COLUMNS: Final = (options_write.DEFAULT_VALUE.suffix, options_write.COLUMN_STATS_MODE.suffix)
 
 
 @runtime_checkable
@@ -142,14 +167,15 @@ def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> N
                 f"merganser.catalog(..., options={{'{option}': ...}}). Nothing was created.",
                 option=option,
             )
-    engine = options_write.MERGE_ENGINE.key
-    if engine in texts and not key:
-        refuse(
-            what,
-            f"'{engine}' = '{texts[engine]}' needs a primary key: it says how rows of one key become one row. Name the "
-            "key in primary_key, or remove the option. Nothing was created.",
-            option=engine,
-        )
+    for option in () if key else texts:
+        of_column = split_column_key(option)
+        if option in _OF_KEYS or (of_column and of_column[1] not in _OF_ALL_COLUMNS):
+            refuse(
+                what,
+                f"'{option}' = '{texts[option]}' needs a primary key: it says how rows of one key become one row. Name "
+                "the key in primary_key, or remove the option. Nothing was created.",
+                option=option,
+            )
 
 
 def _counting(

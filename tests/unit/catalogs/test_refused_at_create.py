@@ -95,6 +95,14 @@ def test_every_format_is_refused_at_create_or_written() -> None:
         ({"row-tracking.enabled": "true"}, (), "'row-tracking.enabled'. Nothing was created"),
         ({"merge-engine": "aggregation"}, (), "'merge-engine' = 'aggregation' needs a primary key"),
         ({"merge-engine": "deduplicate"}, (), "'merge-engine' = 'deduplicate' needs a primary key"),
+        ({"sequence.field": "v"}, (), "'sequence.field' = 'v' needs a primary key"),
+        ({"sequence.field.sort-order": "descending"}, (), "'sequence.field.sort-order' = 'descending' needs"),
+        ({"fields.v.aggregate-function": "sum"}, (), "'fields.v.aggregate-function' = 'sum' needs a primary key"),
+        ({"fields.v.agg": "sum"}, (), "'fields.v.aggregate-function' = 'sum' needs a primary key"),
+        ({"fields.v.sequence-group": "k"}, (), "'fields.v.sequence-group' = 'k' needs a primary key"),
+        ({"fields.default-aggregate-function": "sum"}, (), "'fields.default-aggregate-function' = 'sum' needs a"),
+        ({"tombstone.time-retained": "1 h"}, (), "'tombstone.time-retained' = '1 h' needs a primary key"),
+        ({"changelog-producer": "input"}, (), "'changelog-producer' = 'input' needs a primary key"),
         ({"bucket": "-2"}, ("k",), "a primary key and 'bucket' = '-2'"),
         ({"scan.mode": "incremental", "incremental-between": "1,2"}, (), "does not read changes between snapshots"),
         ({"scan.timestamp": "noon"}, (), "expected a time such as"),
@@ -140,6 +148,13 @@ def test_what_no_file_of_a_format_can_hold_is_refused_at_once(
     assert refused.value.message.startswith("cannot create 'd.t': ")
     assert catalog.list_tables("d") == []
     catalog.create_table("d.t", schema)
+
+
+def test_options_that_mean_something_without_a_key_are_taken() -> None:
+    options = {"ignore-delete": "true", "fields.v.stats-mode": "none", "deletion-vectors.enabled": "true"}
+    table = _catalog().create_table("d.t", {"k": "INT", "v": "INT"}, options=options | {"fields.v.default-value": "7"})
+    table.write([{"k": 1}], columns=["k"])
+    assert table.read().to_pylist() == [{"k": 1, "v": 7}]
 
 
 @pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.key)
