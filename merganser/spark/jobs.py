@@ -22,6 +22,11 @@ OUTCOME_SCHEMA: Final = "message binary"
 SHIP: Final = "Install the same version on every node, or ship it with spark.addArtifacts(..., pyfile=True)."
 """What to do if tasks have another version of merganser, or none, and run the right Python."""
 
+SET_PYTHON: Final = (
+    "Set the environment variable PYSPARK_PYTHON to the driver's Python before the Spark session starts."
+)
+"""What to do if tasks run the wrong Python."""
+
 Job = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What `mapInArrow` runs."""
 
@@ -32,7 +37,7 @@ def on_any_python(job: Job) -> Job:
     Spark sends a function by its name if a module has it, and by its code otherwise. This one must arrive where there
     is no merganser, so it seems to come from the user's script, and uses nothing but its arguments.
     """
-    payload, driver, ship = pickle.dumps(job), sys.executable, SHIP
+    payload, driver, advice, ship = pickle.dumps(job), sys.executable, SET_PYTHON, SHIP
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle  # noqa: PLC0415 - its code arrives without the names of this module
@@ -42,9 +47,6 @@ def on_any_python(job: Job) -> Job:
             loaded = pickle.loads(payload)
         except (ImportError, AttributeError) as error:
             other = sys.executable != driver
-            advice = (
-                "Set the environment variable PYSPARK_PYTHON to the driver's Python before the Spark session starts."
-            )
             refusal: Any = type("UnsupportedError", (Exception,), {"__module__": "merganser.errors"})
             raise refusal(
                 f"tasks cannot import merganser ({error}). The driver runs {driver}, and the tasks run "

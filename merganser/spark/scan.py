@@ -18,6 +18,7 @@ from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import setting_of, spelling_of
+from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.splits import ReadSplits, packed
 from merganser.spark.types import arrow_schema_of, spark_schema
@@ -68,6 +69,7 @@ def read(
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
+    warn_of_other_python(spark)
     packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark))
     job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
     frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(job), schema)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
-import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,7 @@ from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
 from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, on_any_python
+from merganser.spark.pythons import TaskPython, advice, ask_tasks
 from merganser.spark.types import version_of
 from merganser.write.job import Outcome
 
@@ -78,7 +79,7 @@ def run_jobs(frame: DataFrame, job: Any) -> list[Outcome]:
         MerganserError: the error that a task raised, with its class and text.
         UnsupportedError: the tasks have another version of merganser, or none.
     """
-    with our_errors(), large_batches(frame.sparkSession):
+    with our_errors(frame.sparkSession), large_batches(frame.sparkSession):
         rows = frame.mapInArrow(on_any_python(job), OUTCOME_SCHEMA).collect()
     outcomes: list[Outcome] = [pickle.loads(bytes(row[0])) for row in rows]
     for outcome in outcomes:
@@ -118,31 +119,37 @@ def large_batches(spark: SparkSession) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def our_errors() -> Iterator[None]:
-    """Raise merganser's own error instead of the error of Spark that wraps it."""
+def our_errors(spark: SparkSession) -> Iterator[None]:
+    """Raise merganser's own error instead of the error of Spark that wraps it.
+
+    Args:
+        spark: asked which Python its tasks run, if they lack a module.
+    """
     try:
         yield
     except MerganserError:
         raise
     except Exception as error:
-        found = unwrapped(str(error))
+        found = unwrapped(str(error), partial(ask_tasks, spark))
         if found is None:
             raise
         raise found from error
 
 
-def unwrapped(text: str) -> MerganserError | None:
+def unwrapped(text: str, ask: Callable[[], TaskPython | None]) -> MerganserError | None:
     """Return merganser's error from the text of a Spark error, or None.
 
     The last line that begins with one of our classes counts, because a traceback ends with the raised error.
+
+    Args:
+        text: of Spark's error.
+        ask: returns the Python of the tasks; called if they lack a module.
     """
     found = _RAISED.findall(text)
     if found:
         name, message = found[-1]
         return _OURS[name](message)
     if missing := re.search(r"ModuleNotFoundError: No module named '(\w+)|(PyArrow) .{0,20}must be installed", text):
-        return UnsupportedError(
-            f"tasks cannot import {(missing[1] or missing[2]).lower()}. The driver runs {sys.executable}. If tasks run "
-            f"another Python, set the environment variable PYSPARK_PYTHON before the Spark session starts. {SHIP}"
-        )
+        module = (missing[1] or missing[2]).lower()
+        return UnsupportedError(f"tasks cannot import {module}. {advice(ask())}")
     return None

@@ -113,7 +113,7 @@ def write(
     if done:
         return snapshot
     if collect:
-        with our_errors():
+        with our_errors(df.sparkSession):
             rows = df.toArrow()
         return found.write(rows, kinds, columns, overwrite, commit_user, identifier)
     path = None if through == "arrow" else _staging_path(df, found, must=through == "files")

@@ -53,6 +53,7 @@ from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.spark.names import CASE, ZONE, Spelling, is_exact
+from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.types import arrow_schema_of, spark_schema
@@ -94,7 +95,11 @@ def register(spark: SparkSession) -> None:
     The source runs in processes that do not know the session. So it takes over the time zone of the session and
     whether names count in their case as they are now. Register it again after changing one of them, or name them in
     the options `timezone` and `caseSensitive` of a read or write.
+
+    Warns if the tasks run another Python than the driver, and it lacks merganser or pyarrow: Spark's errors about the
+    source do not say so.
     """
+    warn_of_other_python(spark)
     known = {"timezone": spark.conf.get(ZONE, "UTC") or "UTC", "casesensitive": spark.conf.get(CASE, "false")}
 
     class Registered(MerganserSource):

@@ -168,7 +168,7 @@ def staged(df: DataFrame, table: TableDef, env: Env, path: str) -> Iterator[tupl
     """
     folder = _folder(env)
     try:
-        with our_errors():
+        with our_errors(df.sparkSession):
             _numbered(df).write.options(**_OPTIONS).parquet(f"{path}/{folder}")
         parts = [
             (int(found[1]), int(found[2] or 0), entry.name)

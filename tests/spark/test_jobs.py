@@ -143,7 +143,7 @@ CONNECT = "[PYTHON_EXCEPTION] boom: merganser.errors.FormatError: cannot read 'y
     ],
 )
 def test_our_errors_are_found_in_texts_of_spark(text: str, kind: type[MerganserError] | None, message: str) -> None:
-    found = unwrapped(text)
+    found = unwrapped(text, lambda: None)
     if kind is None:
         assert found is None
     else:

@@ -1,4 +1,7 @@
-"""A script that is run by the Python of an environment, while `python3` on the PATH, which Spark runs, is another."""
+"""A script that is run by the Python of an environment, while `python3` on the PATH, which Spark runs, is another.
+
+That one loses pyarrow halfway: then no code of merganser runs in the tasks, and the driver has to ask them.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,25 @@ from tests.spark.conftest import ROOT
 pytestmark = pytest.mark.spark
 
 _SCRIPT = """
+import os
 import sys
+import warnings
 sys.path.insert(0, {root!r})
 import merganser as mg
 import merganser.spark as ms
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.python.worker.reuse", "false")  # so that no worker has pyarrow in memory
 spark = builder.config("spark.log.level", "OFF").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 shop = mg.catalog({warehouse!r})
 shop.create_database("shop")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    ms.register(spark)
+    ms.register(spark)
+for warned in caught:
+    if warned.category is RuntimeWarning:
+        print("REGISTER", warned.message)
 table = shop.create_table("shop.t", {{"id": "BIGINT"}}, primary_key=["id"], options={{"bucket": "1"}})
 try:
     ms.write(spark.range(3), table)
@@ -36,6 +49,12 @@ try:
     ms.read(spark, table).collect()
 except Exception as error:
     print("READ", str(error).replace(chr(10), " "))
+os.remove({arrow!r})
+for name, rows in (("BARE", spark.range(3)), ("FILES", spark.range(5))):
+    try:
+        ms.write(rows, table, through="files" if name == "FILES" else "arrow")
+    except mg.errors.UnsupportedError as error:
+        print(name, error)
 """
 
 
@@ -55,8 +74,8 @@ def _without_merganser(directory: Path) -> Path:
 
 def test_tasks_of_another_python_say_which_it_is_and_what_to_set(tmp_path: Path) -> None:
     other = _without_merganser(tmp_path)
-    script = tmp_path / "script.py"
-    script.write_text(_SCRIPT.format(root=str(ROOT), warehouse=str(tmp_path / "warehouse")))
+    script, arrow = tmp_path / "script.py", str(tmp_path / "packages" / "pyarrow")
+    script.write_text(_SCRIPT.format(root=str(ROOT), warehouse=str(tmp_path / "warehouse"), arrow=arrow))
     left_out = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     settings = {key: value for key, value in os.environ.items() if key not in left_out}
     settings |= {"PATH": f"{other}{os.pathsep}{settings['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -69,8 +88,10 @@ def test_tasks_of_another_python_say_which_it_is_and_what_to_set(tmp_path: Path)
         timeout=300,
         check=False,
     )
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(("WRITE ", "READ ")))
-    assert said.keys() == {"WRITE", "READ"}, done.stderr[-4000:]
-    for text in said.values():
+    names = ("REGISTER", "WRITE", "READ", "BARE", "FILES")
+    said = [line.split(" ", 1) for line in done.stdout.splitlines() if line.startswith(names)]
+    assert [name for name, _ in said] == list(names), done.stderr[-4000:]  # and it warns once
+    for name, text in said:
+        assert ("cannot import pyarrow" if name in ("BARE", "FILES") else "No module named 'merganser'") in text
         assert f"The driver runs {sys.executable}, and the tasks run {other / 'python3'}." in text
         assert "Set the environment variable PYSPARK_PYTHON" in text
