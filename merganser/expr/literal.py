@@ -1,8 +1,8 @@
 """Literals: text read as a value of a type, and literals moved from one type to another without loss.
 
 Text follows Spark: DATE `2024-01-31`, `2024-1-31`, `2024-01` or `2024`, with any time of day after it ignored;
-TIMESTAMP the same with `hh[:mm[:ss[.fraction]]]` and, for instants, an offset (`Z`, `UTC`, `+01:00`); without an
-offset the zone is UTC. Years are 0001 to 9999. Up to 9 fraction digits count.
+TIMESTAMP the same with `hh[:mm[:ss[.fraction]]]` and, for instants, a zone (`Z`, `UTC`, `+01:00`, `Europe/Berlin`);
+without a zone it is UTC. Years are 0001 to 9999. Up to 9 fraction digits count.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Final
 
 from merganser.errors import InvalidInputError
+from merganser.expr import setting
 from merganser.expr.tree import (
     NANOS_PER_DAY,
     UNITS_PER_SECOND,
@@ -33,6 +34,8 @@ TIMESTAMP_PATTERN: Final = (
     r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9})\d*)?)?)?)?"
     r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?)?)?\s*$"
 )
+_ZONED_PATTERN: Final = r"^(\s*\d{4}-\d{1,2}-\d{1,2}[ T]\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)\s*([A-Za-z+-]\S*)\s*$"
+"""A time and a zone that the pattern of columns does not have: regions, short names, `UTC+1`."""
 TIME_PATTERN: Final = r"^\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?\s*$"
 INTEGER_PATTERN: Final = r"^\s*[+-]?\d+\s*$"
 NUMBER_PATTERN: Final = r"^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$"
@@ -112,8 +115,22 @@ def from_text(text: str, kind: t.DataType) -> Literal:
         case t.Timestamp() | t.LocalZonedTimestamp():
             if found := re.match(TIMESTAMP_PATTERN, text):
                 return _timestamp(found, kind, text)
+            if (named := re.match(_ZONED_PATTERN, text)) and (clock := re.match(TIMESTAMP_PATTERN, named[1])):
+                return _at(_timestamp(clock, t.Timestamp(0), named[1]), kind, _zone(named[2], text))
     looks = _LOOKS.get(type(kind), f"a value of type {kind.with_nullable(True)}")
     raise InvalidInputError(f"'{text}' is not {looks}", value=text, type=str(kind))
+
+
+def _at(wall: Literal, kind: t.DataType, zone: str | None) -> Literal:
+    """Return what clocks in a zone show as a timestamp of a kind. One without a zone is the clocks' own."""
+    return wall if isinstance(kind, t.Timestamp) else setting.instant(wall, zone or "UTC")
+
+
+def _zone(name: str, text: str) -> str | None:
+    try:
+        return setting.checked_zone(name)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"'{text}' is not a timestamp: {error.message}", value=text) from None
 
 
 def plain_decimal(text: str) -> Literal:
@@ -132,9 +149,10 @@ def plain_decimal(text: str) -> Literal:
 
 
 def zoned(text: str) -> bool:
-    """Return whether the text of a timestamp names an offset."""
-    found = re.match(TIMESTAMP_PATTERN, text)
-    return bool(found and found[8])
+    """Return whether the text of a timestamp names a zone."""
+    if found := re.match(TIMESTAMP_PATTERN, text):
+        return bool(found[8])
+    return re.match(_ZONED_PATTERN, text) is not None
 
 
 def moved(literal: Literal, kind: t.DataType) -> Literal | None:

@@ -1,7 +1,8 @@
 """What SQL text means besides its words: the time zone of its timestamps, the time, and the case of names.
 
 A door of merganser makes one `Setting` per call: doors of Spark from the session, the others from their arguments.
-Zones are named as Spark names them: a region (`Europe/Berlin`), an offset (`+01:00`, `UTC-5`), or `UTC`.
+Zones are named as Spark names them: a region (`Europe/Berlin`), an offset (`+01:00`, `UTC-5`), `UTC`, or one of the old
+short names of Java (`PST`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,21 @@ from merganser.expr.tree import UNITS_PER_SECOND, Literal, nanoseconds
 from merganser.schema import types as t
 from merganser.schema.arrow import timestamp_unit
 
-_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{1,2})(?::(\d{2}))?|(\d{2})(\d{2})?)?")
+_SHORT: Final = {
+    "EST": "-05:00", "MST": "-07:00", "HST": "-10:00", "ACT": "Australia/Darwin", "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires", "ART": "Africa/Cairo", "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
+    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan", "NST": "Pacific/Auckland", "PLT": "Asia/Karachi", "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+"""Short names, as `java.time.ZoneId.SHORT_IDS` has them; Spark takes no others."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS_PER_SECOND: Final = 1_000_000_000
-_HOURS_MAX: Final = 18
+_SECONDS_MAX: Final = 18 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +72,12 @@ def checked_zone(name: str) -> str | None:
     if text.upper() in ("UTC", "GMT", "UT", "Z", "ETC/UTC", "ETC/GMT"):
         return None
     if found := _OFFSET.fullmatch(text.upper()):
-        hours, minutes = int(found[2]), int(found[3] or 0)
-        if hours <= _HOURS_MAX and minutes < 60:
-            return None if hours == minutes == 0 else f"{found[1]}{hours:02}:{minutes:02}"
+        hours, minutes, seconds = int(found[2]), int(found[3] or found[5] or 0), int(found[4] or found[6] or 0)
+        total = hours * 3600 + minutes * 60 + seconds
+        if total <= _SECONDS_MAX and minutes < 60 and seconds < 60:
+            return f"{found[1]}{hours:02}:{minutes:02}{f':{seconds:02}' if seconds else ''}" if total else None
+    elif text in _SHORT:
+        return _SHORT[text]
     elif text:
         try:
             ZoneInfo(text)
@@ -124,5 +139,5 @@ def _whole(offset: timedelta | None) -> int:
 def _tzinfo(zone: str) -> tzinfo:
     if found := _OFFSET.fullmatch(zone):
         sign = -1 if found[1] == "-" else 1
-        return timezone(sign * timedelta(hours=int(found[2]), minutes=int(found[3] or 0)))
+        return timezone(sign * timedelta(hours=int(found[2]), minutes=int(found[3] or 0), seconds=int(found[4] or 0)))
     return ZoneInfo(zone)

@@ -45,9 +45,9 @@ __all__ = ["parse_predicate", "parse_projection", "predicate_from_arrow", "to_pr
 _SUPPORTED: Final = (
     "Supported are columns, literals, = <> < <= > >= <=>, AND, OR, NOT, IS NULL, IN, BETWEEN, LIKE, ILIKE, RLIKE, "
     "+ - * / % DIV, ||, CASE, CAST, INTERVAL, coalesce, if, nullif, concat, lower, upper, trim, length, substring, "
-    "abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, now, to_date, "
-    "to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, extract, year, "
-    "quarter, month, day, hour, minute, second, dayofweek, dayofyear and weekofyear."
+    "abs, round, floor, ceil, startswith, endswith, contains, current_date, current_timestamp, localtimestamp, "
+    "now, to_date, to_timestamp, date_add, date_sub, datediff, add_months, last_day, make_date, date_trunc, trunc, "
+    "extract, year, quarter, month, day, hour, minute, second, dayofweek, dayofyear and weekofyear."
 )
 _COMPARISONS: Final = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
@@ -261,7 +261,12 @@ class _Binder:
             raise _refusal(node)
         if len(path) > 1 and self.qualifier is not None and path[0].lower() == self.qualifier.lower():
             path = path[1:]
-        return resolve(path, self.fields, exact=self.setting.exact_names)
+        try:
+            return resolve(path, self.fields, exact=self.setting.exact_names)
+        except InvalidInputError:
+            if [part.lower() for part in path] == ["localtimestamp"]:  # the parser knows it by its parentheses alone
+                return self._now(t.Timestamp(6))
+            raise
 
     def _literal(self, node: exp.Expression) -> Expression:
         match node:

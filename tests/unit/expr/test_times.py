@@ -43,6 +43,7 @@ ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "+05:
         ("l > now() - INTERVAL '1 02:00:00' DAY TO SECOND", "l > TIMESTAMP_LTZ '2026-03-08 01:30:00.000000'"),
         ("l > now() - INTERVAL 1 DAY 2 HOURS", "l > TIMESTAMP_LTZ '2026-03-08 01:30:00.000000'"),
         ("w > now()", "w > TIMESTAMP '2026-03-08 22:30:00.000000'"),
+        ("w > localtimestamp", "w > TIMESTAMP '2026-03-08 22:30:00.000000'"),
         ("w > localtimestamp()", "w > TIMESTAMP '2026-03-08 22:30:00.000000'"),
         ("a = datediff(current_date, '2026-03-01')", "a = 7"),
         ("a = year(current_date)", "a = 2026"),
@@ -50,6 +51,13 @@ ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "+05:
         ("l >= '2026-03-08 02:30'", "l >= TIMESTAMP_LTZ '2026-03-08 07:30:00'"),
         ("l >= '2026-11-01 01:30'", "l >= TIMESTAMP_LTZ '2026-11-01 05:30:00'"),
         ("l >= '2026-03-08Z'", None),
+        ("l >= '2026-03-08 00:00 Mars/Base'", None),
+        ("l >= '2026-03-08 00:00:00 Europe/Berlin'", "l >= TIMESTAMP_LTZ '2026-03-07 23:00:00'"),
+        ("l >= '2026-03-08 02:30:00.5 America/New_York'", "l >= TIMESTAMP_LTZ '2026-03-08 07:30:00.5'"),
+        ("l >= TIMESTAMP '2026-03-08 00:00:00 PST'", "l >= TIMESTAMP_LTZ '2026-03-08 08:00:00'"),
+        ("l >= '2026-03-08T00:00:00UTC-1'", "l >= TIMESTAMP_LTZ '2026-03-08 01:00:00'"),
+        ("l >= '2026-03-08T00:00:00+01:00:30'", "l >= TIMESTAMP_LTZ '2026-03-07 22:59:30'"),
+        ("w >= '2026-03-08 00:00:00 Europe/Berlin'", "w >= TIMESTAMP '2026-03-08 00:00:00'"),
         ("l >= '2026-03-08 00:00Z'", "l >= TIMESTAMP_LTZ '2026-03-08 00:00:00'"),
     ],
 )
@@ -170,13 +178,13 @@ def test_the_time_is_asked_for_where_there_is_one():
 @pytest.mark.parametrize(
     ("name", "zone"),
     [("utc", None), ("Z", None), ("GMT+1", "+01:00"), ("+5", "+05:00"), ("UTC-0330", "-03:30"), ("+00:00", None),
-     ("Asia/Tokyo", "Asia/Tokyo")],
+     ("Asia/Tokyo", "Asia/Tokyo"), ("PST", "America/Los_Angeles"), ("+1:5", "+01:05"), ("-010203", "-01:02:03")],
 )  # fmt: skip
 def test_zones_are_named_as_spark_names_them(name, zone):
     assert checked_zone(name) == zone
 
 
-@pytest.mark.parametrize("name", ["", "Mars/Base", "+25:00", "+01:75", "../etc/passwd", None, 3])
+@pytest.mark.parametrize("name", ["", "Mars/Base", "+25:00", "+01:75", "+18:00:01", "WET5", "../etc/passwd", None, 3])
 def test_no_other_zone_is_taken(name):
     with pytest.raises(InvalidInputError, match="there is no time zone"):
         checked_zone(name)
