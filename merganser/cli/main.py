@@ -7,6 +7,7 @@ Only `--debug`, at any position, shows tracebacks.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -105,9 +106,10 @@ def version() -> None:
 
 
 class _State:
-    """Options of the whole run."""
+    """Options of the whole run, and how it ended."""
 
     debug = False
+    code = EXIT_ERROR
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -116,7 +118,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _State.debug = bool(os.environ.get("MERGANSER_DEBUG"))
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
-    sys.exit(_run(_debug_first(given)))
+    if arguments is None:
+        atexit.register(_leave)
+    _State.code = _run(_debug_first(given))
+    sys.exit(_State.code)
+
+
+def _leave() -> None:
+    """End the process now that threads of Python and the work of Spark have ended.
+
+    The libraries have threads of their own, in C++ and Rust. On a busy machine one of them may still run while the
+    interpreter takes itself apart, and the process then ends with `terminate called without an active exception`.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_State.code)
 
 
 def _debug_first(given: list[str]) -> list[str]:
