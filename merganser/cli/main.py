@@ -8,6 +8,7 @@ Only `--debug`, at any position, shows tracebacks.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import signal
@@ -118,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _State.debug = bool(os.environ.get("MERGANSER_DEBUG"))
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller has closed it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if arguments is None:
         atexit.register(_leave)
     _State.code = _run(_debug_first(given))
@@ -130,8 +134,9 @@ def _leave() -> None:
     The libraries have threads of their own, in C++ and Rust. On a busy machine one of them may still run while the
     interpreter takes itself apart, and the process then ends with `terminate called without an active exception`.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # its reader has gone away
+            stream.flush()
     os._exit(_State.code)
 
 

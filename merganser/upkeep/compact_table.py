@@ -78,47 +78,58 @@ def compact(
     kept: list[CommitMessage] = []
     first: frozenset[str] = frozenset()
     lost_rounds = 0
-    while True:
-        state = Publisher(table, env).latest()
-        table = _renewed(table, env)
-        publisher = Publisher(table, env)
-        if not lost_rounds and made is None:
-            check_partitions(table, state.live, request)
-        waiting = _waiting(table, state.live, request)
-        if request.inline and lost_rounds and first and first.isdisjoint(waiting):
-            remove_files(table, env, kept)
-            return made  # another compaction has shown the rows of the write
-        first = first if lost_rounds else frozenset(waiting)
-        kept = _still_of_use(kept, publisher, state, waiting)
-        jobs = _jobs(table, env, state, request, waiting, kept)
-        if not jobs and not kept:
-            return made
-        lost_rounds += 1
-        try:
-            begun = env.seconds()
-            messages = kept + ((run or _on_threads(env))(jobs) if jobs else [])
-            spent = {"compact": env.seconds() - begun}
-        except MerganserError:
-            # Files that others replaced meanwhile may be gone from the store, too.
-            state = publisher.latest()
-            index = publisher.reader.index(state.snapshot)
-            if lost_rounds == _ATTEMPTS or all(_is_live(job, state.live, index) for job in jobs):
+    try:
+        while True:
+            state = Publisher(table, env).latest()
+            table = _renewed(table, env)
+            publisher = Publisher(table, env)
+            if not lost_rounds and made is None:
+                check_partitions(table, state.live, request)
+            waiting = _waiting(table, state.live, request)
+            if _shown_by_others(request, first, waiting, lost_rounds):
                 remove_files(table, env, kept)
-                raise
-            continue
-        except BaseException:
-            remove_files(table, env, kept)
-            raise
-        if not messages:
-            return made
-        change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent)
-        snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
-        if snapshot is not None:
-            made, lost_rounds = snapshot, 0
-        if not stale and not kept:
-            return made
-        if not kept:
-            request = replace(request, buckets=stale)
+                return made
+            first = first if lost_rounds else frozenset(waiting)
+            kept = _still_of_use(kept, publisher, state, waiting)
+            jobs = _jobs(table, env, state, request, waiting, kept)
+            if not jobs and not kept:
+                return made
+            lost_rounds += 1
+            try:
+                begun = env.seconds()
+                messages = kept + ((run or _on_threads(env))(jobs) if jobs else [])
+                spent = {"compact": env.seconds() - begun}
+            except MerganserError:
+                # Files that others replaced meanwhile may be gone from the store, too.
+                state = publisher.latest()
+                index = publisher.reader.index(state.snapshot)
+                if lost_rounds == _ATTEMPTS or all(_is_live(job, state.live, index) for job in jobs):
+                    raise
+                continue
+            if not messages:
+                return made
+            change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent)
+            kept = []  # from here on a snapshot may name them
+            snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
+            if snapshot is not None:
+                made, lost_rounds = snapshot, 0
+            if not stale and not kept:
+                return made
+            if not kept:
+                request = replace(request, buckets=stale)
+    except BaseException:
+        remove_files(table, env, kept)
+        raise
+
+
+def _shown_by_others(
+    request: CompactionRequest, first: frozenset[str], waiting: Mapping[str, BucketId], lost_rounds: int
+) -> bool:
+    """Return whether other compactions have shown all that the first round was to show, and nothing else is due.
+
+    A full compaction is due even so: readers of the fully compacted states wait for it.
+    """
+    return bool(request.inline and not request.full and lost_rounds and first and first.isdisjoint(waiting))
 
 
 def _waiting(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Mapping[str, BucketId]:
@@ -163,8 +174,8 @@ def _still_of_use(
     """Return the results of earlier rounds that still fit and empty level 0 of their buckets; remove the others."""
     if not kept:
         return []
-    index = publisher.reader.index(state.snapshot)
-    missed = {bucket for name, bucket in waiting.items() if name not in _removed(kept)}
+    index, removed = publisher.reader.index(state.snapshot), _removed(kept)
+    missed = {bucket for name, bucket in waiting.items() if name not in removed}
     of_use = [
         message
         for message in kept

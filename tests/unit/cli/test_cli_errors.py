@@ -65,6 +65,13 @@ def test_a_reader_that_goes_away_is_no_error(orders: mg.Table, form: str) -> Non
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_output_is_no_error(orders: mg.Table, closed: str) -> None:
+    script = f'exec "$@" {closed}>&-'
+    ran = subprocess.run(["sh", "-c", script, "sh", *COMMAND, "describe", orders.path], capture_output=True, check=True)
+    assert (ran.stdout == b"", ran.stderr) == (closed == "1", b"")
+
+
 def test_help_fits_80_columns_and_cuts_no_sentence() -> None:
     environment = os.environ | {"COLUMNS": "80"}
     lines = subprocess.run(

@@ -11,10 +11,11 @@ import pytest
 import merganser as mg
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
-from merganser.errors import ConflictError
+from merganser.errors import ConflictError, StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
 from merganser.testing.builders import catalog_over, memory_with
+from merganser.upkeep import compact_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 
@@ -159,3 +160,49 @@ def test_a_request_for_a_partition_shows_its_rows_alone() -> None:
     _write(table, "wide", to="abc")
     table.compact(partitions=[{"p": "a"}])
     assert _shown(table)[-1] == {"wide": 1}
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=str)
+def test_a_full_compaction_is_done_even_if_another_one_has_shown_the_rows(options: dict[str, str]) -> None:
+    table = _table(options)
+    waits = table.with_options({"write-only": "true"})
+    waits.write([{"p": "a", "k": k, "tag": f"old {k * 2654435761 % 2**32}"} for k in range(1000)])
+    table.compact(full=True)
+    _write(table, "new", to="a", first=1000)
+    ran: list[int] = []
+
+    def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
+        done = _run(jobs, table)
+        ran.append(len(jobs))
+        if len(ran) == 1:
+            compact(table.definition, table.env, CompactionRequest(push_level_0=True, inline=True))
+            assert len(set(table.files()["level"].to_pylist())) == 2
+        return done
+
+    compact(table.definition, table.env, CompactionRequest(full=True, inline=True), run=run)
+    assert ran == [1, 1]
+    assert table.files()["level"].to_pylist() == [5]
+    assert table.read().count() == 1001
+
+
+def test_an_error_between_two_rounds_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table(ENGINES[0])
+    _write(table, "first", to="a")
+    state = Publisher(table.definition, table.env).latest()
+    early = _run(plan_jobs(table.definition, table.env, state, CompactionRequest(push_level_0=True)), table)
+    _write(table, "second", to="ab", first=1)
+    _write(table, "third", to="b", first=2)  # two files become one
+
+    def fail(*_: object) -> None:
+        raise StorageError("the store is away")
+
+    def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
+        """Let a result be kept for the next round, which cannot plan."""
+        Publisher(table.definition, table.env).commit(Change(early, commit_user="other", kind=COMPACT))
+        monkeypatch.setattr(compact_table, "plan_jobs", fail)
+        return _run(jobs, table)
+
+    with pytest.raises(StorageError):
+        compact(table.definition, table.env, CompactionRequest(push_level_0=True), run=run)
+    assert [path for path in table.remove_orphans(older_than="2999-01-01") if "/data-" in path] == []
+    assert _shown(table)[-1] == {"first": 1}
