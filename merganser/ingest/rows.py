@@ -159,12 +159,11 @@ def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
             pairs = [None if value is None else _pairs(value) for value in values]
             keys = _array([pair[0] for of_row in pairs if of_row for pair in of_row], key)
             if keys.null_count:
-                wrong = next(
-                    value for value, of in zip(values, pairs, strict=True) if of and any(pair[0] is None for pair in of)
-                )
+                owners = [(value, pair[0]) for value, of in zip(values, pairs, strict=True) for pair in of or ()]
+                wrong, null = owners[keys.is_null().index(True).as_py()]  # NaT and pandas.NA are null, too
                 raise _NoMapError(
-                    f"{wrong!r:.60} has the key None, and keys of a map cannot be null. Leave the entry out, or give "
-                    "it a key."
+                    f"{wrong!r:.60} has the key {null!r}, and keys of a map cannot be null. Leave the entry out, or "
+                    "give it a key."
                 )
             items = _array([pair[1] for of_row in pairs if of_row for pair in of_row], item)
             return pa.MapArray.from_arrays(_offsets(pairs), keys, items)

@@ -58,6 +58,13 @@ def test_what_is_no_map_is_named(value: Any, said: str) -> None:
     assert table.latest_snapshot() is None
 
 
+def test_a_map_key_that_arrow_takes_for_null_is_named() -> None:
+    table = _table({"k": "INT", "m": "MAP<TIMESTAMP(3), INT>"})
+    rows = [{"k": 1, "m": {np.datetime64("2024-01-31", "ms"): 1}}, {"k": 2, "m": {np.datetime64("NaT", "ms"): 1}}]
+    with pytest.raises(InvalidInputError, match=r"^cannot take column 'm' .*NaT.* keys of a map cannot be null"):
+        table.write(rows)
+
+
 def _as_file(values: list[Any], form: str, directory: Path) -> str:
     path = directory / f"rows.{form}"
     rows = [{"k": i, "v": value} for i, value in enumerate(values)]
