@@ -180,8 +180,6 @@ class Publisher:
         steps = Steps(self.table.name, change.steps)
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
         turns = Turns(self.table, self.env)
-        if change.kind != COMPACT:
-            turns.wait_for_first()
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
             prepared = None

@@ -21,6 +21,19 @@ _CROWDED: Final = 2
 """So many lost attempts in one commit say that the table is busy."""
 
 
+def wait_for_turn(table: TableDef, env: Env) -> None:
+    """Wait before a write begins if the last commit of this process lost several attempts.
+
+    A writer that has just committed leaves the table to those that still try. The wait counts from that last commit,
+    so a writer that commits seldom does not wait. It comes before the write takes sequence numbers: numbers taken
+    before it would be those of others after it.
+    """
+    ended, attempt_s = env.crowded.pop(table.path, (0.0, 0.0))
+    if attempt_s:
+        since = env.seconds() - ended
+        _sleep(table, env, env.random.random() * attempt_s * _BUSY_WINDOW - since)
+
+
 class Turns:
     """The attempts of one commit.
 
@@ -36,18 +49,6 @@ class Turns:
         self._started = env.seconds()
         self._attempt_s = math.inf  # how long the quickest one took
 
-    def wait_for_first(self) -> None:
-        """Wait before the first attempt if the last commit of this process lost several.
-
-        A writer that has just committed leaves the table to those that still try. The wait counts from that last
-        commit, so a writer that commits seldom does not wait.
-        """
-        ended, attempt_s = self.env.crowded.pop(self._table.path, (0.0, 0.0))
-        if attempt_s:
-            now = self.env.seconds()
-            self._sleep(self.env.random.random() * attempt_s * _BUSY_WINDOW - (now - ended))
-            self._started += self.env.seconds() - now
-
     def wait_for_next(self, begun: float) -> bool:
         """Wait after a lost attempt.
 
@@ -55,7 +56,7 @@ class Turns:
             begun: when the attempt began, in seconds of `Env.seconds`.
 
         Returns:
-            Whether there is another attempt. There is none after `commit.timeout`. There is none after
+            Whether there is another attempt. None begins after `commit.timeout`. None begins after
             `commit.max-retries`, once so many waits from `commit.min-retry-wait` on, each twice as long as the one
             before, would have ended: at most `commit.max-retry-wait`, which is 10 s for tables without options.
         """
@@ -65,12 +66,13 @@ class Turns:
         options = self._table.options
         retries, timeout = options.get(w.COMMIT_MAX_RETRIES), options.get(w.COMMIT_TIMEOUT)
         shortest = options.get(w.COMMIT_MIN_RETRY_WAIT).total_seconds()
-        patience = min(self._longest_s, shortest * (2.0 ** min(retries, _RETRIES_MAX) - 1))
+        patience = min(_longest_s(self._table), shortest * (2.0 ** min(retries, _RETRIES_MAX) - 1))
         tried = now - self._started
         if (timeout is not None and tried >= timeout.total_seconds()) or (self.lost > retries and tried >= patience):
             return False
         wait = self.env.random.random() * self._attempt_s * _window(self.lost)
-        self._sleep(max(shortest * (1 + 0.2 * self.env.random.random()), wait))
+        wait = max(shortest * (1 + 0.2 * self.env.random.random()), wait)
+        _sleep(self._table, self.env, wait if timeout is None else min(wait, timeout.total_seconds() - tried))
         return True
 
     def end(self) -> None:
@@ -78,13 +80,14 @@ class Turns:
         if self.lost >= _CROWDED:
             self.env.crowded[self._table.path] = self.env.seconds(), self._attempt_s
 
-    @property
-    def _longest_s(self) -> float:
-        return self._table.options.get(w.COMMIT_MAX_RETRY_WAIT).total_seconds()
 
-    def _sleep(self, wait_s: float) -> None:
-        if wait_s > 0:
-            self.env.sleep_ms(min(self._longest_s, wait_s) * 1000)
+def _longest_s(table: TableDef) -> float:
+    return table.options.get(w.COMMIT_MAX_RETRY_WAIT).total_seconds()
+
+
+def _sleep(table: TableDef, env: Env, wait_s: float) -> None:
+    if wait_s > 0:
+        env.sleep_ms(min(_longest_s(table), wait_s) * 1000)
 
 
 def _window(lost: int) -> float:

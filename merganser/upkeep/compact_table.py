@@ -45,6 +45,9 @@ RunJobs = Callable[[Sequence[CompactJob]], list[CommitMessage]]
 _ATTEMPTS: Final = 10
 """Rounds in a row in which nothing could be committed, before a compaction gives up."""
 
+_RACES: Final = 3
+"""Commits in a row that lost every race for the next snapshot id, before a compaction gives up."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -104,6 +107,8 @@ def compact(
                 state = publisher.latest()
                 index = publisher.reader.index(state.snapshot)
                 if lost_rounds == _ATTEMPTS or all(_is_live(job, state.live, index) for job in jobs):
+                    if waiting:
+                        _without_the_failing(publisher, jobs, run or _on_threads(env), user, identifier)
                     raise
                 continue
             if not messages:
@@ -120,6 +125,24 @@ def compact(
     except BaseException:
         remove_files(table, env, kept)
         raise
+
+
+def _without_the_failing(
+    publisher: Publisher, jobs: Sequence[CompactJob], run: RunJobs, user: str, identifier: int
+) -> None:
+    """Commit the jobs that do not fail, so that one bucket that cannot be merged does not hide the rows of all others.
+
+    Commits that wrote to the failing bucket, too, are then visible in part.
+    """
+    messages: list[CommitMessage] = []
+    for job in jobs:
+        try:
+            messages += run([job])
+        except MerganserError as error:
+            _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, publisher.table.name, error)
+    if messages:
+        change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT)
+        _published(publisher, change, {}, give_up=True)
 
 
 def _shown_by_others(
@@ -222,6 +245,7 @@ def _published(
     """
     table, env = publisher.table, publisher.env
     stale: set[BucketId] = set()
+    races = 0
     for attempt in range(_ATTEMPTS):
         try:
             return publisher.commit(change), frozenset(stale), []
@@ -237,7 +261,8 @@ def _published(
             fitting = [message for message in change.messages if _follows(message, state, index, table)]
             lost = [message for message in change.messages if message not in fitting]
             whole = _shows_whole_commits(fitting, state.live, waiting)
-            last = attempt + 1 == _ATTEMPTS or (give_up and not (fitting and whole))
+            races += not lost
+            last = attempt + 1 == _ATTEMPTS or races == _RACES or (give_up and not (fitting and whole))
             remove_files(table, env, change.messages if last else lost)
             if last:
                 raise

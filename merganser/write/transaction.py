@@ -23,6 +23,7 @@ from typing import Any
 
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
+from merganser.commit.turns import wait_for_turn
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -106,6 +107,7 @@ class Transaction:
         Raises:
             ConflictError: the table was dropped since it was opened.
         """
+        wait_for_turn(self.table, self.env)
         state = Publisher(self.table, self.env).latest()
         if self.since is None:
             self.since = state.next_id

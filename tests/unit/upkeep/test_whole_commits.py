@@ -11,7 +11,7 @@ import pytest
 import merganser as mg
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
-from merganser.errors import ConflictError, StorageError
+from merganser.errors import ConflictError, MerganserError, StorageError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
 from merganser.testing.builders import catalog_over, memory_with
@@ -206,3 +206,24 @@ def test_an_error_between_two_rounds_leaves_nothing_behind(monkeypatch: pytest.M
         compact(table.definition, table.env, CompactionRequest(push_level_0=True), run=run)
     assert [path for path in table.remove_orphans(older_than="2999-01-01") if "/data-" in path] == []
     assert _shown(table)[-1] == {"first": 1}
+
+
+def test_a_bucket_that_cannot_be_merged_does_not_hide_the_rows_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    catalog = catalog_over(memory_with({}, f"whole-{next(_names)}"))
+    catalog.create_database("db")
+    options = {
+        "bucket": "1",
+        "merge-engine": "aggregation",
+        "fields.v.aggregate-function": "sum",
+        "deletion-vectors.enabled": "true",
+    }
+    table = catalog.create_table(
+        "db.t", {"p": "STRING", "k": "INT", "v": "TINYINT"}, primary_key=["p", "k"], partition_by=["p"], options=options
+    )
+    for number in range(2):
+        table.write([{"p": "a", "k": 0, "v": 100}])  # 200 is no TINYINT
+        table.write([{"p": p, "k": number, "v": 1} for p in "bc"])
+    assert Counter(row["p"] for row in table.read().to_pylist()) == {"a": 1, "b": 2, "c": 2}
+    assert "bucket 0 of 'db.t' cannot be compacted" in caplog.text
+    with pytest.raises(MerganserError, match="overflow"):
+        table.compact()
