@@ -106,8 +106,9 @@ def compact(
                 # Files that others replaced meanwhile may be gone from the store, too.
                 state = publisher.latest()
                 index = publisher.reader.index(state.snapshot)
-                if lost_rounds == _ATTEMPTS or all(_is_live(job, state.live, index) for job in jobs):
-                    if waiting:
+                lasting = all(_is_live(job, state.live, index) for job in jobs)
+                if lasting or lost_rounds == _ATTEMPTS:
+                    if lasting and waiting:
                         _without_the_failing(publisher, jobs, run or _on_threads(env), user, identifier)
                     raise
                 continue
