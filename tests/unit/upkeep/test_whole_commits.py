@@ -72,13 +72,19 @@ def test_gentle_compactions_show_whole_commits_too(options: dict[str, str]) -> N
     assert set(shown) == {0, 3}
 
 
-@pytest.mark.parametrize("options", ENGINES, ids=str)
-def test_a_compaction_that_lost_some_buckets_shows_no_part_of_a_commit(options: dict[str, str]) -> None:
+def _overtaken(options: dict[str, str]) -> tuple[mg.Table, list[CommitMessage]]:
+    """Return a table of two commits, and the result of a compaction that another process planned between the two."""
     table = _table(options)
     _write(table, "first", to="a")
     state = Publisher(table.definition, table.env).latest()
     early = _run(plan_jobs(table.definition, table.env, state, CompactionRequest(push_level_0=True)), table)
     _write(table, "second", to="ab", first=1)
+    return table, early
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=str)
+def test_a_compaction_that_lost_some_buckets_shows_no_part_of_a_commit(options: dict[str, str]) -> None:
+    table, early = _overtaken(options)
     ran: list[int] = []
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
@@ -97,11 +103,7 @@ def test_a_compaction_that_lost_some_buckets_shows_no_part_of_a_commit(options: 
 
 @pytest.mark.parametrize("options", ENGINES, ids=str)
 def test_what_was_kept_is_done_again_once_newer_rows_wait_there(options: dict[str, str]) -> None:
-    table = _table(options)
-    _write(table, "first", to="a")
-    state = Publisher(table.definition, table.env).latest()
-    early = _run(plan_jobs(table.definition, table.env, state, CompactionRequest(push_level_0=True)), table)
-    _write(table, "second", to="ab", first=1)
+    table, early = _overtaken(options)
     ran: list[int] = []
 
     def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
