@@ -49,7 +49,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
 from merganser.commit.standing import check_stands
 from merganser.commit.steps import CommitStep, Steps
-from merganser.commit.turns import Turns
+from merganser.commit.turns import Turn, Turns, take_turn
 from merganser.errors import (
     ConflictError,
     FormatError,
@@ -97,6 +97,7 @@ class Change:
         log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
+        turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
     """
 
     messages: Sequence[CommitMessage]
@@ -114,6 +115,7 @@ class Change:
     properties: Mapping[str, str] = field(default_factory=dict)
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True)
@@ -179,44 +181,46 @@ class Publisher:
         files = MetadataFiles(self.table, self.reader)
         steps = Steps(self.table.name, change.steps)
         change = change if change.uuid is not None else replace(change, uuid=self.env.new_id())
-        turns = Turns(self.table, self.env)
+        turns, turn = Turns(self.table, self.env), change.turn
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
-            prepared = None
-            try:
-                if turns.lost:
-                    self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
-                begun, state, done, snapshot, change = self._placed(change, files, seconds)
-                if not done:
-                    prepared = self._prepare(change, state, files, steps)
-            except MerganserError as error:
-                files.discard()
-                steps.undo()
-                if isinstance(error, ConflictError):
-                    TOTALS.add_conflict(self.table.name, change.kind)
-                raise
-            if prepared is None:
-                files.discard()
-                if done:
-                    steps.after(snapshot)
-                else:
+            with turn or take_turn(self.table, self.env):  # ended before the next one is taken
+                prepared = None
+                try:
+                    if turns.lost:
+                        self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
+                    begun, state, done, snapshot, change = self._placed(change, files, seconds)
+                    if not done:
+                        prepared = self._prepare(change, state, files, steps)
+                except MerganserError as error:
+                    files.discard()
                     steps.undo()
-                return snapshot
-            ready = self.env.seconds()
-            seconds["manifests"] += ready - begun
-            try:
-                stored = self._publish(*prepared, state.snapshot, files)
-                turns.end()
-                seconds["publish"] += self.env.seconds() - ready
-                steps.after(stored)
-                return _measured(stored, prepared[0].metrics, turns.lost + 1, {**change.seconds, **seconds})
-            except SnapshotExistsError:
-                seconds["publish"] += self.env.seconds() - ready
-                files.discard(keep_delta=change.overwrites is None)
-            except (StorageError, UnsupportedError):  # the store failed or cannot promise one winner: it made nothing
-                files.discard()
-                steps.undo()
-                raise
+                    if isinstance(error, ConflictError):
+                        TOTALS.add_conflict(self.table.name, change.kind)
+                    raise
+                if prepared is None:
+                    files.discard()
+                    if done:
+                        steps.after(snapshot)
+                    else:
+                        steps.undo()
+                    return snapshot
+                ready = self.env.seconds()
+                seconds["manifests"] += ready - begun
+                try:
+                    stored = self._publish(*prepared, state.snapshot, files)
+                    turns.end()
+                    seconds["publish"] += self.env.seconds() - ready
+                    steps.after(stored)
+                    return _measured(stored, prepared[0].metrics, turns.lost + 1, {**change.seconds, **seconds})
+                except SnapshotExistsError:
+                    seconds["publish"] += self.env.seconds() - ready
+                    files.discard(keep_delta=change.overwrites is None)
+                except (StorageError, UnsupportedError):  # the store failed, or cannot promise one winner: nothing made
+                    files.discard()
+                    steps.undo()
+                    raise
+            turn = None
             if not turns.wait_for_next(begun):
                 break
         files.discard()

@@ -1,17 +1,23 @@
-"""Turns: how long a writer waits between attempts to commit, so that of many writers each one gets its turn.
+"""Turns: when a writer may try to commit, so that of many writers each one gets its turn.
 
-Waits are random, and multiples of the time that an attempt takes. No writer waits for another one: a writer that dies
-holds up nobody. Decision 0029 has the measurements.
+Where the store has locks, the writers of a table queue: one has the turn, the others wait, and no attempt is lost. The
+lock is advice. The system releases it when a writer dies, and a writer that has waited long enough tries without it.
+
+Other stores have no locks, and other engines ask for none. Then a writer may lose an attempt, and waits before the
+next one. These waits are random, and multiples of the time that an attempt takes. Decision 0029 has the measurements.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.storage.protocol import no_lock
 
 _FIRST_WINDOW: Final = 4.0
 _BUSY_WINDOW: Final = 32.0
@@ -19,6 +25,51 @@ _TOOTH: Final = 5
 _RETRIES_MAX: Final = 100
 _CROWDED: Final = 2
 """So many lost attempts in one commit say that the table is busy."""
+
+
+_QUEUE_S: Final = 1.0
+"""So long a writer waits for the turn: a commit holds it for some hundredths of a second, a large one for longer."""
+_FIRST_LOOK_S: Final = 0.004
+_LAST_LOOK_S: Final = 0.001
+
+
+class Turn:
+    """The turn of a writer to commit to a table, or its decision to try without. Ends once; more calls do nothing."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release: Callable[[], None] | None = release
+
+    def end(self) -> None:
+        """Let the next writer try."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+def take_turn(table: TableDef, env: Env) -> Turn:
+    """Wait until it is this writer's turn, at most `_QUEUE_S`. The caller ends it.
+
+    A writer asks again the sooner the longer it has waited, so the one that has waited longest comes first in most
+    cases.
+    """
+    began = env.seconds()
+    while True:
+        release = env.storage.try_lock(table.paths.snapshot_directory)
+        waited = env.seconds() - began
+        if release is not None:
+            return Turn(release)
+        if waited >= _QUEUE_S:
+            return Turn(no_lock)
+        pause = max(_LAST_LOOK_S, _FIRST_LOOK_S * (1 - waited / _QUEUE_S))
+        env.sleep_ms(2 * env.random.random() * pause * 1000)
 
 
 def wait_for_turn(table: TableDef, env: Env) -> None:

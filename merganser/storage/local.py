@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import shutil
@@ -26,7 +27,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from merganser.errors import AlreadyExistsError, MerganserError, NotFoundError, StorageError, UnsupportedError
-from merganser.storage.protocol import Entries, Entry
+from merganser.storage.protocol import Entries, Entry, no_lock
 
 T = TypeVar("T")
 _DELETE_ROUNDS: Final = 100
@@ -146,6 +147,25 @@ class LocalStorage:
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 finally:
                     os.close(descriptor)
+
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY)
+        except OSError:
+            return no_lock
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            return None if isinstance(error, BlockingIOError) else no_lock
+
+        def release() -> None:
+            # Closing alone does not release it while a forked process has the descriptor, too.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+        return release
 
     def delete_tree(self, path: str) -> None:
         with _errors("delete", path, missing=None):

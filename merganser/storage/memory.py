@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.errors import AlreadyExistsError, NotFoundError
-from merganser.storage.protocol import Entries, Entry
+from merganser.storage.protocol import Entries, Entry, no_lock
 
 
 @dataclass(slots=True)
@@ -91,6 +91,9 @@ class MemoryStorage:
 
     def uncache(self, paths: Iterable[str]) -> None:
         pass  # memory is all there is
+
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        return no_lock
 
     def delete_tree(self, path: str) -> None:
         files, prefix = self._files(), path.rstrip("/") + "/"

@@ -26,7 +26,7 @@ import io
 import os
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
@@ -49,7 +49,7 @@ from merganser.errors import (
 )
 from merganser.storage.moving import move_by_copies
 from merganser.storage.object_connection import Client, Connection, connect, options_of, reason_of, target_of
-from merganser.storage.protocol import Entries, Entry
+from merganser.storage.protocol import Entries, Entry, no_lock
 
 _PART_BYTES: Final = 8 * 1024 * 1024
 _PARTS_AT_ONCE: Final = 4
@@ -176,6 +176,9 @@ class ObjectStorage:
 
     def uncache(self, paths: Iterable[str]) -> None:
         pass  # nothing of an object is kept
+
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        return no_lock
 
     def delete_tree(self, path: str) -> None:
         for batch in self._below(path):

@@ -1,4 +1,4 @@
-"""Storage: bytes at a path, in twelve verbs, and what each promises after a crash.
+"""Storage: bytes at a path, in thirteen verbs, and what each promises after a crash.
 
 A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
 only, no open handles), so jobs carry it to other processes.
@@ -15,7 +15,7 @@ A missing file raises NotFoundError, and a failure of the store raises StorageEr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -74,6 +74,10 @@ class Sink(Protocol):
         """Drop the file, best effort. Safe to call after an error, and more than once."""
 
 
+def no_lock() -> None:
+    """Release nothing: the lock where there are none."""
+
+
 class Storage(Protocol):
     """A local disk, an object store, or memory."""
 
@@ -119,6 +123,16 @@ class Storage(Protocol):
 
     def uncache(self, paths: Iterable[str]) -> None:
         """Say that files will hardly be read again: what the system keeps of them in memory may go. Raises nothing."""
+
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        """Ask for the lock of a directory, which one holder has at a time. Waits for nothing, raises nothing.
+
+        The lock is advice: it keeps nobody from any file. The system releases it when the holder's process ends, and
+        its own process may ask only once. Stores without locks, and directories that are not there, give one to all.
+
+        Returns:
+            A function that releases it; None while another holder has it.
+        """
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory and all below it. A missing one is fine. On a local disk its name is free in one step."""

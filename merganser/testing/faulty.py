@@ -169,6 +169,9 @@ class FaultyStorage:
     def uncache(self, paths: Iterable[str]) -> None:
         self.inner.uncache(paths)  # it raises nothing, so it is no call that could go wrong
 
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        return self.inner.try_lock(directory)  # it raises nothing, either
+
     def delete_tree(self, path: str) -> None:
         self._whole("delete_tree", path, lambda: self.inner.delete_tree(path), lambda: self._delete_half(path))
 

@@ -13,6 +13,7 @@ that is in memory, and compacts at once what the rules pick (docs/decisions/0012
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +48,12 @@ _ATTEMPTS: Final = 10
 
 _RACES: Final = 3
 """Commits in a row that lost every race for the next snapshot id, before a compaction gives up."""
+
+_LOCKS_MAX: Final = 64
+"""So many buckets a writer locks while it compacts them; of more it locks none."""
+
+_FILES_MAX: Final = 32
+"""So many files of a bucket are compacted even if another writer seems to be at it."""
 
 _log = logging.getLogger(__name__)
 
@@ -334,10 +341,35 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
     try:
         reader = MetaReader(table.paths, env, table.name)
         state = reader.latest() if committed.snapshot is None else reader.state(committed.snapshot)
-        if plan_jobs(table, env, state, request):  # most commits end here, and have read nothing
-            compact(table, env, request, run=run, commit_user=user, identifier=identifier)
+        jobs = plan_jobs(table, env, state, request)
+        if not jobs:  # most commits end here, and have read nothing
+            return
+        with contextlib.ExitStack() as locks:
+            if not whole and len(jobs) <= _LOCKS_MAX and not (table.keyed and pushes_level_0(table.options)):
+                request = replace(request, buckets=_left_to_us(env, jobs, locks))
+            if request.buckets is None or request.buckets:
+                compact(table, env, request, run=run, commit_user=user, identifier=identifier)
     except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
+
+
+def _left_to_us(env: Env, jobs: Sequence[CompactJob], locks: contextlib.ExitStack) -> frozenset[BucketId]:
+    """Return the buckets that no other writer compacts now, and some that have waited for long.
+
+    Of two compactions of the same files only one can be committed. Where rows are visible without a compaction, the
+    second writer leaves it to the first, unless that one seems to have stopped.
+
+    Args:
+        locks: takes the locks of these buckets.
+    """
+    ours: set[BucketId] = set()
+    for job in jobs:
+        release = env.storage.try_lock(job.directory)
+        if release is not None:
+            locks.callback(release)
+        if release is not None or len(job.files) >= _FILES_MAX:
+            ours.add((job.partition, job.bucket))
+    return frozenset(ours)
 
 
 def _full_is_due(table: TableDef, identifier: int) -> bool:

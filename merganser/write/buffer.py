@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from merganser.schema import row_kind
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.write.incoming import Prepared
+
+SMALL_BYTES: Final = 1 << 20
+"""So many bytes are few: they become a file in some hundredths of a second."""
 
 
 class RowBuffer:
@@ -36,6 +40,11 @@ class RowBuffer:
     def is_full(self) -> bool:
         """Whether its rows are to be written now."""
         return self._held_bytes >= self._size_bytes
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it holds rows, and few."""
+        return 0 < self._held_bytes <= SMALL_BYTES
 
     def add(self, part: Prepared) -> None:
         """Take rows with their kinds and arrival."""
@@ -95,6 +104,11 @@ class WrittenBuckets:
             start = max(self.starts(bucket), self._used.get(bucket, 0))
         self._next[bucket] = start + count
         return start
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written since the last handing out."""
+        return not self._next and not self._files
 
     def keep(self, bucket: BucketId, files: Sequence[DataFile]) -> None:
         """Take files that are durable."""

@@ -96,20 +96,28 @@ class WriteSession:
         transaction = self._transaction
         transaction.identifier = checked_identifier(identifier, self._named)
         self._check_usable()
-        if self._writer is not None:
-            begun = self.env.seconds()
-            try:
-                self._written += self._writer.finish()
-            except BaseException:
-                self.give_up()
-                raise
-            transaction.spent("write", self.env.seconds() - begun)
         try:
+            if self._writer is not None:
+                self._finish_files(self._writer)
             return transaction.finish(self._written, keep_files=True)
         finally:
+            transaction.end_turn()
             if transaction.stands:
                 self._safe = transaction.safe
                 self._settle()
+
+    def _finish_files(self, writer: TableWriter) -> None:
+        """Write the rows that no file has yet."""
+        if writer.is_small:
+            self._transaction.take_turn()
+            writer.begin(self._transaction.starts())
+        begun = self.env.seconds()
+        try:
+            self._written += writer.finish()
+        except BaseException:
+            self.give_up()
+            raise
+        self._transaction.spent("write", self.env.seconds() - begun)
 
     def give_up(self) -> None:
         """Commit nothing more before an abort: rows were taken in part.

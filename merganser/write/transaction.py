@@ -23,7 +23,7 @@ from typing import Any
 
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
-from merganser.commit.turns import wait_for_turn
+from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -81,6 +81,7 @@ class Transaction:
         self.seconds: dict[str, float] = {}
         self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
         self._run = run
+        self._turn: Turn | None = None
         self._made: list[CommitMessage] = []  # files with other sequence numbers, written by calls of `finish`
 
     @property
@@ -112,6 +113,19 @@ class Transaction:
         if self.since is None:
             self.since = state.next_id
         return starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
+
+    def take_turn(self) -> None:
+        """Wait for the turn to commit and keep it until the commit. Call it if rows are few and a commit comes next.
+
+        Then nobody commits between the choice of sequence numbers and the commit, and no file is written twice.
+        """
+        self._turn = take_turn(self.table, self.env)
+
+    def end_turn(self) -> None:
+        """Give the turn back, if there is one."""
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
 
     def job(self, *, kinds: str | None = None, arrival: str | None = None) -> WriteJob:
         """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now."""
@@ -211,6 +225,7 @@ class Transaction:
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
             safe=self.safe,
             seconds=self.seconds,
+            turn=self._turn,
         )
         return Publisher(self.table, self.env).commit(change)
 

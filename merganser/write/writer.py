@@ -30,7 +30,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.write.buckets import Group, assigner_of
-from merganser.write.buffer import RowBuffer, WrittenBuckets
+from merganser.write.buffer import SMALL_BYTES, RowBuffer, WrittenBuckets
 from merganser.write.incoming import Arrival, Prepared
 
 Starts = Callable[[BucketId], int]
@@ -57,6 +57,11 @@ class TableWriter(Protocol):
 
     def finish(self) -> list[CommitMessage]:
         """Write the rest and return the changes. Their files are durable. The writer may go on for a next commit."""
+        ...
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all its rows are in memory, and so few that files of them take some hundredths of a second."""
         ...
 
     def abort(self) -> None:
@@ -102,7 +107,7 @@ class KeyTableWriter:
         """Take rows; see `TableWriter`."""
         if not rows.num_rows:
             return
-        if held and self._buffer.is_empty:
+        if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
             self._flush((rows, kinds, arrival))
             return
         self._buffer.add((rows, kinds, arrival))
@@ -115,6 +120,11 @@ class KeyTableWriter:
         if not self._buffer.is_empty:
             self._flush(self._buffer.taken())
         return self._written.handed_out(self._assigner.total_buckets)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all its rows are in memory, and few."""
+        return self._buffer.is_small and self._written.is_empty
 
     def abort(self) -> None:
         """Drop what is buffered and remove what was written and not handed out."""
@@ -162,7 +172,7 @@ class AppendTableWriter:
         """Take rows; see `TableWriter`."""
         if not rows.num_rows:
             return
-        if held and self._buffer.is_empty:
+        if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
             self._flush(rows)
             return
         self._buffer.add((rows, None, None))
@@ -176,6 +186,11 @@ class AppendTableWriter:
         for bucket in list(self._open):
             self._close(bucket)
         return self._written.handed_out(self._assigner.total_buckets)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all its rows are in memory, and few."""
+        return self._buffer.is_small and self._written.is_empty
 
     def abort(self) -> None:
         """Drop what is buffered and remove what was written and not handed out."""

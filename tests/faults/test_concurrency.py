@@ -242,6 +242,9 @@ class Interrupted:
     def uncache(self, paths: Any) -> None:
         self.inner.uncache(paths)
 
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        return self.inner.try_lock(directory)
+
     def delete_tree(self, path: str) -> None:
         self._arrive().delete_tree(path)
 
@@ -420,6 +423,7 @@ def test_of_writers_that_overlap_in_time_the_later_kind_counts(order: tuple[str,
 def equal_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let writers keep the numbers that they took when they began, as those of other engines do."""
     monkeypatch.setattr("merganser.write.transaction.is_numbered", lambda table: False)
+    monkeypatch.setattr("merganser.write.buffer.SMALL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("equal_numbers")

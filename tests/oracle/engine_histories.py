@@ -186,9 +186,11 @@ class History:
                 writer.write(self._arrow(batch), kinds="op")
             if not self.drawn.rising:
                 self.overlaps.shuffle(writers)
-            for writer, batch in writers:
-                writer.commit()
-                self.oracle.flush(batch)
+            small = self.overlaps.choice([0, 1 << 20])  # rows get their numbers when they come, or at the commit
+            with patch("merganser.write.buffer.SMALL_BYTES", small):
+                for writer, batch in writers:
+                    writer.commit()
+                    self.oracle.flush(batch)
 
     def _compact(self) -> None:
         """Put all runs together, or those that the rules pick."""

@@ -7,6 +7,7 @@ import multiprocessing
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from merganser import catalog
 from merganser.commit.publish import Publisher
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError, StorageError
 from merganser.meta.snapshot import COMPACT
-from merganser.storage.protocol import Storage
+from merganser.storage.protocol import Storage, no_lock
+from merganser.write import buffer
 from tests.serial.workloads import WORKLOADS, Commit, Judge, by_key, changes_of
 from tests.soak.journal import Events, Journal
 
@@ -49,6 +51,10 @@ class Losing:
         self._inner = inner
         self._rng = rng
         self._share = share
+        self.locks = True
+
+    def try_lock(self, directory: str) -> Callable[[], None] | None:
+        return self._inner.try_lock(directory) if self.locks else no_lock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -97,8 +103,10 @@ def run(
         running = [started(writer) for writer in range(writers)]
         reader = context.Process(target=_read, args=(name, root))
         reader.start()
-        end = time.perf_counter() + seconds
         try:
+            while not (_open(root).latest_snapshot() or _failures(root)):
+                time.sleep(0.05)
+            end = time.perf_counter() + seconds
             while time.perf_counter() < end and not _failures(root):
                 time.sleep(min(rng.expovariate(1 / pause_s) if pause_s else seconds, seconds))
                 if pause_s and time.perf_counter() < end:
@@ -162,6 +170,9 @@ def _write(name: str, root: str, writer: int, seed: int, losses: float) -> None:
     rng = random.Random(seed)
     table = _open(root)
     table.env.storage = Losing(table.env.storage, rng, losses)
+    if rng.random() < 0.5:  # as a writer on a store without locks
+        table.env.storage.locks = False
+        buffer.SMALL_BYTES = 0
     journal, events = Journal(Path(root) / f"journal-{writer}"), Events(Path(root) / "events")
     told, tried = journal.position()
     n = tried if tried > told else told + 1

@@ -195,17 +195,22 @@ def _waits(*, drawn: float, **options: str) -> list[float]:
     """
     table = _table(**{"commit.max-retries": "12", **options})
     waits: list[float] = []
-    clock = itertools.count()
+    now = [0.0]
 
     class Env(type(table.env)):  # type: ignore[misc]
         def sleep_ms(self, duration_ms: float) -> None:
             waits.append(duration_ms)
 
         def seconds(self) -> float:
-            return next(clock) / 2  # it is asked when an attempt begins, in its middle, when it ends, and by the wait
+            return now[0]
+
+    class Slow(_Taken):
+        def create(self, path: str, data: bytes) -> None:
+            now[0] += "/snapshot-" in path
+            super().create(path, data)
 
     table.write(_row(1))
-    env = Env(_Taken(table.env.storage), threads=1)
+    env = Env(Slow(table.env.storage), threads=1)
     env.random.random = lambda: drawn  # type: ignore[method-assign]
     with pytest.raises(ConflictError):
         replace(table, env=env).write(_row(2))

@@ -47,6 +47,15 @@ def names(place: Place, path: str) -> list[str]:
     return sorted(entry.name + ("/" if entry.is_directory else "") for entry in place.storage.list(path))
 
 
+class TestLocks:
+    def test_a_lock_can_be_had_again_after_its_release(self, place: Place) -> None:
+        place.storage.create(f"{place.root}/dir/file", b"")
+        for directory in ("dir", "dir", "nowhere"):
+            release = place.storage.try_lock(f"{place.root}/{directory}")
+            assert release is not None
+            release()
+
+
 class TestCreate:
     def test_what_was_created_reads_back(self, place: Place) -> None:
         place.storage.create(f"{place.root}/new/deep/file", b"bytes \x00\xff")
