@@ -17,6 +17,8 @@ from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.ingest.rows import RowKinds, batches_of
+from merganser.lookup.lookup import Lookup, shared_lookup
+from merganser.lookup.prefix import prefix_filter
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
 from merganser.meta.refs import MAIN, BranchStore
@@ -180,6 +182,64 @@ class Table:
             ExpiredError: the snapshot has expired.
         """
         return self.scan(columns, where, snapshot, tag, timestamp, limit, self.setting(timezone))
+
+    def lookup(self, keys: Any, columns: Sequence[str] | None = None, snapshot: int | None = None) -> pa.Table:
+        """Return the rows of keys, in the order of the keys. A key without a row is left out.
+
+        Calls of one process share what they opened. For many calls a handle of `lookups` is faster, since this method
+        looks for a new snapshot each time.
+
+        Args:
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+            columns: the columns to return; None: all.
+            snapshot: the snapshot to look at; None: the newest one.
+
+        Raises:
+            InvalidInputError: the table has no key; a column is no part of the key or missing; a value is null or of
+                another type. Nothing was read.
+            NotFoundError: there never was such a snapshot.
+            ExpiredError: the snapshot has expired.
+            FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
+        """
+        return shared_lookup(self.definition, self.env, snapshot).lookup(keys, columns)
+
+    def lookup_prefix(
+        self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None, snapshot: int | None = None
+    ) -> pa.Table:
+        """Return all rows whose primary key begins with some values, in no order.
+
+        The bucket key has to be the first columns of the primary key, without partition columns, and not all of them:
+        then all these rows lie in one bucket.
+
+        Args:
+            prefix: exactly the columns of the bucket key and the partition columns, such as {"dt": "2026-01-01"}.
+            columns, snapshot: as for `lookup`.
+
+        Raises:
+            InvalidInputError: the table has no such bucket key, or the prefix has other columns. Nothing was read.
+        """
+        where = prefix_filter(self.definition, prefix)
+        return self.scan(columns, where, snapshot, None, None, None, self.setting("UTC")).to_arrow()
+
+    def lookups(self, refresh: str | int = "latest", cache: str = "auto") -> Lookup:
+        """Return a handle for many lookups. It stays open, answers from one snapshot, and threads may share it.
+
+        Args:
+            refresh: "latest": begin with the newest snapshot, and move on at each call of `refresh()`. A snapshot id:
+                stay there.
+            cache: when a large file gets a lookup copy on the local disk. "auto": once it was asked often. "all": at
+                its first lookup. "none": never.
+
+        Raises:
+            InvalidInputError: the table has no key, or an argument has another value.
+            NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+        """
+        if refresh != "latest" and (isinstance(refresh, bool) or not isinstance(refresh, int)):
+            raise InvalidInputError(
+                f"cannot look up in '{self.name}': refresh is {refresh!r:.50}. Give 'latest' or the id of a snapshot."
+            )
+        snapshot = None if isinstance(refresh, str) else refresh
+        return Lookup(self.definition, self.env, snapshot=snapshot, cache=cache)
 
     def setting(self, timezone: str, exact_names: bool = False) -> Setting:
         """Return what SQL text means besides its words; the time is that of the clock of the table."""

@@ -61,7 +61,7 @@ def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[D
     if young and older:
         for keys in _chunks(_distinct_keys(reader, young)):
             for file, asked in _reached(reader, keys, older):
-                with contextlib.closing(_narrowed(reader, file, asked)) as opened:
+                with contextlib.closing(narrowed(reader, file, asked)) as opened:
                     while (rows := opened.read(WINDOW_ROWS)) is not None:
                         at = _matches(rows, reader.table.key, asked)
                         if len(at):
@@ -145,7 +145,7 @@ def _reached(
             yield file, [column.slice(first, end - first) for column in keys]
 
 
-def _narrowed(reader: SectionReader, file: DataFile, asked: Columns) -> DataFileReader:
+def narrowed(reader: SectionReader, file: DataFile, asked: Columns) -> DataFileReader:
     """Return the keys and positions of a file, opened at the row groups that may hold one of the keys asked for."""
     names = reader.table.key
     opened = reader.opened(file, [reader.table.schema.field(name) for name in names], positions=True)

@@ -24,7 +24,7 @@ from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead, read_small
 from merganser.lsm.levels import dense_ranks, runs_of
 from merganser.lsm.record_expiry import RecordExpiry, RowSource, Unexpired
-from merganser.merge.deduplicate import FirstRow
+from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
@@ -125,6 +125,7 @@ class SectionReader:
         *,
         sequence: bool = False,
         key_filter: Predicate | None = None,
+        given: Mapping[str, pa.Table] | None = None,
     ) -> Iterator[tuple[Folded, Sequences | None]]:
         """Yield the merged rows of several runs, in key order, some of them retractions.
 
@@ -135,14 +136,14 @@ class SectionReader:
             sequence: whether sequence numbers are wanted.
             key_filter: on key columns alone, so that all versions of a key are left out or none; rows that it does not
                 keep may be among the result.
+            given: by file, the rows to merge: the columns of `needed`, `_SEQUENCE_NUMBER` and `_VALUE_KIND`, in key
+                order. None: all rows, which are read.
 
         Yields:
             Merged rows, and int64[k] their sequence numbers, None if not wanted.
         """
         names = [field.name for field in fields]
-        wanted = {field.name: field for field in fields}
-        for name in (*self.table.key, *self.merge.needs(names)):
-            wanted.setdefault(name, self.table.schema.field(name))
+        wanted = self.needed(fields)
         by_level = isinstance(self.merge.engine, FirstRow)
         by_sequence = not _disjoint(runs) or (by_level and not _levels_fall(runs))
         if by_sequence:
@@ -152,9 +153,13 @@ class SectionReader:
         # slower to commit.
         levels = np.array([run[0].level for run in runs]) if by_level and by_sequence else None
         tie = partial(_tie, self.merge, by_sequence, levels) if by_sequence or self.merge.order else None
-        rows = self._at_once(runs, list(wanted.values()), sequence=by_sequence or sequence)
-        if rows is not None:
+        if given is not None:
+            rows: pa.Table | None = pa.concat_tables([given[file.name] for run in runs for file in run])
+            spans = [(i, sum(given[file.name].num_rows for file in run)) for i, run in enumerate(runs)]
+        else:
+            rows = self._at_once(runs, wanted, sequence=by_sequence or sequence)
             spans = [(i, sum(file.row_count for file in run)) for i, run in enumerate(runs)]
+        if rows is not None:
             yield self._merged(only_window(rows, spans, key=self.table.key, tie=tie), names, sequence)
             return
         part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
@@ -164,7 +169,7 @@ class SectionReader:
                     self._unexpired(
                         self.opened(
                             file,
-                            list(wanted.values()),
+                            wanted,
                             kind=True,
                             sequence=by_sequence or sequence,
                             groups_filter=key_filter,
@@ -192,6 +197,13 @@ class SectionReader:
             for reader in readers:
                 reader.close()
 
+    def needed(self, fields: Sequence[t.Field]) -> list[t.Field]:
+        """Return the columns that a merge reads to make some columns."""
+        wanted = {each.name: each for each in fields}
+        for name in (*self.table.key, *self.merge.needs(list(wanted))):
+            wanted.setdefault(name, self.table.schema.field(name))
+        return list(wanted.values())
+
     def _at_once(self, runs: Runs, fields: Sequence[t.Field], *, sequence: bool) -> pa.Table | None:
         """Return all rows of many small files, run by run; None: the files are read one by one, stretch by stretch."""
         files = [file for run in runs for file in run]
@@ -199,7 +211,7 @@ class SectionReader:
             return None
         if any(file.name in self.only for file in files):
             return None
-        return read_small(self.storage, [self._target(file) for file in files], columns=fields, sequence=sequence)
+        return read_small(self.storage, [self.target(file) for file in files], columns=fields, sequence=sequence)
 
     def _unexpired(self, reader: DataFileReader) -> RowSource:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
@@ -239,7 +251,7 @@ class SectionReader:
         """Return the reader of a file of the bucket; see `DataFileReader`. The caller closes it."""
         return DataFileReader(
             self.storage,
-            self._target(file),
+            self.target(file),
             columns=fields,
             kind=kind,
             sequence=sequence,
@@ -250,7 +262,8 @@ class SectionReader:
             part_bytes=part_bytes or PART_BYTES,
         )
 
-    def _target(self, file: DataFile) -> FileToRead:
+    def target(self, file: DataFile) -> FileToRead:
+        """Return what is read of a file."""
         path = file.external_path or join(self.directory, file.name)
         try:
             stored = self.schemas[file.schema_id]
@@ -261,6 +274,15 @@ class SectionReader:
                 path=path,
             ) from None
         return FileToRead(path, file, stored, self.vectors.get(file.name))
+
+
+def in_turn(merge: Merge, runs: Runs) -> bool:
+    """Return whether the version of the youngest run is the row of its key, whatever older runs hold.
+
+    Args:
+        runs: oldest first.
+    """
+    return isinstance(merge.engine, Deduplicate) and merge.order is None and not merge.ignore_delete and _disjoint(runs)
 
 
 def _in_commit_order(runs: Runs, files: Sequence[DataFile]) -> Runs:

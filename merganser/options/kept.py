@@ -124,9 +124,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     # lookups
     ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),
     ("lookup.cache", choice("auto", "full", "memory"), "auto", "How much a lookup join keeps in memory."),
-    ("lookup.cache-file-retention", DURATION, timedelta(hours=1), "How long unused lookup files are kept."),
-    ("lookup.cache-max-memory-size", BYTES, 256 << 20, "Most memory for lookup blocks."),
-    ("lookup.cache-max-disk-size", BYTES, None, "Most local disk for lookup files. Default: no limit."),
     # upkeep
     ("num-sorted-run.stop-trigger", integer(1), None,
      "Sorted runs of a bucket above which writers wait for compaction. Default: "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from merganser.options.option import (
     BOOLEAN,
+    BYTES,
+    DURATION,
     LONG,
     LONG_MAX,
     MOMENT,
@@ -99,6 +102,21 @@ DELETION_VECTORS_MERGE_ON_READ: Final = Option(
     "deletion-vectors.merge-on-read", BOOLEAN, False,
     "Keyed tables with deletion vectors: also read rows that no compaction has taken in yet.",
 )  # fmt: skip
+LOOKUP_CACHE_FILE_RETENTION: Final = Option(
+    "lookup.cache-file-retention", DURATION, timedelta(hours=1), "How long lookup copies are kept that nobody opens."
+)
+LOOKUP_CACHE_MAX_MEMORY_SIZE: Final = Option(
+    "lookup.cache-max-memory-size", BYTES, 256 << 20, "Most memory of a lookup handle for small files."
+)
+LOOKUP_CACHE_MAX_DISK_SIZE: Final = Option[int | None](
+    "lookup.cache-max-disk-size", BYTES, None, "Most local disk for lookup copies. Default: no limit."
+)
+LOOKUP_CACHE_DIRECTORY: Final = Option[str | None](
+    "lookup.cache-directory",
+    TEXT,
+    None,
+    "Directory of lookup copies on the local disk. Default: one of the user among the temporary files of the system.",
+)
 BRANCH: Final = Option("branch", TEXT, "main", "Branch of the table that is opened.")
 
 

@@ -255,23 +255,23 @@ def unseen_files(table: TableDef, env: Env, live: LiveFiles) -> int:
     if not table.keyed or not level_0_waits(table):
         return 0
     waiting = [entry.file.schema_id for entry in live if entry.file.level == 0]
-    seen = unmarked_schemas(table, env, set(waiting)) if _masked(table) else ()
+    seen = unmarked_schemas(table, env, set(waiting)) if is_masked(table) else ()
     return sum(schema_id not in seen for schema_id in waiting)
 
 
-def _masked(table: TableDef) -> bool:
+def is_masked(table: TableDef) -> bool:
     """Return whether vectors tell which rows above level 0 count, so that files are read one by one."""
     return table.options.get(w.DELETION_VECTORS) and not table.options.get(r.DELETION_VECTORS_MERGE_ON_READ)
 
 
 def level_0_waits(table: TableDef) -> bool:
     """Return whether rows come to light with the compaction of their commit, which finds what they replace."""
-    return _masked(table) or table.options.get(w.MERGE_ENGINE) == "first-row"
+    return is_masked(table) or table.options.get(w.MERGE_ENGINE) == "first-row"
 
 
 def _unmarked(table: TableDef, env: Env, known: BucketColumns) -> np.ndarray:
     """Return, for each file of a bucket, whether reads have to merge it although vectors are on."""
-    if not _masked(table) or (known.schema_ids == table.schema.id).all():
+    if not is_masked(table) or (known.schema_ids == table.schema.id).all():
         return np.zeros(len(known.files), np.bool_)
     ids = unmarked_schemas(table, env, set(known.schema_ids.tolist()))
     return np.isin(known.schema_ids, list(ids))
@@ -306,7 +306,7 @@ def _keyed_splits(
     """Return the splits of a bucket of a table with a key; adds the schemas of their files to `schema_ids`."""
     known = bucket_columns(table, env, (partition, bucket), files.entries)
     unmarked = _unmarked(table, env, known)
-    alone = np.full(len(known.files), compacted_only or _masked(table))
+    alone = np.full(len(known.files), compacted_only or is_masked(table))
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
         keep = known.levels >= level_count(table.options) - 1

@@ -101,14 +101,33 @@ def _groups(table: TableDef, rows: pa.Table, number: npt.NDArray[np.int32], coun
         partition, bucket = divmod(code, count)
         serialized = EMPTY_ROW
         if partitions is not None:
-            first = int(firsts[partition])
-            values = tuple(
-                arrow_to_stored(rows.column(name)[first], kind)
-                for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
-            )
-            serialized = serialize(values, table.partition_types)
+            serialized = _serialized(table, rows, int(firsts[partition]))
             _check_directory(table, serialized)
         yield Group(serialized, bucket, members)
+
+
+def partition_groups(table: TableDef, rows: pa.Table) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+    """Yield each partition of rows, serialized, and the positions of its rows, rising.
+
+    Args:
+        rows: at least the partition columns.
+    """
+    if not rows.num_rows:
+        return
+    partitions, firsts = _partition_numbers(table, rows)
+    if partitions is None:
+        yield EMPTY_ROW, np.arange(rows.num_rows)
+        return
+    for number, members in _parted(partitions):
+        yield _serialized(table, rows, int(firsts[number])), members
+
+
+def _serialized(table: TableDef, rows: pa.Table, row: int) -> bytes:
+    values = tuple(
+        arrow_to_stored(rows.column(name)[row], kind)
+        for name, kind in zip(table.schema.partition_keys, table.partition_types, strict=True)
+    )
+    return serialize(values, table.partition_types)
 
 
 def _check_directory(table: TableDef, partition: bytes) -> None:

@@ -35,6 +35,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("upkeep",),
     # one write: buckets, then a commit
     ("write",),
+    # the rows of given keys
+    ("lookup",),
     # the handle
     ("handle",),
     ("catalogs",),

@@ -1,0 +1,126 @@
+"""The lookup copies on the local disk: named by their data file, shared by all processes, bounded in bytes.
+
+A copy is made under a name of its own and then renamed, so a process that dies leaves no part of one under the name
+that others read. The least recently used copies go first. A copy may go while others read it: it stays mapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.lookup.copy import Copy, DamagedCopyError
+
+_SUFFIX: Final = ".lookup"
+_PART: Final = ".part"
+_PART_SECONDS: Final = 3600
+"""An unfinished copy that nobody has written to for so long was left by a process that died."""
+
+_log = logging.getLogger(__name__)
+
+
+class Copies:
+    """A directory of lookup copies.
+
+    Args:
+        directory: where they lie; None: a directory of this user among the temporary files of the system.
+        max_bytes: most bytes of all copies; None: no limit.
+        unused_seconds: a copy that nobody has opened for so long goes.
+    """
+
+    def __init__(self, directory: str | None, *, max_bytes: int | None, unused_seconds: float) -> None:
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        self._directory = Path(directory or Path(tempfile.gettempdir()) / f"merganser-lookup-{user}")
+        self._max_bytes = max_bytes
+        self._unused_seconds = unused_seconds
+        self._warned = False
+
+    def name(self, path: str, size: int) -> str:
+        """Return the name of the copy of a data file, which never changes once it is there."""
+        digest = hashlib.blake2b(f"{path}\n{size}".encode(), digest_size=12).hexdigest()
+        return f"{digest}{_SUFFIX}"
+
+    def open(self, name: str) -> Copy | None:
+        """Return a copy; None: there is none. A damaged one is removed."""
+        path = self._directory / name
+        try:
+            with pa.memory_map(str(path)) as mapped:
+                found = Copy(mapped.read_buffer())
+        except FileNotFoundError:
+            return None
+        except (OSError, DamagedCopyError, ValueError, KeyError):
+            self.drop(name)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return found
+
+    def add(self, name: str, write: Callable[[Callable[[pa.Buffer | bytes], object]], object]) -> Copy | None:
+        """Make a copy and return it; None: the local disk does not take it, which is logged once.
+
+        Args:
+            write: writes its bytes with the function that it is given.
+        """
+        part = self._directory / f"{name}.{uuid.uuid4().hex}{_PART}"
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                with part.open("xb") as file:
+                    write(file.write)
+                self._make_room(part.stat().st_size, name)
+                part.replace(self._directory / name)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                _log.warning("lookups go without local copies: '%s' cannot be written: %s", self._directory, error)
+            return None
+        return self.open(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a copy. Best effort."""
+        with contextlib.suppress(OSError):
+            (self._directory / name).unlink(missing_ok=True)
+
+    def _make_room(self, size: int, name: str) -> None:
+        """Remove copies that are not used any more, and the least recently used ones beyond the limit.
+
+        Raises:
+            OSError: a single copy of this size is beyond the limit.
+        """
+        if self._max_bytes is not None and size > self._max_bytes:
+            raise OSError(f"a copy takes {size:,} bytes, and 'lookup.cache-max-disk-size' is {self._max_bytes:,}")
+        now = time.time()
+        held: list[tuple[float, int, str]] = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    age = now - status.st_mtime
+                    if entry.name.endswith(_PART):
+                        if age > _PART_SECONDS:
+                            os.unlink(entry.path)
+                    elif age > self._unused_seconds:
+                        os.unlink(entry.path)
+                    elif entry.name.endswith(_SUFFIX) and entry.name != name:
+                        held.append((status.st_mtime, status.st_size, entry.path))
+        if self._max_bytes is None:
+            return
+        total = size + sum(one[1] for one in held)
+        for _, freed, path in sorted(held):
+            if total <= self._max_bytes:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            total -= freed

@@ -1,0 +1,201 @@
+"""A lookup copy of a data file: its rows without compression, and the image of its keys.
+
+Rows lie in batches of one size, so a position tells batch and row. Each block (a batch, a part of the image) has a
+checksum, which is verified when the block is first used. Blocks are used where they lie: a copy on disk is mapped, not
+read.
+
+    block | block | ... | trailer (JSON) | length and CRC-32 of the trailer, magic
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.lookup.image import HashImage, IntegerImage, Positions, image_of
+from merganser.schema import types as t
+
+BATCH_ROWS: Final = 1 << 17
+_MAGIC: Final = b"MGLOOK01"
+_TAIL: Final = struct.Struct("<II8s")
+_ALIGNED: Final = 64
+_TYPES: Final = {"integers": (np.int64,), "hashes": (np.uint32, np.uint32)}
+
+
+class DamagedCopyError(Exception):
+    """The bytes are not those of a lookup copy. It is made again, and no caller of a lookup sees this error."""
+
+
+def write_copy(
+    tables: Iterator[pa.Table],
+    schema: pa.Schema,
+    key: Sequence[str],
+    kinds: Sequence[t.DataType],
+    write: Callable[[pa.Buffer | bytes], object],
+) -> int:
+    """Write the copy of a file.
+
+    Memory: a batch of rows, and 8 bytes per row of the file.
+
+    Args:
+        tables: all rows of the file, in order.
+        schema: of the rows.
+        key, kinds: names and types of the key columns.
+        write: takes bytes, one piece after the other.
+
+    Returns:
+        The number of bytes.
+    """
+    blocks = _Blocks(write)
+    described = blocks.add(schema.serialize())
+    keys: list[list[pa.Array]] = [[] for _ in key]
+    batches: list[list[int]] = []
+    rows = 0
+    for batch in _batches(tables, schema):
+        batches.append(blocks.add(batch.serialize()))
+        for column, name in zip(keys, key, strict=True):
+            column.append(batch.column(name))
+        rows += batch.num_rows
+    empty = schema.empty_table()
+    columns = [pa.concat_arrays([*column, *empty.column(name).chunks]) for column, name in zip(keys, key, strict=True)]
+    image = image_of(columns, kinds)
+    trailer = {
+        "rows": rows,
+        "schema": described,
+        "batches": batches,
+        "image": "integers" if isinstance(image, IntegerImage) else "hashes",
+        "parts": [blocks.add(pa.py_buffer(np.ascontiguousarray(part))) for part in image.parts],
+    }
+    text = json.dumps(trailer).encode()
+    write(text)
+    write(_TAIL.pack(len(text), zlib.crc32(text), _MAGIC))
+    return blocks.size + len(text) + _TAIL.size
+
+
+class Copy:
+    """A lookup copy that is open. Threads may share it.
+
+    Args:
+        data: all its bytes.
+
+    Raises:
+        DamagedCopyError: they are not those of a copy. Later calls raise it, too, when they find damage.
+    """
+
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+        if data.size < _TAIL.size:
+            raise DamagedCopyError
+        length, crc, magic = _TAIL.unpack(data.slice(data.size - _TAIL.size).to_pybytes())
+        start = data.size - _TAIL.size - length
+        if magic != _MAGIC or start < 0 or zlib.crc32(text := data.slice(start, length).to_pybytes()) != crc:
+            raise DamagedCopyError
+        trailer: dict[str, Any] = json.loads(text)
+        self.rows: int = trailer["rows"]
+        self._batches: list[list[int]] = trailer["batches"]
+        self._open: dict[int, pa.RecordBatch] = {}
+        self._lock = threading.Lock()
+        self.schema = pa.ipc.read_schema(self._block(trailer["schema"]))
+        parts = [
+            np.frombuffer(self._block(part), kind)
+            for part, kind in zip(trailer["parts"], _TYPES[trailer["image"]], strict=True)
+        ]
+        self.image = IntegerImage(*parts) if len(parts) == 1 else HashImage(*parts)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return int(self._data.size)
+
+    def take(self, positions: Positions, names: Sequence[str]) -> pa.Table:
+        """Return rows.
+
+        Args:
+            positions: of the rows, in any order.
+            names: the columns.
+        """
+        if not len(positions):
+            return self.schema.empty_table().select(list(names))
+        number = positions // BATCH_ROWS
+        first = int(number[0])
+        if (number == first).all():
+            return pa.Table.from_batches([self._taken(first, positions, names)])
+        order = np.argsort(number, kind="stable")
+        ends = np.flatnonzero(np.diff(number[order])) + 1
+        groups = np.split(order, ends)
+        rows = pa.Table.from_batches([self._taken(int(number[at[0]]), positions[at], names) for at in groups])
+        if (order[1:] > order[:-1]).all():
+            return rows
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return rows.take(pa.array(back))
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        """Return a batch of rows."""
+        found = self._open.get(number)
+        if found is None:
+            with self._lock:
+                found = self._open.get(number)
+                if found is None:
+                    found = pa.ipc.read_record_batch(self._block(self._batches[number]), self.schema)
+                    self._open[number] = found
+        return found
+
+    def _taken(self, number: int, positions: Positions, names: Sequence[str]) -> pa.RecordBatch:
+        batch = self.batch(number).select(list(names))
+        if len(positions) == 1:
+            return batch.slice(int(positions[0]) - number * BATCH_ROWS, 1)
+        return batch.take(pa.array(positions - number * BATCH_ROWS))
+
+    def _block(self, place: Sequence[int]) -> pa.Buffer:
+        offset, length, crc = place
+        block = self._data.slice(offset, length)
+        if block.size != length or zlib.crc32(block) != crc:
+            raise DamagedCopyError
+        return block
+
+
+class _Blocks:
+    """Writes blocks at aligned places."""
+
+    def __init__(self, write: Callable[[pa.Buffer | bytes], object]) -> None:
+        self.size = 0
+        self._write = write
+
+    def add(self, block: pa.Buffer) -> list[int]:
+        """Write a block; return its offset, length and CRC-32."""
+        place = [self.size, block.size, zlib.crc32(block)]
+        self._write(block)
+        gap = -block.size % _ALIGNED
+        self._write(bytes(gap))
+        self.size += block.size + gap
+        return place
+
+
+def _batches(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches of `BATCH_ROWS`, the last one excepted."""
+    held: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        held.append(table.cast(schema))
+        count += table.num_rows
+        while count >= BATCH_ROWS:
+            whole = pa.concat_tables(held)
+            yield _one(whole.slice(0, BATCH_ROWS))
+            held, count = [whole.slice(BATCH_ROWS)], count - BATCH_ROWS
+    if count:
+        yield _one(pa.concat_tables(held))
+
+
+def _one(rows: pa.Table) -> pa.RecordBatch:
+    columns = [
+        pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0) for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

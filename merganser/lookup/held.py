@@ -1,0 +1,250 @@
+"""A data file as lookups ask it: through its lookup copy, or, until it is asked often enough, as it lies."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.codec.deletion_vector import Positions
+from merganser.files.read import DataFileReader, FileToRead
+from merganser.lookup.copies import Copies
+from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
+from merganser.lookup.image import NOTHING, Asked, Found, equal, image_of
+from merganser.lsm.marks import narrowed
+from merganser.lsm.section import SectionReader
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_def import TableDef
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_schema
+from merganser.schema.evolve import Evolution
+from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
+
+_SMALL_ROWS: Final = 1 << 16
+_SMALL_BYTES: Final = 4 << 20
+"""A file that is smaller in both is held in memory as a whole from the first lookup on."""
+_READ_ROWS: Final = 1 << 16
+
+
+class Memory:
+    """The lookup copies in memory: small files. The least recently used go first. Threads may share it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._held: OrderedDict[str, Copy] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> Copy | None:
+        """Return the copy of a file."""
+        with self._lock:
+            found = self._held.get(path)
+            if found is not None:
+                self._held.move_to_end(path)
+            return found
+
+    def put(self, path: str, copy: Copy) -> None:
+        """Keep a copy."""
+        with self._lock:
+            if path in self._held:
+                return
+            self._held[path] = copy
+            self._bytes += copy.size
+            while self._bytes > self._max_bytes and len(self._held) > 1:
+                self._bytes -= self._held.popitem(last=False)[1].size
+
+
+class HeldFile:
+    """A data file of a table with a key. Threads may share it.
+
+    Args:
+        reader: reads files of its bucket as the table has them now, deleted rows included.
+        file: the data file.
+        copies: the copies on disk; None: none are made.
+        memory: those of small files.
+        at_once: make the copy at the first lookup.
+    """
+
+    def __init__(
+        self, reader: SectionReader, file: DataFile, copies: Copies | None, memory: Memory, *, at_once: bool
+    ) -> None:
+        self.file = file
+        self.target: FileToRead = reader.target(file)
+        self._reader = reader
+        self._copies = copies
+        self._memory = memory
+        self._at_once = at_once
+        self._copy: Copy | None = None
+        self._rows_read = 0
+        self._lock = threading.Lock()
+        self._evolutions: dict[tuple[t.Field, ...], tuple[Evolution, list[str]]] = {}
+        self._deleted: Positions | None = None
+        by_id = {field.id: field for field in self.target.fields}
+        own = [reader.table.schema.field(name) for name in reader.table.key]
+        stored = [by_id.get(field.id) for field in own]
+        self._key: tuple[t.Field, ...] | None = None
+        if all(old is not None and old.type == field.type for old, field in zip(stored, own, strict=True)):
+            self._key = tuple(old for old in stored if old is not None)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is held in memory."""
+        return self.file.row_count <= _SMALL_ROWS and self.file.size <= _SMALL_BYTES
+
+    def serves(self, table: TableDef) -> bool:
+        """Return whether it answers for a table as that is now."""
+        return self._reader.table.schema.id == table.schema.id
+
+    def find(self, asked: Asked) -> Found:
+        """Return which keys have a row here, and where.
+
+        Raises:
+            FormatError: the file is damaged or missing.
+        """
+        copy = self._ready()
+        if copy is None:
+            return self._found_in_file(asked)
+        try:
+            which, at = copy.image.find(asked)
+            if len(which) and not self._is_sure(copy, asked):
+                names = [field.name for field in self._key or ()]
+                held = copy.take(at, names)
+                same = equal([held.column(name).combine_chunks() for name in names], asked, which)
+                which, at = which[same], at[same]
+        except DamagedCopyError:
+            self._forget()
+            return self.find(asked)
+        return which, at
+
+    def take(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
+        """Return rows: `fields`, `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
+
+        Args:
+            positions: of the rows, in any order.
+            fields: columns of the table.
+
+        Raises:
+            FormatError: the file is damaged or missing.
+        """
+        copy = self._ready()
+        if copy is None:
+            return self._taken_from_file(positions, fields)
+        wanted = tuple(fields)
+        known = self._evolutions.get(wanted)
+        if known is None:
+            evolution = Evolution.plan(wanted, self.target.fields, name=self.target.path)
+            known = evolution, [*(old.name for old in evolution.stored), SEQUENCE_NUMBER.name, VALUE_KIND.name]
+            self._evolutions[wanted] = known
+        evolution, names = known
+        try:
+            rows = copy.take(positions, names)
+        except DamagedCopyError:
+            self._forget()
+            return self.take(positions, fields)
+        made = evolution.apply(rows.select(names[:-2]), rows.num_rows)
+        for name in names[-2:]:
+            made = made.append_column(name, rows.column(name))
+        return made
+
+    def _is_sure(self, copy: Copy, asked: Asked) -> bool:
+        """Return whether what the image finds needs no look at the keys."""
+        return len(copy.image.parts) == 1
+
+    def _ready(self) -> Copy | None:
+        """Return the copy; None: the file is read as it lies."""
+        if self._key is None:
+            return None
+        if self._copy is not None:
+            return self._copy
+        if self.is_small:
+            return self._held_in_memory()
+        if self._copies is None:
+            return None
+        with self._lock:
+            if self._copy is None:
+                name = self._copies.name(self.target.path, self.file.size)
+                self._copy = self._copies.open(name)
+                if self._copy is None and (self._at_once or 2 * self._rows_read >= self.file.row_count):
+                    self._copy = self._copies.add(name, self._write)
+                    if self._copy is None:
+                        self._copies = None
+            return self._copy
+
+    def _held_in_memory(self) -> Copy:
+        found = self._memory.get(self.target.path)
+        if found is None:
+            with self._lock:
+                found = self._memory.get(self.target.path)
+                if found is None:
+                    sink = pa.BufferOutputStream()
+                    self._write(sink.write)
+                    found = Copy(sink.getvalue())
+                    self._memory.put(self.target.path, found)
+        return found
+
+    def _forget(self) -> None:
+        """Drop a copy that is damaged; the next lookup makes it again."""
+        with self._lock:
+            self._copy = None
+            self._at_once = True
+            if self._copies is not None:
+                self._copies.drop(self._copies.name(self.target.path, self.file.size))
+
+    def _write(self, write: object) -> None:
+        assert self._key is not None
+        fields = self.target.fields
+        with contextlib.closing(
+            DataFileReader(
+                self._reader.storage,
+                FileToRead(self.target.path, self.file, fields),
+                columns=fields,
+                sequence=True,
+                kind=True,
+                notes=False,
+            )
+        ) as source:
+
+            def tables() -> Iterator[pa.Table]:
+                while (rows := source.read(_READ_ROWS)) is not None:
+                    yield rows
+
+            whole = arrow_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND))
+            schema = pa.schema([field.with_nullable(True) for field in whole])
+            key = [field.name for field in self._key]
+            write_copy(tables(), schema, key, [field.type for field in self._key], write)  # type: ignore[arg-type]
+
+    def _found_in_file(self, asked: Asked) -> Found:
+        table = self._reader.table
+        which: list[Positions] = []
+        at: list[Positions] = []
+        with contextlib.closing(narrowed(self._reader, self.file, list(asked.columns))) as opened:
+            while (rows := opened.read(_READ_ROWS)) is not None:
+                self._rows_read += rows.num_rows
+                columns = [rows.column(name).combine_chunks() for name in table.key]
+                keys, places = image_of(columns, table.key_types).find(asked)
+                taken = pa.array(places)
+                same = equal([column.take(taken) for column in columns], asked, keys)
+                which.append(keys[same])
+                at.append(rows.column(POSITION.name).to_numpy()[places[same]])
+        if not which:
+            return NOTHING
+        keys, places = np.concatenate(which), np.concatenate(at)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], places[order]
+
+    def _taken_from_file(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
+        rising, back = np.unique(positions, return_inverse=True)
+        source = DataFileReader(
+            self._reader.storage, self.target, columns=fields, sequence=True, kind=True, notes=False, only=rising
+        )
+        parts: list[pa.Table] = []
+        with contextlib.closing(source):
+            while (rows := source.read(_READ_ROWS)) is not None:
+                parts.append(rows)
+        rows = pa.concat_tables(parts)
+        return rows if (rising == positions).all() else rows.take(pa.array(back))

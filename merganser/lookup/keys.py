@@ -1,0 +1,82 @@
+"""What callers give as keys -> key columns, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from merganser.errors import InvalidInputError
+from merganser.ingest.rows import batches_of
+from merganser.meta.table_def import TableDef
+from merganser.options.registry import did_you_mean
+from merganser.schema.arrow import arrow_schema
+from merganser.schema.conform import conform
+
+
+def check_has_key(table: TableDef, action: str) -> None:
+    """Refuse a table without a primary key.
+
+    Raises:
+        InvalidInputError: it has none.
+    """
+    if not table.keyed:
+        raise InvalidInputError(
+            f"{action}: the table has no primary key, so no column says which row is meant. Nothing was read. Use "
+            "read(where=...).",
+            table=table.name,
+        )
+
+
+def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> pa.Table:
+    """Return keys as the columns `names`, in the Arrow types of the table.
+
+    Args:
+        keys: a dict, a list of dicts, an Arrow table, or a frame.
+        names: the columns that a key has.
+        action: what is being done, as messages begin.
+
+    Raises:
+        InvalidInputError: a column is missing, or is no part of the key; a value is null or of another type. Nothing
+            was read.
+    """
+    fields = [replace(table.schema.field(name), default=None) for name in names]
+    rows = [keys] if isinstance(keys, Mapping) else keys
+    try:
+        parts = [part for part, _ in batches_of(rows, fields)]
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{action}: {error}", **error.context) from error
+    if not any(part.num_rows for part in parts):
+        return arrow_schema(fields).empty_table()
+    conformed = []
+    for part in parts:
+        if not part.num_rows:
+            continue
+        check_columns(part.column_names, names, action)
+        conformed.append(conform(part, fields, action=action, not_null_names=names))
+    return pa.concat_tables(conformed)
+
+
+def check_columns(given: Sequence[str], names: Sequence[str], action: str) -> None:
+    """Refuse columns that are not exactly those of a key.
+
+    Raises:
+        InvalidInputError: names the columns.
+    """
+    wanted = ", ".join(f"'{name}'" for name in names)
+    for name in given:
+        if name not in names:
+            raise InvalidInputError(
+                f"{action}: column '{name}' is no part of the key. A key has the columns {wanted}. Nothing was read. "
+                f"{did_you_mean(name, list(names))}".rstrip(),
+                column=name,
+            )
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise InvalidInputError(
+            f"{action}: the key lacks column '{missing[0]}'. A key has the columns {wanted}. Nothing was read.",
+            column=missing[0],
+            missing=missing,
+        )

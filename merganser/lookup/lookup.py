@@ -1,0 +1,303 @@
+"""Lookup: a handle that answers which rows some keys have, and follows the snapshots of the table."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.codec.hashing import buckets
+from merganser.errors import InvalidInputError
+from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
+from merganser.lookup.bucket import BucketLookup
+from merganser.lookup.copies import Copies
+from merganser.lookup.held import HeldFile, Memory
+from merganser.lookup.image import Asked, Positions
+from merganser.lookup.keys import check_has_key, key_rows
+from merganser.lsm.section import SectionReader
+from merganser.lsm.unmarked import unmarked_schemas
+from merganser.merge.keys import sorted_positions
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketFiles, BucketId
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
+from merganser.options import read as r
+from merganser.options import write as w
+from merganser.scan.plan import is_masked, level_0_waits
+from merganser.scan.scan import chosen_columns
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_schema
+from merganser.storage.env import Env
+from merganser.write.buckets import partition_groups
+
+CACHES: Final = ("auto", "all", "none")
+"""When lookup copies are made: of files that are asked often, of every file at its first lookup, never."""
+
+
+_WEIGHT: Final = 10_000
+"""What a shared handle weighs among what a process remembers: its files have a limit of their own."""
+
+
+@dataclass
+class _View:
+    """One state of the table, as lookups see it.
+
+    Attributes:
+        totals: by partition, its buckets.
+        vectors: deletion vectors by bucket.
+        known: the buckets that were asked so far, with the files that they were made of.
+    """
+
+    table: TableDef
+    state: TableState
+    partitions: dict[bytes, list[int]]
+    vectors: dict[BucketId, BucketVectors]
+    schemas: dict[int, tuple[t.Field, ...]]
+    known: dict[BucketId, tuple[BucketFiles, BucketVectors, BucketLookup]] = field(default_factory=dict)
+
+
+class Lookup:
+    """Answers which rows some keys have. Threads may share it; it stays open until `close`, or as long as it is used.
+
+    Get one from `Table.lookups`.
+
+    Args:
+        table: the table.
+        snapshot: the snapshot to look at, for good; None: the newest one, as of the last `refresh`.
+        cache: "auto", "all" or "none"; see `Table.lookups`.
+    """
+
+    def __init__(self, table: TableDef, env: Env, *, snapshot: int | None = None, cache: str = "auto") -> None:
+        action = f"cannot look up in '{table.name}'"
+        check_has_key(table, action)
+        if cache not in CACHES:
+            raise InvalidInputError(f"{action}: cache is {cache!r:.50}. Give one of {', '.join(CACHES)}.")
+        self._table = table
+        self._env = env
+        self._pinned = snapshot
+        self._at_once = cache == "all"
+        options = table.options
+        self._copies = (
+            None
+            if cache == "none"
+            else Copies(
+                options.get(r.LOOKUP_CACHE_DIRECTORY),
+                max_bytes=options.get(r.LOOKUP_CACHE_MAX_DISK_SIZE),
+                unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),
+            )
+        )
+        self._memory = Memory(options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
+        self._held: dict[str, HeldFile] = {}
+        self._lock = threading.Lock()
+        self._files_lock = threading.Lock()
+        self._closed = False
+        self._view = self._view_of(self._state(), None)
+
+    @property
+    def snapshot(self) -> int | None:
+        """The id of the snapshot that answers come from; None: the table has no snapshot yet."""
+        found = self._view.state.snapshot
+        return None if found is None else found.id
+
+    def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of keys, in the order of the keys. A key without a row is left out.
+
+        Args:
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+            columns: the columns to return; None: all.
+
+        Raises:
+            InvalidInputError: a column is no part of the key or missing; a value is null or of another type.
+            FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
+        """
+        view = self._open_view()
+        table = view.table
+        action = f"cannot look up in '{table.name}'"
+        fields = chosen_columns(table, columns)
+        wanted = key_rows(table, keys, table.schema.primary_keys, action)
+        return self._answer(view, wanted, fields)
+
+    async def lookup_async(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the same as `lookup` without blocking the event loop: a thread looks the keys up."""
+        return await asyncio.to_thread(self.lookup, keys, columns)
+
+    def refresh(self) -> int | None:
+        """Look at the newest snapshot from now on, and return its id. A handle of one snapshot stays there.
+
+        Reads what was committed since the last refresh, and nothing else.
+
+        Raises:
+            FormatError: metadata is damaged or missing. The handle stays where it was.
+        """
+        with self._lock:
+            if self._pinned is None:
+                state = self._state()
+                if state.snapshot != self._view.state.snapshot:
+                    self._view = self._view_of(state, self._view)
+            return self.snapshot
+
+    def close(self) -> None:
+        """Give the memory back. Later lookups are refused."""
+        self._closed = True
+        self._held = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_view(self) -> _View:
+        if self._closed:
+            raise InvalidInputError(
+                f"cannot look up in '{self._table.name}': this handle is closed. Make another one with table.lookups()."
+            )
+        return self._view
+
+    def _state(self) -> TableState:
+        reader = MetaReader(self._table.paths, self._env, self._table.name)
+        if self._pinned is None:
+            return reader.latest()
+        return reader.state(SnapshotStore(self._table.paths, self._env, self._table.name).load(self._pinned))
+
+    def _view_of(self, state: TableState, before: _View | None) -> _View:
+        table = self._table
+        if state.snapshot is not None and state.snapshot.schema_id != table.schema.id:
+            if before is not None and before.table.schema.id == state.snapshot.schema_id:
+                table = before.table
+            else:
+                table = table.with_schema(SchemaStore(table.paths, self._env).load(state.snapshot.schema_id))
+        partitions: dict[bytes, list[int]] = {}
+        for partition, bucket in state.live.buckets:
+            if bucket >= 0:  # postponed rows are not part of the table yet
+                partitions.setdefault(partition, []).append(bucket)
+        index = MetaReader(table.paths, self._env, table.name).index(state.snapshot)
+        view = _View(table, state, partitions, vectors_by_bucket(table, index), {table.schema.id: table.schema.fields})
+        if before is not None and before.table.schema.id == table.schema.id:
+            view.schemas = before.schemas
+            view.known = dict(before.known)
+        return view
+
+    def _answer(self, view: _View, wanted: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
+        schema = arrow_schema(fields)
+        which: list[Positions] = []
+        parts: list[pa.Table] = []
+        for partition, members in partition_groups(view.table, wanted):
+            rows = wanted if len(members) == wanted.num_rows else wanted.take(pa.array(members))
+            for bucket, places in self._by_bucket(view, partition, rows):
+                keys = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+                at, found = self._in_bucket(view, (partition, bucket), keys, fields)
+                if len(at):
+                    which.append(members[places[at]])
+                    parts.append(found.cast(schema))
+        if not parts:
+            return schema.empty_table()
+        order = np.concatenate(which)
+        answer = pa.concat_tables(parts)
+        if (order[1:] > order[:-1]).all():
+            return answer
+        return answer.take(pa.array(np.argsort(order, kind="stable")))
+
+    def _by_bucket(self, view: _View, partition: bytes, rows: pa.Table) -> list[tuple[int, Positions]]:
+        """Return the buckets of a partition that may hold keys, and which ones."""
+        everything = np.arange(rows.num_rows)
+        there = view.partitions.get(partition, [])
+        live = view.state.live.buckets
+        totals = {live[partition, bucket].total_buckets for bucket in there}
+        if len(totals) != 1 or min(totals) <= 0:  # no rule says where a key lies
+            return [(bucket, everything) for bucket in there]
+        [total] = totals
+        if total == 1:
+            return [(bucket, everything) for bucket in there]
+        names = view.table.schema.bucket_key
+        kinds = [view.table.schema.field(name).type for name in names]
+        function = view.table.options.get(w.BUCKET_FUNCTION)
+        numbers = buckets([rows.column(name) for name in names], kinds, total, function)
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        found = []
+        for bucket in there:
+            first, end = np.searchsorted(ordered, (bucket, bucket + 1))
+            if first < end:
+                found.append((bucket, order[first:end]))
+        return found
+
+    def _in_bucket(
+        self, view: _View, bucket: BucketId, keys: pa.Table, fields: Sequence[t.Field]
+    ) -> tuple[Positions, pa.Table]:
+        """Return which of some keys have a row in a bucket, and the rows; a key given twice has its row twice."""
+        table = view.table
+        columns = [keys.column(name).combine_chunks() for name in table.key]
+        positions, is_last = sorted_positions([pa.chunked_array([column]) for column in columns])
+        different = positions[is_last]
+        taken = pa.array(different)
+        asked = Asked(tuple(column.take(taken) for column in columns), table.key_types)
+        which, rows = self._bucket(view, bucket).rows(asked, fields)
+        if len(different) == len(positions):
+            return different[which], rows
+        number = np.empty(len(positions), np.int64)
+        number[positions] = np.concatenate([[0], np.cumsum(is_last)[:-1]])
+        place = np.full(len(different), -1)
+        place[which] = np.arange(len(which))
+        row = place[number]
+        there = np.flatnonzero(row >= 0)
+        return there, rows.take(pa.array(row[there]))
+
+    def _bucket(self, view: _View, bucket: BucketId) -> BucketLookup:
+        files = view.state.live.buckets[bucket]
+        vectors = view.vectors.get(bucket, NO_VECTORS)
+        known = view.known.get(bucket)
+        if known is not None and known[0] is files and known[1].entries == vectors.entries:
+            return known[2]
+        table = view.table
+        seen = self._seen(table, [entry.file for entry in files.entries])
+        for file in seen:
+            if file.schema_id not in view.schemas:
+                view.schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
+        reader = SectionReader(table, table.bucket_directory(*bucket), view.schemas, self._env.storage)
+        held: dict[str, HeldFile] = {}
+        for file in seen:
+            found = self._held.get(file.name)
+            if found is None or not found.serves(table):
+                found = HeldFile(reader, file, self._copies, self._memory, at_once=self._at_once)
+            held[file.name] = found
+        with self._files_lock:
+            self._held |= held
+            if known is not None:
+                for entry in known[0].entries:
+                    if entry.file.name not in held:
+                        self._held.pop(entry.file.name, None)
+        made = BucketLookup(reader, seen, held, vectors)
+        view.known[bucket] = (files, vectors, made)
+        return made
+
+    def _seen(self, table: TableDef, files: Sequence[DataFile]) -> list[DataFile]:
+        """Return the files of a bucket that a read looks at."""
+        if not level_0_waits(table):
+            return list(files)
+        unmarked = unmarked_schemas(table, self._env, {f.schema_id for f in files}) if is_masked(table) else frozenset()
+        return [file for file in files if file.level > 0 or file.schema_id in unmarked]
+
+
+def shared_lookup(table: TableDef, env: Env, snapshot: int | None) -> Lookup:
+    """Return the handle that calls of one process share, at a snapshot or at the newest one now."""
+    if snapshot is not None:
+        return Lookup(table, env, snapshot=snapshot)
+    place = ("lookup", table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
+    found: Lookup | None = env.cache.get(place)
+    if found is None:
+        found = Lookup(table, env)
+        env.cache.put(place, found, _WEIGHT)
+    else:
+        found.refresh()
+    return found
