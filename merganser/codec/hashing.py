@@ -14,6 +14,7 @@ Format: section "bucketing". Vectors: `tests/golden/tables/bucket_vectors.json`.
 from __future__ import annotations
 
 import decimal
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -46,6 +47,8 @@ Hashes: TypeAlias = "npt.NDArray[np.int32]"
 _Half: TypeAlias = "npt.NDArray[np.uint32]"
 
 _SEED: Final = 42
+_MASK: Final = 0xFFFF_FFFF
+_WORDS: Final = struct.Struct("<I")
 _BLOCK_ROWS: Final = 1 << 15
 """Rows hashed together: state and words of a block (4 and 8 bytes a row) fit in the second-level cache."""
 
@@ -68,6 +71,24 @@ def row_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], kinds: Sequence[t.
         parts = lanes(block, kinds)
         _hash_block(parts, out[start : start + _BLOCK_ROWS])
     return out.view(np.int32)
+
+
+def row_hash(row: bytes) -> int:
+    """Return the hash of one BinaryRow: that of `row_hashes`, for a single row."""
+    state = _SEED
+    for (word,) in _WORDS.iter_unpack(row):
+        word = word * 0xCC9E2D51 & _MASK
+        word = (word << 15 | word >> 17) & _MASK
+        state ^= word * 0x1B873593 & _MASK
+        state = (state << 13 | state >> 19) & _MASK
+        state = state * 5 + 0xE6546B64 & _MASK
+    state ^= len(row)
+    state ^= state >> 16
+    state = state * 0x85EBCA6B & _MASK
+    state ^= state >> 13
+    state = state * 0xC2B2AE35 & _MASK
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
 
 
 def _hash_block(parts: Sequence[Lane], out: _Half) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.files.masks import BucketVectors, load
-from merganser.lookup.held import HeldFile
+from merganser.lookup.held import Chosen, HeldFile, NotAtOnceError
 from merganser.lookup.image import Asked, integers_of
 from merganser.lsm.section import SectionReader, in_turn
 from merganser.meta.data_file import DataFile
@@ -95,6 +95,31 @@ class BucketLookup:
         if not first_counts and (counts > 1).any():
             return self._merged(hits, counts, fields)
         return self._alone(hits, fields)
+
+    def one(self, integer: int, chosen: Chosen) -> pa.RecordBatch | None:
+        """Return the row of a key that is one number; None: it has none.
+
+        Raises:
+            NotAtOnceError: `rows` has to answer, since versions would have to be merged, or a file has no copy.
+        """
+        bounds = self._bounds
+        youngest, first_counts = self._young_first
+        if bounds is None:
+            raise NotAtOnceError
+        found: pa.RecordBatch | bool | None = None
+        for file in youngest:
+            low, high = bounds[file.name]
+            if low <= integer <= high:
+                deleted = self._deleted_of(file) if file.name in self._vectors.by_file else None
+                row = self._held[file.name].one(integer, deleted, chosen)
+                if row is None:
+                    continue
+                if first_counts:
+                    return row or None if row is not False else None
+                if found is not None:
+                    raise NotAtOnceError
+                found = row
+        return None if found is False else found
 
     def _found(self, file: DataFile, asked: Asked) -> tuple[Positions, Positions]:
         """Return which keys have a row in a file that is not deleted, and where."""

@@ -1,8 +1,8 @@
 """A lookup copy of a data file: its rows without compression, and the image of its keys.
 
-Rows lie in batches of one size, so a position tells batch and row. Each block (a batch, a part of the image) has a
-checksum, which is verified when the block is first used. Blocks are used where they lie: a copy on disk is mapped, not
-read.
+Rows lie in batches of as many rows each, so a position tells batch and row. Each block (a batch, a part of the image)
+has a checksum, which is verified when the block is first used. Blocks are used where they lie: a copy on disk is
+mapped, not read.
 
     block | block | ... | trailer (JSON) | length and CRC-32 of the trailer, magic
 """
@@ -22,7 +22,8 @@ import pyarrow as pa
 from merganser.lookup.image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 
-BATCH_ROWS: Final = 1 << 17
+_BATCH_BYTES: Final = 64 << 20
+_BATCH_ROWS_MAX: Final = 1 << 20
 _MAGIC: Final = b"MGLOOK01"
 _TAIL: Final = struct.Struct("<II8s")
 _ALIGNED: Final = 64
@@ -57,8 +58,9 @@ def write_copy(
     described = blocks.add(schema.serialize())
     keys: list[list[pa.Array]] = [[] for _ in key]
     batches: list[list[int]] = []
-    rows = 0
+    rows = batch_rows = 0
     for batch in _batches(tables, schema):
+        batch_rows = max(batch_rows, batch.num_rows)
         batches.append(blocks.add(batch.serialize()))
         for column, name in zip(keys, key, strict=True):
             column.append(batch.column(name))
@@ -68,6 +70,7 @@ def write_copy(
     image = image_of(columns, kinds)
     trailer = {
         "rows": rows,
+        "batch_rows": batch_rows,
         "schema": described,
         "batches": batches,
         "image": "integers" if isinstance(image, IntegerImage) else "hashes",
@@ -99,6 +102,7 @@ class Copy:
             raise DamagedCopyError
         trailer: dict[str, Any] = json.loads(text)
         self.rows: int = trailer["rows"]
+        self.batch_rows: int = trailer["batch_rows"]
         self._batches: list[list[int]] = trailer["batches"]
         self._open: dict[int, pa.RecordBatch] = {}
         self._lock = threading.Lock()
@@ -123,7 +127,7 @@ class Copy:
         """
         if not len(positions):
             return self.schema.empty_table().select(list(names))
-        number = positions // BATCH_ROWS
+        number = positions // self.batch_rows
         first = int(number[0])
         if (number == first).all():
             return pa.Table.from_batches([self._taken(first, positions, names)])
@@ -148,11 +152,15 @@ class Copy:
                     self._open[number] = found
         return found
 
+    def place(self, position: int) -> tuple[int, int]:
+        """Return the batch of a row, and where it is there."""
+        return divmod(position, self.batch_rows)
+
     def _taken(self, number: int, positions: Positions, names: Sequence[str]) -> pa.RecordBatch:
         batch = self.batch(number).select(list(names))
         if len(positions) == 1:
-            return batch.slice(int(positions[0]) - number * BATCH_ROWS, 1)
-        return batch.take(pa.array(positions - number * BATCH_ROWS))
+            return batch.slice(int(positions[0]) - number * self.batch_rows, 1)
+        return batch.take(pa.array(positions - number * self.batch_rows))
 
     def _block(self, place: Sequence[int]) -> pa.Buffer:
         offset, length, crc = place
@@ -180,16 +188,19 @@ class _Blocks:
 
 
 def _batches(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of `BATCH_ROWS`, the last one excepted."""
+    """Yield rows in batches of as many rows each, about `_BATCH_BYTES`; the last one has fewer."""
     held: list[pa.Table] = []
-    count = 0
+    count = batch_rows = 0
     for table in tables:
+        if not table.num_rows:
+            continue
+        batch_rows = batch_rows or min(_BATCH_ROWS_MAX, max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
         held.append(table.cast(schema))
         count += table.num_rows
-        while count >= BATCH_ROWS:
+        while count >= batch_rows:
             whole = pa.concat_tables(held)
-            yield _one(whole.slice(0, BATCH_ROWS))
-            held, count = [whole.slice(BATCH_ROWS)], count - BATCH_ROWS
+            yield _one(whole.slice(0, batch_rows))
+            held, count = [whole.slice(batch_rows)], count - batch_rows
     if count:
         yield _one(pa.concat_tables(held))
 

@@ -6,7 +6,9 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from merganser.codec.deletion_vector import Positions
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lookup.copies import Copies
 from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
-from merganser.lookup.image import NOTHING, Asked, Found, equal, image_of
+from merganser.lookup.image import NOTHING, Asked, Found, IntegerImage, equal, image_of
 from merganser.lsm.marks import narrowed
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
@@ -57,6 +59,29 @@ class Memory:
             self._bytes += copy.size
             while self._bytes > self._max_bytes and len(self._held) > 1:
                 self._bytes -= self._held.popitem(last=False)[1].size
+
+
+class NotAtOnceError(Exception):
+    """One key cannot be looked up by itself; the way for many keys answers. No caller of a lookup sees this error."""
+
+
+@dataclass
+class Chosen:
+    """Columns that lookups return.
+
+    Attributes:
+        fields, schema: the columns.
+        batches: of files that were asked for one key, by name and batch: these columns and the kinds of the rows.
+    """
+
+    fields: tuple[t.Field, ...]
+    schema: pa.Schema
+    batches: dict[tuple[str, int], tuple[pa.RecordBatch, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def nothing(self) -> pa.Table:
+        """No rows."""
+        return self.schema.empty_table()
 
 
 class HeldFile:
@@ -146,10 +171,55 @@ class HeldFile:
         except DamagedCopyError:
             self._forget()
             return self.take(positions, fields)
+        if len(evolution.unchanged) == len(wanted):
+            return rows.rename_columns([*(field.name for field in wanted), *names[-2:]])
         made = evolution.apply(rows.select(names[:-2]), rows.num_rows)
         for name in names[-2:]:
             made = made.append_column(name, rows.column(name))
         return made
+
+    def one(self, integer: int, deleted: Positions | None, chosen: Chosen) -> pa.RecordBatch | bool | None:
+        """Return the row of a key that is one number: all columns that are asked for.
+
+        Args:
+            integer: the key, as `IntegerImage` has it.
+            deleted: rows that are deleted.
+            chosen: the columns.
+
+        Returns:
+            The row; False: the newest row of the key here is a retraction; None: the file has no row of the key.
+
+        Raises:
+            NotAtOnceError: the file, or these columns of it, cannot be read this way.
+        """
+        copy = self._ready()
+        if copy is None or not isinstance(copy.image, IntegerImage):
+            raise NotAtOnceError
+        position = copy.image.place(integer)
+        if position < 0:
+            return None
+        if deleted is not None:
+            at = int(deleted.searchsorted(position))
+            if at < len(deleted) and int(deleted[at]) == position:
+                return None
+        number, row = copy.place(position)
+        place = (self.file.name, number)
+        known = chosen.batches.get(place)
+        if known is None:
+            evolution = Evolution.plan(chosen.fields, self.target.fields, name=self.target.path)
+            if len(evolution.unchanged) < len(chosen.fields):
+                raise NotAtOnceError
+            try:
+                batch = copy.batch(number)
+            except DamagedCopyError:
+                self._forget()
+                raise NotAtOnceError from None
+            columns = [batch.column(old.name) for old in evolution.stored]
+            rows = pa.RecordBatch.from_arrays(columns, schema=chosen.schema)
+            known = chosen.batches[place] = rows, batch.column(VALUE_KIND.name).to_numpy()
+        if known[1][row] & 1:
+            return False
+        return known[0].slice(row, 1)
 
     def _is_sure(self, copy: Copy, asked: Asked) -> bool:
         """Return whether what the image finds needs no look at the keys."""

@@ -88,6 +88,11 @@ class IntegerImage:
         hit = np.flatnonzero(self.integers[at] == wanted)
         return hit, at[hit]
 
+    def place(self, integer: int) -> int:
+        """Return where one key is; -1: it is not there."""
+        at = int(self.integers.searchsorted(integer))
+        return at if at < len(self.integers) and int(self.integers[at]) == integer else -1
+
 
 class HashImage:
     """Keys of any kind, as sorted hashes with the row of each. Different keys may share a hash."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
-from merganser.codec.hashing import buckets
+from merganser.codec.binary_row import encode_row
+from merganser.codec.hashing import buckets, row_hash
+from merganser.codec.stats import EMPTY_ROW
 from merganser.errors import InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
 from merganser.lookup.copies import Copies
-from merganser.lookup.held import HeldFile, Memory
+from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
 from merganser.lookup.image import Asked, Positions
 from merganser.lookup.keys import check_has_key, key_rows
 from merganser.lsm.section import SectionReader
@@ -46,12 +50,25 @@ _WEIGHT: Final = 10_000
 """What a shared handle weighs among what a process remembers: its files have a limit of their own."""
 
 
+_BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
+_CHOSEN_MAX: Final = 64
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A key that is one whole number: its column, and the smallest and the largest value."""
+
+    name: str
+    low: int
+    high: int
+
+
 @dataclass
 class _View:
     """One state of the table, as lookups see it.
 
     Attributes:
-        totals: by partition, its buckets.
+        partitions: by partition, its buckets.
         vectors: deletion vectors by bucket.
         known: the buckets that were asked so far, with the files that they were made of.
     """
@@ -62,6 +79,43 @@ class _View:
     vectors: dict[BucketId, BucketVectors]
     schemas: dict[int, tuple[t.Field, ...]]
     known: dict[BucketId, tuple[BucketFiles, BucketVectors, BucketLookup]] = field(default_factory=dict)
+    chosen: dict[tuple[str, ...] | None, Chosen] = field(default_factory=dict)
+    totals: dict[bytes, int] = field(default_factory=dict)
+
+    @cached_property
+    def single(self) -> _Single | None:
+        """The one column of the primary key, if that is a whole number and there are no partitions."""
+        names, kinds = self.table.schema.primary_keys, self.table.key_types
+        if len(names) != 1 or self.table.schema.partition_keys or self.table.schema.bucket_key != names:
+            return None
+        bits = _BITS.get(type(kinds[0]))
+        return None if bits is None else _Single(names[0], -(1 << bits - 1), (1 << bits - 1) - 1)
+
+    def choose(self, columns: Sequence[str] | None) -> Chosen:
+        """Return the columns of names; None: all.
+
+        Raises:
+            InvalidInputError: a name is no column, or comes twice.
+        """
+        place = None if columns is None else tuple(columns) if isinstance(columns, list | tuple) else ()
+        found = self.chosen.get(place) if place != () else None
+        if found is None:
+            fields = chosen_columns(self.table, columns)
+            found = Chosen(fields, arrow_schema(fields))
+            if len(self.chosen) >= _CHOSEN_MAX:
+                self.chosen.clear()
+            if place != ():
+                self.chosen[place] = found
+        return found
+
+    def total_buckets(self, partition: bytes) -> int:
+        """Return over how many buckets the keys of a partition are spread; 0: no rule says where a key lies."""
+        found = self.totals.get(partition)
+        if found is None:
+            live = self.state.live.buckets
+            totals = {live[partition, bucket].total_buckets for bucket in self.partitions.get(partition, ())}
+            found = self.totals[partition] = max(0, totals.pop()) if len(totals) == 1 else 0
+        return found
 
 
 class Lookup:
@@ -120,10 +174,34 @@ class Lookup:
         """
         view = self._open_view()
         table = view.table
-        action = f"cannot look up in '{table.name}'"
-        fields = chosen_columns(table, columns)
-        wanted = key_rows(table, keys, table.schema.primary_keys, action)
-        return self._answer(view, wanted, fields)
+        chosen = view.choose(columns)
+        if view.single is not None and type(keys) is dict and len(keys) == 1:
+            integer = keys.get(view.single.name)
+            if type(integer) is int and view.single.low <= integer <= view.single.high:
+                with contextlib.suppress(NotAtOnceError):
+                    return self._one(view, integer, chosen)
+        wanted = key_rows(table, keys, table.schema.primary_keys, f"cannot look up in '{table.name}'")
+        return self._answer(view, wanted, chosen)
+
+    def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
+        """Return the row of one key that is a whole number, in a table without partitions.
+
+        Raises:
+            NotAtOnceError: the way for many keys has to answer.
+        """
+        there = view.partitions.get(EMPTY_ROW, [])
+        if len(there) > 1:
+            assert view.single is not None
+            total = view.total_buckets(EMPTY_ROW)
+            if total <= 0 or view.table.options.get(w.BUCKET_FUNCTION) != "default":
+                raise NotAtOnceError
+            number = abs(row_hash(encode_row((integer,), view.table.key_types))) % total
+            there = [number] if number in there else []
+        for bucket in there:
+            row = self._bucket(view, (EMPTY_ROW, bucket)).one(integer, chosen)
+            if row is not None:
+                return pa.Table.from_batches([row])
+        return chosen.nothing
 
     async def lookup_async(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the same as `lookup` without blocking the event loop: a thread looks the keys up."""
@@ -188,20 +266,20 @@ class Lookup:
             view.known = dict(before.known)
         return view
 
-    def _answer(self, view: _View, wanted: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
-        schema = arrow_schema(fields)
+    def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> pa.Table:
+        schema = chosen.schema
         which: list[Positions] = []
         parts: list[pa.Table] = []
         for partition, members in partition_groups(view.table, wanted):
             rows = wanted if len(members) == wanted.num_rows else wanted.take(pa.array(members))
             for bucket, places in self._by_bucket(view, partition, rows):
                 keys = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
-                at, found = self._in_bucket(view, (partition, bucket), keys, fields)
+                at, found = self._in_bucket(view, (partition, bucket), keys, chosen.fields)
                 if len(at):
                     which.append(members[places[at]])
                     parts.append(found.cast(schema))
         if not parts:
-            return schema.empty_table()
+            return chosen.nothing
         order = np.concatenate(which)
         answer = pa.concat_tables(parts)
         if (order[1:] > order[:-1]).all():
@@ -212,12 +290,8 @@ class Lookup:
         """Return the buckets of a partition that may hold keys, and which ones."""
         everything = np.arange(rows.num_rows)
         there = view.partitions.get(partition, [])
-        live = view.state.live.buckets
-        totals = {live[partition, bucket].total_buckets for bucket in there}
-        if len(totals) != 1 or min(totals) <= 0:  # no rule says where a key lies
-            return [(bucket, everything) for bucket in there]
-        [total] = totals
-        if total == 1:
+        total = view.total_buckets(partition)
+        if total <= 1:  # with 0, no rule says where a key lies
             return [(bucket, everything) for bucket in there]
         names = view.table.schema.bucket_key
         kinds = [view.table.schema.field(name).type for name in names]
