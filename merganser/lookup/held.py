@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from merganser.codec.deletion_vector import Positions
 from merganser.files.read import DataFileReader, FileToRead
-from merganser.lookup.copies import Copies
 from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
 from merganser.lookup.image import NOTHING, Asked, Found, IntegerImage, equal, image_of
 from merganser.lsm.marks import narrowed
@@ -26,6 +25,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.local_copies import LocalCopies
 
 _SMALL_ROWS: Final = 1 << 16
 _SMALL_BYTES: Final = 4 << 20
@@ -96,7 +96,7 @@ class HeldFile:
     """
 
     def __init__(
-        self, reader: SectionReader, file: DataFile, copies: Copies | None, memory: Memory, *, at_once: bool
+        self, reader: SectionReader, file: DataFile, copies: LocalCopies | None, memory: Memory, *, at_once: bool
     ) -> None:
         self.file = file
         self.target: FileToRead = reader.target(file)
@@ -238,12 +238,22 @@ class HeldFile:
         with self._lock:
             if self._copy is None:
                 name = self._copies.name(self.target.path, self.file.size)
-                self._copy = self._copies.open(name)
+                self._copy = self._opened(self._copies, name)
                 if self._copy is None and (self._at_once or 2 * self._rows_read >= self.file.row_count):
-                    self._copy = self._copies.add(name, self._write)
+                    data = self._copies.add(name, self._write)
+                    self._copy = None if data is None else Copy(data)
                     if self._copy is None:
                         self._copies = None
             return self._copy
+
+    def _opened(self, copies: LocalCopies, name: str) -> Copy | None:
+        """Return the copy that another lookup made; None: there is none. A damaged one is removed."""
+        data = copies.open(name)
+        try:
+            return None if data is None else Copy(data)
+        except DamagedCopyError:
+            copies.drop(name)
+            return None
 
     def _held_in_memory(self) -> Copy:
         found = self._memory.get(self.target.path)

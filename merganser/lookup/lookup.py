@@ -20,7 +20,6 @@ from merganser.codec.stats import EMPTY_ROW
 from merganser.errors import InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
-from merganser.lookup.copies import Copies
 from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
 from merganser.lookup.image import Asked, Positions
 from merganser.lookup.keys import check_has_key, key_rows
@@ -40,6 +39,7 @@ from merganser.scan.scan import chosen_columns
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
+from merganser.storage.local_copies import LocalCopies
 from merganser.write.buckets import partition_groups
 
 CACHES: Final = ("auto", "all", "none")
@@ -142,7 +142,7 @@ class Lookup:
         self._copies = (
             None
             if cache == "none"
-            else Copies(
+            else LocalCopies(
                 options.get(r.LOOKUP_CACHE_DIRECTORY),
                 max_bytes=options.get(r.LOOKUP_CACHE_MAX_DISK_SIZE),
                 unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),

@@ -1,4 +1,4 @@
-"""The lookup copies on the local disk: named by their data file, shared by all processes, bounded in bytes.
+"""Copies on the local disk of what a store holds: shared by all processes of a machine, bounded in bytes.
 
 A copy is made under a name of its own and then renamed, so a process that dies leaves no part of one under the name
 that others read. The least recently used copies go first. A copy may go while others read it: it stays mapped.
@@ -19,9 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from merganser.lookup.copy import Copy, DamagedCopyError
-
-_SUFFIX: Final = ".lookup"
+_SUFFIX: Final = ".copy"
 _PART: Final = ".part"
 _PART_SECONDS: Final = 3600
 """An unfinished copy that nobody has written to for so long was left by a process that died."""
@@ -29,8 +27,8 @@ _PART_SECONDS: Final = 3600
 _log = logging.getLogger(__name__)
 
 
-class Copies:
-    """A directory of lookup copies.
+class LocalCopies:
+    """A directory of copies. Nobody trusts what lies there: the bytes of a copy carry their own checksums.
 
     Args:
         directory: where they lie; None: a directory of this user among the temporary files of the system.
@@ -40,33 +38,30 @@ class Copies:
 
     def __init__(self, directory: str | None, *, max_bytes: int | None, unused_seconds: float) -> None:
         user = os.getuid() if hasattr(os, "getuid") else 0
-        self._directory = Path(directory or Path(tempfile.gettempdir()) / f"merganser-lookup-{user}")
+        self._directory = Path(directory or Path(tempfile.gettempdir()) / f"merganser-copies-{user}")
         self._max_bytes = max_bytes
         self._unused_seconds = unused_seconds
         self._warned = False
 
     def name(self, path: str, size: int) -> str:
-        """Return the name of the copy of a data file, which never changes once it is there."""
+        """Return the name of the copy of a file that never changes."""
         digest = hashlib.blake2b(f"{path}\n{size}".encode(), digest_size=12).hexdigest()
         return f"{digest}{_SUFFIX}"
 
-    def open(self, name: str) -> Copy | None:
-        """Return a copy; None: there is none. A damaged one is removed."""
+    def open(self, name: str) -> pa.Buffer | None:
+        """Return the bytes of a copy, mapped; None: there is none that can be read."""
         path = self._directory / name
         try:
             with pa.memory_map(str(path)) as mapped:
-                found = Copy(mapped.read_buffer())
-        except FileNotFoundError:
-            return None
-        except (OSError, DamagedCopyError, ValueError, KeyError):
-            self.drop(name)
+                found = mapped.read_buffer()
+        except (OSError, pa.ArrowException):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
         return found
 
-    def add(self, name: str, write: Callable[[Callable[[pa.Buffer | bytes], object]], object]) -> Copy | None:
-        """Make a copy and return it; None: the local disk does not take it, which is logged once.
+    def add(self, name: str, write: Callable[[Callable[[pa.Buffer | bytes], object]], object]) -> pa.Buffer | None:
+        """Make a copy and return its bytes; None: the local disk does not take it, which is logged once.
 
         Args:
             write: writes its bytes with the function that it is given.
@@ -84,7 +79,7 @@ class Copies:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                _log.warning("lookups go without local copies: '%s' cannot be written: %s", self._directory, error)
+                _log.warning("no local copies are made: '%s' cannot be written: %s", self._directory, error)
             return None
         return self.open(name)
 
