@@ -59,6 +59,20 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
     return pa.concat_tables(conformed)
 
 
+def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) -> None:
+    """Refuse columns whose type cannot become that of the key.
+
+    Args:
+        types: by column of the key.
+
+    Raises:
+        InvalidInputError: names the column and both types.
+    """
+    fields = [replace(table.schema.field(name), default=None) for name in types]
+    rows = pa.table({name: pa.nulls(0, kind) for name, kind in types.items()})
+    conform(rows, fields, action=action)
+
+
 def check_columns(given: Sequence[str], names: Sequence[str], action: str) -> None:
     """Refuse columns that are not exactly those of a key.
 

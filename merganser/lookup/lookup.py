@@ -153,7 +153,7 @@ class Lookup:
         self._lock = threading.Lock()
         self._files_lock = threading.Lock()
         self._closed = False
-        self._view = self._view_of(self._state(), None)
+        self._view = self._view_of(self._state(snapshot), None)
 
     @property
     def snapshot(self) -> int | None:
@@ -181,6 +181,13 @@ class Lookup:
                 with contextlib.suppress(NotAtOnceError):
                     return self._one(view, integer, chosen)
         wanted = key_rows(table, keys, table.schema.primary_keys, f"cannot look up in '{table.name}'")
+        return self._answer(view, wanted, chosen)[1]
+
+    def found(self, keys: pa.Table, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
+        """Return which keys have a row, rising, and the rows; otherwise as `lookup`."""
+        view = self._open_view()
+        chosen = view.choose(columns)
+        wanted = key_rows(view.table, keys, view.table.schema.primary_keys, f"cannot look up in '{view.table.name}'")
         return self._answer(view, wanted, chosen)
 
     def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
@@ -207,16 +214,23 @@ class Lookup:
         """Return the same as `lookup` without blocking the event loop: a thread looks the keys up."""
         return await asyncio.to_thread(self.lookup, keys, columns)
 
-    def refresh(self) -> int | None:
+    def refresh(self, snapshot: int | None = None) -> int | None:
         """Look at the newest snapshot from now on, and return its id. A handle of one snapshot stays there.
 
         Reads what was committed since the last refresh, and nothing else.
 
+        Args:
+            snapshot: look at this snapshot, for good.
+
         Raises:
-            FormatError: metadata is damaged or missing. The handle stays where it was.
+            NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+            FormatError: metadata is damaged or missing. After any error the handle stays where it was.
         """
         with self._lock:
-            if self._pinned is None:
+            if snapshot is not None and snapshot != self._pinned:
+                state = self._state(snapshot)
+                self._pinned, self._view = snapshot, self._view_of(state, self._view)
+            elif self._pinned is None:
                 state = self._state()
                 if state.snapshot != self._view.state.snapshot:
                     self._view = self._view_of(state, self._view)
@@ -242,11 +256,11 @@ class Lookup:
             )
         return self._view
 
-    def _state(self) -> TableState:
+    def _state(self, snapshot: int | None = None) -> TableState:
         reader = MetaReader(self._table.paths, self._env, self._table.name)
-        if self._pinned is None:
+        if snapshot is None:
             return reader.latest()
-        return reader.state(SnapshotStore(self._table.paths, self._env, self._table.name).load(self._pinned))
+        return reader.state(SnapshotStore(self._table.paths, self._env, self._table.name).load(snapshot))
 
     def _view_of(self, state: TableState, before: _View | None) -> _View:
         table = self._table
@@ -266,7 +280,8 @@ class Lookup:
             view.known = dict(before.known)
         return view
 
-    def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> pa.Table:
+    def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
+        """Return which keys have a row, rising, and the rows."""
         schema = chosen.schema
         which: list[Positions] = []
         parts: list[pa.Table] = []
@@ -279,12 +294,13 @@ class Lookup:
                     which.append(members[places[at]])
                     parts.append(found.cast(schema))
         if not parts:
-            return chosen.nothing
+            return np.empty(0, np.int64), chosen.nothing
         order = np.concatenate(which)
         answer = pa.concat_tables(parts)
         if (order[1:] > order[:-1]).all():
-            return answer
-        return answer.take(pa.array(np.argsort(order, kind="stable")))
+            return order, answer
+        back = np.argsort(order, kind="stable")
+        return order[back], answer.take(pa.array(back))
 
     def _by_bucket(self, view: _View, partition: bytes, rows: pa.Table) -> list[tuple[int, Positions]]:
         """Return the buckets of a partition that may hold keys, and which ones."""

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from merganser.spark.compaction import compact
     from merganser.spark.files import load
+    from merganser.spark.lookup import lookup_join
     from merganser.spark.scan import read
     from merganser.spark.sink import write
     from merganser.spark.source import register
 
-__all__ = ["compact", "load", "read", "register", "write"]
+__all__ = ["compact", "load", "lookup_join", "read", "register", "write"]
 
 _HOMES = {
     "compact": "merganser.spark.compaction",
     "load": "merganser.spark.files",
+    "lookup_join": "merganser.spark.lookup",
     "read": "merganser.spark.scan",
     "register": "merganser.spark.source",
     "write": "merganser.spark.sink",

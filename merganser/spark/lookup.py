@@ -1,0 +1,268 @@
+"""`ms.lookup_join`: rows of a DataFrame, each with the row of its key in a table.
+
+    batch    the driver chooses a snapshot; all tasks look at it
+    stream   the time of each micro-batch chooses it: `current_timestamp` is one value per micro-batch, and the query's
+             checkpoint keeps it. So all tasks of a micro-batch look at one snapshot, and a micro-batch that is repeated
+             looks at the same one.
+
+A Python process of Spark keeps its handle from task to task and from micro-batch to micro-batch. It reads what was
+committed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from merganser.errors import InvalidInputError, NotFoundError
+from merganser.handle.table import Table
+from merganser.lookup.keys import check_columns, check_has_key, check_types
+from merganser.lookup.lookup import Lookup
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.scan.scan import chosen_columns
+from merganser.scan.time_travel import resolve
+from merganser.spark.bucketing import one_writer_each, quoted
+from merganser.spark.jobs import on_any_python
+from merganser.spark.names import spelling_of
+from merganser.spark.pythons import warn_of_other_python
+from merganser.spark.session import opened
+from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
+from merganser.storage.env import Env
+from merganser.storage.protocol import Storage
+
+_HOWS: Final = ("left", "inner")
+_TIME: Final = "__merganser_time"
+
+
+def lookup_join(
+    df: DataFrame,
+    table: Table | str,
+    on: str | Sequence[str] | Mapping[str, str],
+    how: str = "left",
+    columns: Sequence[str] | None = None,
+    snapshot: int | None = None,
+    shuffle: bool = False,
+) -> DataFrame:
+    """Return the rows of a DataFrame, batch or stream, each with columns of the table's row of its key.
+
+    Args:
+        df: the rows.
+        table: a table with a primary key, or its path.
+        on: the columns of `df` that hold the key: a name, a list of names, or {column of df: column of the key}. They
+            are all columns of the primary key. A row with a null there has no partner.
+        how: "left": a row without a partner gets nulls. "inner": it is left out.
+        columns: the columns of the table to add; None: all but the key.
+        snapshot: the snapshot to look at. None: of a batch, the newest one now; of a stream, the newest one when each
+            micro-batch begins.
+        shuffle: send rows to tasks by bucket first, so that each file is opened by one task. It pays off for DataFrames
+            of many rows and tables of many large buckets.
+
+    Raises:
+        InvalidInputError: `on` is not the key, a type does not fit, or a column would be there twice. Nothing ran.
+        NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+    """
+    found = opened(table)
+    definition = found.definition
+    action = f"cannot join with '{found.name}'"
+    check_has_key(definition, action)
+    if how not in _HOWS:
+        raise InvalidInputError(f"{action}: how is {how!r:.50}. Give 'left' or 'inner'.")
+    names = spelling_of(df.sparkSession, found)
+    of_key = _pairs(on, action)
+    given = names.names(list(of_key), df.columns) or ()
+    key = names.names(list(of_key.values())) or ()
+    check_columns(key, definition.schema.primary_keys, action)
+    for name in given:
+        if name not in df.columns:
+            raise InvalidInputError(f"{action}: the DataFrame has no column '{name}'.", column=name)
+    columns = names.names(columns)
+    if columns is None:
+        columns = [field.name for field in definition.schema.user_fields if field.name not in key]
+    fields = chosen_columns(definition, columns)
+    twice = [field.name for field in fields if field.name in df.columns]
+    if twice:
+        raise InvalidInputError(
+            f"{action}: column '{twice[0]}' is in the DataFrame and in the table. Give columns=, or rename it in the "
+            "DataFrame.",
+            column=twice[0],
+        )
+    source = arrow_schema_of(df.schema)
+    types = [source.field(name).type for name in given]
+    check_types(definition, dict(zip(key, types, strict=True)), action)
+    added = spark_schema(definition, fields)
+    schema = StructType(
+        [*df.schema.fields, *(StructField(field.name, field.dataType, True, field.metadata) for field in added.fields)]
+    )
+    if snapshot is None and not df.isStreaming:
+        newest = found.latest_snapshot()
+        snapshot = 0 if newest is None else newest.id
+    elif snapshot is not None:
+        resolve(SnapshotStore(definition.paths, found.env, found.name), snapshot=snapshot)
+    if shuffle:
+        df = _by_bucket(df, definition, dict(zip(given, key, strict=True)), action)
+    positions = tuple(df.columns.index(name) for name in given)
+    if snapshot is None:
+        df = df.withColumn(_TIME, f.current_timestamp())
+    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+    job = LookupJoin(
+        definition,
+        found.env.storage,
+        snapshot,
+        positions,
+        tuple(key),
+        tuple(field.name for field in fields),
+        how == "inner",
+        arrow_schema_of(schema),
+    )
+    warn_of_other_python(df.sparkSession)
+    return plain.mapInArrow(on_any_python(job), schema)
+
+
+def _pairs(on: Any, action: str) -> dict[str, str]:
+    """Return the columns of the key by column of the DataFrame."""
+    if isinstance(on, str):
+        return {on: on}
+    if isinstance(on, Mapping) and all(isinstance(name, str) for pair in on.items() for name in pair):
+        return dict(on)
+    if isinstance(on, Sequence) and all(isinstance(name, str) for name in on):
+        return {name: name for name in on}
+    raise InvalidInputError(
+        f"{action}: on is {on!r:.80}. Give a column, a list of columns, or {{column of the DataFrame: column of the "
+        "key}."
+    )
+
+
+def _by_bucket(df: DataFrame, table: TableDef, pairs: Mapping[str, str], action: str) -> DataFrame:
+    """Return the frame shuffled by bucket."""
+    names = df.columns
+    renamed = [pairs.get(name, name) for name in names]
+    if len(set(renamed)) < len(renamed):
+        column = next(name for name in renamed if renamed.count(name) > 1)
+        raise InvalidInputError(
+            f"{action} by bucket: the DataFrame has a column '{column}', which is not the one that holds the key. "
+            "Rename it, or leave shuffle=True out.",
+            column=column,
+        )
+    return one_writer_each(df.toDF(*renamed), table).select(*(quoted(name) for name in renamed)).toDF(*names)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """Joins the batches of a task with the rows of a table.
+
+    Attributes:
+        table: the table.
+        storage: where its files lie.
+        snapshot: the snapshot to look at; 0: the table has none. None: the one of the time in the last column.
+        positions: of the columns that hold the key.
+        key: the names of these columns in the table.
+        columns: of the table, to add.
+        inner: leave rows without a partner out.
+        schema: of the result.
+    """
+
+    table: TableDef
+    storage: Storage
+    snapshot: int | None
+    positions: tuple[int, ...]
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    inner: bool
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the joined rows, as `mapInArrow` wants them."""
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            snapshot = self.snapshot
+            if snapshot is None:
+                moment = rows.column(rows.num_columns - 1)[0].as_py() if rows.num_rows else None
+                snapshot = 0 if moment is None else _snapshot_at(self.table, self.storage, moment)
+                rows = rows.select(range(rows.num_columns - 1))
+            if rows.num_rows:
+                yield from spark_batches(self._joined(rows, snapshot), self.schema)
+
+    def _joined(self, rows: pa.Table, snapshot: int) -> pa.Table:
+        keys = pa.table([rows.column(i) for i in self.positions], names=list(self.key))
+        asked = np.arange(rows.num_rows)
+        if any(column.null_count for column in keys.columns):
+            valid = np.ones(rows.num_rows, np.bool_)
+            for column in keys.columns:
+                valid &= np.asarray(pc.is_valid(column))
+            asked = np.flatnonzero(valid)
+            keys = keys.take(pa.array(asked))
+        handle = _handle(self.table, self.storage, snapshot)
+        if handle is None:
+            which, found = np.empty(0, np.int64), None
+        else:
+            which, found = handle.found(keys, self.columns)
+            which = asked[which]
+        if self.inner:
+            rows = rows.take(pa.array(which))
+            partners = found
+        elif found is not None and len(which) == rows.num_rows:
+            partners = found
+        elif found is not None:
+            place = np.zeros(rows.num_rows, np.int64)
+            missing = np.ones(rows.num_rows, np.bool_)
+            place[which], missing[which] = np.arange(len(which)), False
+            partners = found.take(pa.array(place, mask=missing))
+        else:
+            partners = None
+        added = self.schema.names[len(self.schema) - len(self.columns) :]
+        columns = list(rows.columns)
+        for i in range(len(added)):
+            if partners is not None:
+                columns.append(partners.column(i))
+            else:
+                kind = self.schema.field(len(rows.columns) + i).type
+                columns.append(pa.chunked_array([pa.nulls(rows.num_rows, kind)]))
+        return pa.table(columns, names=self.schema.names)
+
+
+_HANDLES: Final[dict[Any, tuple[Env, Lookup]]] = {}
+"""The handles of this process, by table: Spark gives a process one task after the other."""
+
+
+def _handle(table: TableDef, storage: Storage, snapshot: int) -> Lookup | None:
+    """Return the handle of this process at a snapshot; None: the table has no rows there."""
+    if not snapshot:
+        return None
+    env = _env(table, storage)
+    place = (table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
+    known = _HANDLES.get(place)
+    if known is None:
+        known = _HANDLES[place] = (env, Lookup(table, env, snapshot=snapshot))
+    known[1].refresh(snapshot)
+    return known[1]
+
+
+def _env(table: TableDef, storage: Storage) -> Env:
+    known = _ENVS.get(table.paths.metadata_root)
+    if known is None:
+        known = _ENVS[table.paths.metadata_root] = Env(storage)
+    return known
+
+
+_ENVS: Final[dict[str, Env]] = {}
+
+
+def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
+    """Return the newest snapshot at a time; 0: there was none."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        found = resolve(SnapshotStore(table.paths, _env(table, storage), table.name), timestamp=moment)
+    except NotFoundError:
+        return 0
+    return 0 if found is None else found.id

@@ -1,0 +1,128 @@
+"""`ms.lookup_join`: the rows of Spark's own join, of batches and streams; one snapshot per micro-batch; errors."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import InvalidInputError, NotFoundError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def users(catalog: mg.Catalog) -> mg.Table:
+    table = catalog.create_table(
+        "shop.users",
+        schema={"city": "STRING", "id": "BIGINT", "name": "STRING", "n": "DECIMAL(10, 2)"},
+        primary_key=["city", "id"],
+        partition_by=["city"],
+        options={"bucket": "2"},
+    )
+    rng = random.Random(1)
+    for part in range(3):
+        rows = [{"city": f"c{i % 3}", "id": i, "name": f"u{i}.{part}", "n": i} for i in rng.sample(range(300), 120)]
+        table.write(rows)
+    table.write([{"city": "c1", "id": 1, "name": None, "n": None}], kinds=["-D"])
+    return table
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.collect()), key=str)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_rows_are_those_of_a_join_by_spark(spark: SparkSession, users: mg.Table, how: str, shuffle: bool) -> None:
+    rng = random.Random(2)
+    given = [(rng.choice(["c0", "c1", "c2", "c9", None]), rng.randrange(400), i) for i in range(500)]
+    orders = spark.createDataFrame(given, "town STRING, user BIGINT, no INT")
+    found = ms.lookup_join(orders, users, on={"town": "city", "user": "id"}, how=how, shuffle=shuffle)
+    right = ms.read(spark, users)
+    expected = orders.join(right, (orders.town == right.city) & (orders.user == right.id), how)
+    assert found.columns == ["town", "user", "no", "name", "n"]
+    assert rows(found) == rows(expected.select(*found.columns))
+
+
+def test_columns_are_chosen_and_narrower_keys_are_widened(spark: SparkSession, users: mg.Table) -> None:
+    orders = spark.createDataFrame([("c1", 4)], "city STRING, id INT")
+    found = ms.lookup_join(orders, users, on=["city", "id"], columns=["n", "name"])
+    [row] = users.lookup({"city": "c1", "id": 4}).to_pylist()
+    assert [tuple(one) for one in found.collect()] == [("c1", 4, row["n"], row["name"])]
+
+
+def test_a_frame_keeps_the_snapshot_of_its_call(spark: SparkSession, users: mg.Table) -> None:
+    orders = spark.createDataFrame([("c1", 4)], "city STRING, id BIGINT")
+    [before] = users.lookup({"city": "c1", "id": 4})["name"].to_pylist()
+    newest = users.latest_snapshot()
+    assert newest is not None
+    frame = ms.lookup_join(orders, users, on=["city", "id"], columns=["name"])
+    users.write([{"city": "c1", "id": 4, "name": "new", "n": None}])
+    assert frame.collect()[0].name == before
+    assert ms.lookup_join(orders, users, ["city", "id"], columns=["name"]).collect()[0].name == "new"
+    old = ms.lookup_join(orders, users, ["city", "id"], columns=["name"], snapshot=newest.id)
+    assert old.collect()[0].name == before
+    with pytest.raises(NotFoundError):
+        ms.lookup_join(orders, users, ["city", "id"], snapshot=999)
+
+
+def test_a_table_without_rows_has_no_partners(spark: SparkSession, catalog: mg.Catalog) -> None:
+    empty = catalog.create_table("shop.empty", {"id": "INT", "v": "INT"}, primary_key=["id"], options={"bucket": "1"})
+    frame = spark.createDataFrame([(1,)], "id INT")
+    assert rows(ms.lookup_join(frame, empty, "id")) == [(1, None)]
+    assert rows(ms.lookup_join(frame, empty, "id", how="inner")) == []
+
+
+def test_a_micro_batch_sees_one_snapshot_and_the_next_one_what_was_committed_since(
+    spark: SparkSession, users: mg.Table, tmp_path: Path
+) -> None:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 40).option("numPartitions", 2).load()
+    keys = source.select(f.lit("c0").alias("city"), (f.col("value") % 5).alias("id"))
+    seen: list[set[str | None]] = []
+
+    def each(batch: DataFrame, number: int) -> None:
+        seen.append({row.name for row in batch.collect()})
+        users.write([{"city": "c0", "id": i, "name": f"batch {number}", "n": 0} for i in range(5)])
+
+    users.write([{"city": "c0", "id": i, "name": "before", "n": 0} for i in range(5)])
+    query = (
+        ms.lookup_join(keys, users, on=["city", "id"], columns=["name"])
+        .writeStream.foreachBatch(each)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        while len(seen) < 3 and query.isActive:
+            query.awaitTermination(0.2)
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert seen[:3] == [{"before"}, {"batch 0"}, {"batch 1"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"on": "id"}, "the key lacks column 'city'"),
+        ({"on": ["city", "id", "x"]}, "column 'x' is no part of the key"),
+        ({"on": {"town": "city", "id": "id"}}, "the DataFrame has no column 'town'"),
+        ({"on": 7}, "on is 7"),
+        ({"on": ["city", "id"], "how": "outer"}, "how is 'outer'"),
+        ({"on": ["city", "id"], "columns": ["nope"]}, "no column 'nope'"),
+        ({"on": {"city": "city", "x": "id"}}, "column 'id'"),
+        ({"on": ["city", "id"], "columns": ["id"]}, "column 'id' is in the DataFrame and in the table"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_runs(
+    spark: SparkSession, users: mg.Table, arguments: dict[str, Any], message: str
+) -> None:
+    frame = spark.createDataFrame([("c1", 4, "text")], "city STRING, id BIGINT, x STRING")
+    with pytest.raises(InvalidInputError, match=message):
+        ms.lookup_join(frame, users, **arguments)
