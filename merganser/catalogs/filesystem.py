@@ -19,6 +19,7 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
@@ -169,6 +170,7 @@ class Catalog:
             raise _exists(parsed)
         check_can_create(made, name=str(parsed))
         check_formats(made, name=str(parsed))
+        check_filters(made, name=str(parsed))
         self._check_free(parsed, paths)
         try:
             store.create(made)

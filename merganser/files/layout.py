@@ -1,4 +1,4 @@
-"""Which columns the data files of a table have, and in which format and with which statistics they are written.
+"""Which columns the data files of a table have, in which format they are written, with which statistics and filters.
 
 A key table's file holds `_KEY_<column>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all
 columns of the table. An append table's file holds the columns alone.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from merganser.codec.data_format import WriteFormat, check_can_hold
 from merganser.codec.stats import StatsMode, parse_stats_mode
 from merganser.errors import UnsupportedError
+from merganser.files.index import FilterSettings, filters_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.checks import named_formats
@@ -32,6 +33,8 @@ class FileLayout:
         prefix: what file names begin with.
         stats_modes: one mode per value field.
         target_size_bytes, target_rows: where a new file begins.
+        filters: columns that have a Bloom filter in the index of each file.
+        index_in_manifest_max_bytes: up to which an index lies in the manifest.
     """
 
     keyed: bool
@@ -45,6 +48,8 @@ class FileLayout:
     dense_stats: bool
     target_size_bytes: int
     target_rows: int
+    filters: tuple[FilterSettings, ...]
+    index_in_manifest_max_bytes: int
 
     @property
     def fields(self) -> tuple[t.Field, ...]:
@@ -84,6 +89,8 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
         dense_stats=options.get(w.STATS_DENSE_STORE),
         target_size_bytes=w.target_file_size_bytes(options, keyed=table.keyed),
         target_rows=options.get(w.TARGET_FILE_ROW_NUM),
+        filters=filters_of(schema.fields, options),
+        index_in_manifest_max_bytes=options.get(w.FILE_INDEX_IN_MANIFEST),
     )
 
 

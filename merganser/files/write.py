@@ -1,4 +1,4 @@
-"""Rows of one bucket -> data files of about the target size, with their statistics.
+"""Rows of one bucket -> data files of about the target size, with their statistics and file indexes.
 
 Rows come in file order (sorted by key, or as they arrived). A file becomes durable when it is finished; until
 a snapshot names it no reader opens it, and `abort` removes it.
@@ -29,6 +29,7 @@ from merganser.codec.stats import (
 )
 from merganser.codec.stored import Stored
 from merganser.errors import MerganserError, StorageError
+from merganser.files.index import INDEX_SUFFIX, IndexBuilder, place_index
 from merganser.files.layout import FileLayout, physical_name
 from merganser.meta.data_file import SOURCE_APPEND, DataFile
 from merganser.meta.table_def import TableDef
@@ -111,11 +112,14 @@ class RollingWriter:
 
     def abort(self) -> None:
         """Remove what was written. The files of a finished writer too. Best effort: else they are orphans."""
+        names = [name for file in self._done for name in file.names]
         if self._open is not None:
             self._open.abort()
+            if self._layout.filters:
+                names.append(self._open.name + INDEX_SUFFIX)
             self._open = None
         with contextlib.suppress(MerganserError):
-            self._env.storage.delete([join(self._directory, file.name) for file in self._done])
+            self._env.storage.delete([join(self._directory, name) for name in names])
         self._done = []
 
     def _begun(self) -> _OpenFile:
@@ -131,7 +135,15 @@ class RollingWriter:
     def _finish(self) -> None:
         assert self._open is not None
         with self._writing(self._open.name):
-            self._done.append(self._open.finish(self._level, self._source, self._env.now_ms()))
+            embedded, beside = place_index(
+                self._env,
+                self._directory,
+                self._open.name,
+                self._open.index.finish(),
+                in_manifest_max_bytes=self._layout.index_in_manifest_max_bytes,
+            )
+            made = self._open.finish(self._level, self._source, self._env.now_ms())
+        self._done.append(replace(made, extra_files=beside, embedded_index=embedded))
         self._open = None
 
     @contextlib.contextmanager
@@ -157,6 +169,7 @@ class _OpenFile:
         self.sink = sink
         self.rows = 0
         self.name = name
+        self.index = IndexBuilder(layout.filters)
         self._table = table
         self._layout = layout
         write_format = replace(layout.write_format, file_name=name)
@@ -169,6 +182,7 @@ class _OpenFile:
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write(rows)
+        self.index.add(rows)
         if self._table.keyed:
             key = [rows.column(name) for name in self._table.key]
             if not self.rows:

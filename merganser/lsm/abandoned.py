@@ -22,8 +22,8 @@ def remove_files(table: TableDef, env: Env, messages: Sequence[CommitMessage]) -
     for message in messages:
         kept = {file.name for file in message.removed}
         directory = table.bucket_directory(message.partition, message.bucket)
-        paths += [join(directory, file.name) for file in message.added if file.name not in kept]
-        paths += [join(directory, file.name) for file in message.changelog]
+        gone = [*(file for file in message.added if file.name not in kept), *message.changelog]
+        paths += [join(directory, name) for file in gone for name in file.names]
         paths += [index_path(table, entry) for entry in message.index_added]
     with contextlib.suppress(MerganserError):
         env.storage.delete(paths)

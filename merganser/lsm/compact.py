@@ -140,7 +140,8 @@ class CompactJob:
             env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
         except BaseException:
             with contextlib.suppress(MerganserError):
-                env.storage.delete([join(self.directory, file.name) for part in parts for file in part.written])
+                names = [name for part in parts for file in part.written for name in file.names]
+                env.storage.delete([join(self.directory, name) for name in names])
             raise
         if not removed:
             return None

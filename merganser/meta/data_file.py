@@ -36,7 +36,9 @@ class DataFile:
         min_sequence, max_sequence: sequence numbers of its rows.
         schema_id: the schema it was written with; its column names are that schema's.
         level: 0 is youngest.
+        extra_files: names of files beside it that belong to it, such as its index.
         delete_row_count: rows of kind -U or -D; None when the writer did not say.
+        embedded_index: its index, if that lies in the manifest.
         source: 0 written by a user, 1 by a compaction.
         value_stats_columns: None: all columns in schema order; else these, in this order.
         external_path: whole path when the file lies outside the table.
@@ -68,6 +70,11 @@ class DataFile:
     write_columns_sequences: tuple[int, ...] | None = None
     checksum: int | None = None
     footer_checksum: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and those of the files that lie beside it and go with it, such as its index."""
+        return (self.name, *self.extra_files)
 
 
 @dataclass(frozen=True, slots=True)

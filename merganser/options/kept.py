@@ -65,8 +65,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."),
     # files and manifests
     ("data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."),
-    ("file-index.in-manifest-threshold", BYTES, 500, "Bytes up to which a file index lies in the manifest."),
-    ("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files."),
     ("manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."),
     ("deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."),
     # writing and committing

@@ -90,18 +90,19 @@ class Option(Generic[T_co]):
 
 @dataclass(frozen=True)
 class ColumnOption(Generic[T_co]):
-    """An option that each column can have: `fields.<column>.<suffix>`."""
+    """An option that each column can have: `<family>.<column>.<suffix>`."""
 
     suffix: str
     type: TextForm[T_co]
     default: T_co
     doc: str
     aliases: tuple[str, ...] = ()
+    family: str = "fields"
 
     def of(self, column: str) -> Option[T_co]:
         """Return the option of one column; of several ordering columns, join their names with commas."""
-        aliases = tuple(f"fields.{column}.{alias}" for alias in self.aliases)
-        return Option(f"fields.{column}.{self.suffix}", self.type, self.default, self.doc, aliases)
+        aliases = tuple(f"{self.family}.{column}.{alias}" for alias in self.aliases)
+        return Option(f"{self.family}.{column}.{self.suffix}", self.type, self.default, self.doc, aliases)
 
 
 class Options(Mapping[str, str]):
@@ -270,6 +271,13 @@ def _float(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = _float(text)
+    if not 0 < value < 1:
+        raise ValueError(text)
+    return value
+
+
 def _columns(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -323,6 +331,7 @@ INTEGER: Final = integer()
 LONG: Final = integer(-LONG_MAX - 1, LONG_MAX)
 _LEVEL: Final = integer(0)
 NUMBER: Final = TextForm("a number", _float)
+SHARE: Final = TextForm("a number above 0 and below 1", _share)
 TEXT: Final = TextForm("text", str)
 MOMENT: Final = TextForm("a time such as '2026-01-31 10:00:00'", _moment)
 COLUMNS: Final = TextForm("column names separated by commas", _columns)

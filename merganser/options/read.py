@@ -71,6 +71,7 @@ SCAN_PLAN_SORT_PARTITION: Final = Option(
 SCAN_MANIFEST_PARALLELISM: Final = Option[int | None](
     "scan.manifest.parallelism", integer(1), None, "How many manifests are read at the same time."
 )
+FILE_INDEX_READ: Final = Option("file-index.read.enabled", BOOLEAN, True, "Use file indexes to skip files.")
 SOURCE_SPLIT_TARGET_SIZE: Final = Option(
     "source.split.target-size", size(1), 128 << 20, "Bytes of data that one split should hold."
 )

@@ -48,6 +48,10 @@ IMMUTABLE_KEYS: Final = frozenset(option.key for option in ALL_OPTIONS if option
 _BY_KEY: Final = {key: option for option in ALL_OPTIONS for key in (option.key, *option.aliases)}
 _CATALOG_BY_KEY: Final = {key: option for option in catalog.OPTIONS for key in (option.key, *option.aliases)}
 _BY_SUFFIX: Final = {option.suffix: option for option in COLUMN_OPTIONS}
+_SUFFIXES: Final[dict[str, tuple[str, ...]]] = {
+    family: tuple(option.suffix for option in COLUMN_OPTIONS if option.family == family)
+    for family in (option.family for option in COLUMN_OPTIONS)
+}
 # Suffixes that other engines use after `fields.<column>.`.
 _OTHER_SUFFIXES: Final = ("agg", "listagg.delimiter", "kind", "min", "max", "length", "expression")
 # Keys of other engines that look like ours, and whole families of them.
@@ -94,7 +98,10 @@ _OTHER_FORMS: Final[Mapping[str, TextForm[str]]] = {
     "orc.compress": choice("zstd", "snappy", "lz4", "zlib", "lzo", "brotli", "none"),
     "avro.codec": choice("zstandard", "snappy", "deflate", "bzip2", "xz", "null"),
 }
-_INDEX_KEY: Final = re.compile(r"file-index\.[a-z-]+\.(columns|.+\.[a-z-]+)")
+_INDEX_KEY: Final = re.compile(r"file-index\.([a-z-]+)\.(?:columns|.+\.[a-z-]+)")
+_OUR_INDEX: Final = write.FILE_INDEX_BLOOM.removeprefix("file-index.")
+_CUTOFF_INDEX: Final = 0.9
+"""Least likeness of a kind of index to ours; others of the format are as like as 0.8."""
 _CUTOFF: Final = 0.8
 _NEVER: Final = 2.0
 _CUTOFF_WORDS: Final = 0.7
@@ -111,17 +118,23 @@ def find_option(key: str) -> Option[Any] | None:
 
 
 def split_column_key(key: str) -> tuple[str, str] | None:
-    """Return (column, suffix) of a key `fields.<column>.<suffix>` of ours, else None.
+    """Return (column, suffix) of a key of ours such as `fields.<column>.<suffix>`, else None.
 
     The column of a sequence group may be several, joined with commas.
     """
-    if not key.startswith("fields.") or key in _BY_KEY:
+    family = _family(key)
+    if family is None or key in _BY_KEY:
         return None
-    for suffix in _BY_SUFFIX:
-        column = key.removeprefix("fields.").removesuffix("." + suffix)
+    for suffix in _SUFFIXES[family]:
+        column = key.removeprefix(family + ".").removesuffix("." + suffix)
         if key.endswith("." + suffix) and column:
             return column, suffix
     return None
+
+
+def _family(key: str) -> str | None:
+    """Return what a key of one column begins with, or None."""
+    return next((family for family in _SUFFIXES if key.startswith(family + ".")), None)
 
 
 def sequence_groups(options: Mapping[str, str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
@@ -265,8 +278,10 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
 
 
 def _is_known(key: str) -> bool:
-    if key in _BY_KEY or key in _OTHER_KEYS or _INDEX_KEY.fullmatch(key):
+    if key in _BY_KEY or key in _OTHER_KEYS:
         return True
+    if index := _INDEX_KEY.fullmatch(key):
+        return not difflib.get_close_matches(index[1], [_OUR_INDEX], cutoff=_CUTOFF_INDEX)
     return any(key.startswith("fields.") and key.endswith("." + suffix) for suffix in _OTHER_SUFFIXES)
 
 
@@ -288,10 +303,10 @@ def _check_columns_of_key(key: str, split: tuple[str, str], columns: Sequence[st
 
 
 def _meant(key: str) -> str | None:
-    if key.startswith("fields."):
-        column, _, suffix = key.removeprefix("fields.").rpartition(".")
-        meant = closest(suffix, _BY_SUFFIX) if column else closest(key, _BY_KEY)
-        return meant if meant is None or not column else f"fields.{column}.{meant}"
+    if family := _family(key):
+        column, _, suffix = key.removeprefix(family + ".").rpartition(".")
+        meant = closest(suffix, _SUFFIXES[family]) if column else closest(key, _BY_KEY)
+        return meant if meant is None or not column else f"{family}.{column}.{meant}"
     return _nearest(key, _BY_KEY, cutoff=_NEVER if _OTHER_FAMILIES.fullmatch(key) else _CUTOFF)
 
 

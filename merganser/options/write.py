@@ -16,6 +16,7 @@ from merganser.options.option import (
     FILE_NAME_PART,
     LONG,
     LONG_MAX,
+    SHARE,
     STATS_MODE,
     TEXT,
     ColumnOption,
@@ -31,6 +32,8 @@ from merganser.options.option import (
 _NO_COLUMNS: Final[tuple[str, ...]] = ()
 _NO_LEVELS: Final[Mapping[int, str]] = MappingProxyType({})
 _MB: Final = 1 << 20
+FILE_INDEX_BLOOM: Final = "file-index.bloom-filter"
+"""What options of Bloom filters begin with."""
 COMPRESSIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "parquet": ("zstd", "snappy", "lz4", "gzip", "none", "uncompressed"),
     "orc": ("zstd", "snappy", "lz4", "gzip", "zlib", "none", "uncompressed"),
@@ -339,6 +342,24 @@ STATS_DENSE_STORE: Final = Option(
 STATS_KEEP_FIRST_N_COLUMNS: Final = Option(
     "metadata.stats-keep-first-n-columns", integer(-1), -1, "Keep statistics of the first n columns only; -1: of all."
 )
+FILE_INDEX_BLOOM_COLUMNS: Final = Option(
+    "file-index.bloom-filter.columns", COLUMNS, _NO_COLUMNS,
+    "Columns of which each data file has a Bloom filter, so that reads with '=' and 'IN' skip files.",
+)  # fmt: skip
+FILE_INDEX_BLOOM_ITEMS: Final = ColumnOption[int | None](
+    "items", integer(1), None,
+    "Different values in a file that the filter of the column is made for. Default: the rows of the file that have "
+    "one, at most a million.",
+    family=FILE_INDEX_BLOOM,
+)  # fmt: skip
+FILE_INDEX_BLOOM_FPP: Final = ColumnOption(
+    "fpp", SHARE, 0.1, "Share of other values that the filter of the column may take for its own.",
+    family=FILE_INDEX_BLOOM,
+)  # fmt: skip
+FILE_INDEX_IN_MANIFEST: Final = Option(
+    "file-index.in-manifest-threshold", BYTES, 500,
+    "Bytes up to which the index of a data file lies in the manifest; a larger one is a file beside the data file.",
+)  # fmt: skip
 DELETION_VECTORS: Final = Option(
     "deletion-vectors.enabled", BOOLEAN, False, "Mark deleted rows in a file of their own instead of rewriting files."
 )

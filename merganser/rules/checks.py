@@ -14,7 +14,7 @@ from merganser.options import read as r
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
-from merganser.options.registry import check_texts, did_you_mean
+from merganser.options.registry import check_texts, did_you_mean, split_column_key
 from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
@@ -59,6 +59,7 @@ def check_table_options(table: TableSchema, *, what: str = "cannot use the optio
     _check_row_tracking(table, what)
     _check_log(table, what)
     _check_column_lists(table, what)
+    _check_filters(table.options, what)
     _check_names(table.options, what)
     check_file_options(table.options, what=what)
     check_scan_options(table.options, what=what)
@@ -277,6 +278,21 @@ def _check_column_lists(table: TableSchema, what: str) -> None:
                 )
 
 
+def _check_filters(options: Options, what: str) -> None:
+    """Refuse settings of Bloom filters that no data file would have."""
+    filtered = options.get(w.FILE_INDEX_BLOOM_COLUMNS)
+    for key in options:
+        split = split_column_key(key) if key.startswith(w.FILE_INDEX_BLOOM + ".") else None
+        if split and split[0] not in filtered:
+            refuse(
+                what,
+                f"'{key}' sets up a Bloom filter that the table does not have. Add '{split[0]}' to "
+                f"'{w.FILE_INDEX_BLOOM_COLUMNS.key}', or remove the option.",
+                option=key,
+                column=split[0],
+            )
+
+
 def _check_names(options: Options, what: str) -> None:
     # Tables that are there may have any: slashes of a partition are escaped, and names are checked where they are used.
     for option in _NAMES:
@@ -309,6 +325,8 @@ FILE_OPTIONS: Final[tuple[Option[Any], ...]] = (
     w.STATS_MODE_OPTION,
     w.STATS_MODE_PER_LEVEL,
     w.STATS_KEEP_FIRST_N_COLUMNS,
+    w.FILE_INDEX_BLOOM_COLUMNS,
+    w.FILE_INDEX_IN_MANIFEST,
     w.MANIFEST_COMPRESSION,
     w.MANIFEST_TARGET_FILE_SIZE,
     w.MANIFEST_FULL_COMPACTION_SIZE,

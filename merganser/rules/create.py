@@ -51,7 +51,12 @@ _OF_KEYS: Final = frozenset(
     )
 )
 """Options that say how rows of one key become one row. So do those of a column, other than these:"""
-_OF_ALL_COLUMNS: Final = (options_write.DEFAULT_VALUE.suffix, options_write.COLUMN_STATS_MODE.suffix)
+_OF_ALL_COLUMNS: Final = (
+    options_write.DEFAULT_VALUE.suffix,
+    options_write.COLUMN_STATS_MODE.suffix,
+    options_write.FILE_INDEX_BLOOM_ITEMS.suffix,
+    options_write.FILE_INDEX_BLOOM_FPP.suffix,
+)
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """A snapshot and a filter -> the splits to read.
 
 Files are left out, in this order: by partition (exactly), by bucket (when the filter pins the bucket key), by
-key range, and, where no merge is needed, by the statistics of any column. What pruning leaves is read and
-filtered exactly.
+key range, and, where no merge is needed, by the statistics of any column. Then the file indexes are asked: those of
+key columns always, those of others where no merge is needed. What pruning leaves is read and filtered exactly.
 
 Deletion vectors hide rows whatever the options say. While a table with a key has them on, a row above level 0 that
 no vector names is the row of its key, so files are read as they stand, one by one; level 0 waits for its compaction.
@@ -39,6 +39,7 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.options.upkeep import level_count
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
+from merganser.scan.by_index import IndexQuestions
 from merganser.scan.read import key_filter, without_columns
 from merganser.scan.split import ReadJob, Split, What
 from merganser.schema import types as t
@@ -115,6 +116,7 @@ def _planned(
     schema_ids: set[int] = set()
     target = table.options.get(r.SOURCE_SPLIT_TARGET_SIZE)
     directories: dict[bytes, str] = {}
+    indexes = IndexQuestions(table, env, where)
     for (partition, bucket), files in chosen:
         if bucket < 0:  # postponed rows are not part of the table yet
             continue
@@ -124,13 +126,27 @@ def _planned(
         held = vectors.get((partition, bucket), NO_VECTORS)
         if table.keyed:
             splits += _keyed_splits(
-                table, env, directory, partition, bucket, files, held, where, target, compacted_only, schema_ids
+                table,
+                env,
+                directory,
+                partition,
+                bucket,
+                files,
+                held,
+                where,
+                indexes,
+                target,
+                compacted_only,
+                schema_ids,
             )
         else:
-            found = _append_splits(table, directory, bucket, files, held, where, target)
+            found = _append_splits(table, directory, bucket, files, held, where, indexes, target)
             schema_ids |= {file.schema_id for split in found for file in split.files}
             splits += found
-    counts["after keys and statistics"] = sum(len(section) for split in splits for section in split.sections)
+    left = sum(len(section) for split in splits for section in split.sections)
+    counts["after keys and statistics"] = left + indexes.skipped
+    if indexes.asked:
+        counts["after file indexes"] = left
     schemas = {table.schema.id: table.schema.fields}
     store = SchemaStore(table.paths, env)
     for schema_id in schema_ids - set(schemas):
@@ -224,6 +240,7 @@ def _append_splits(
     files: BucketFiles,
     vectors: BucketVectors,
     where: Predicate | None,
+    indexes: IndexQuestions,
     target: int,
 ) -> list[Split]:
     keyed = [entry.file.name for entry in files.entries if entry.file.min_key[:4] != EMPTY_ROW[:4]]
@@ -236,9 +253,12 @@ def _append_splits(
             path=path,
         )
     entries = _by_stats(table, list(files.entries), where)
+    whole = not _columns_apart([entry.file for entry in files.entries])
+    if whole:
+        asked = indexes.may_match(directory, [entry.file for entry in entries])
+        entries = [entry for entry, kept in zip(entries, asked.tolist(), strict=True) if kept]
     if table.bucket > 0:
         entries.sort(key=lambda entry: entry.file.min_sequence)
-    whole = not _columns_apart([entry.file for entry in files.entries])
     return _packed(directory, bucket, [((entry.file,), whole, entry.file.size) for entry in entries], vectors, target)
 
 
@@ -299,6 +319,7 @@ def _keyed_splits(
     files: BucketFiles,
     vectors: BucketVectors,
     where: Predicate | None,
+    indexes: IndexQuestions,
     target: int,
     compacted_only: bool,
     schema_ids: set[int],
@@ -317,6 +338,8 @@ def _keyed_splits(
     if narrow is not None:
         keep &= _may_match_keys(table, narrow, known)
     places = np.flatnonzero(keep)
+    # A file without the keys of the filter holds no version of them, so the others are merged without it.
+    places = places[indexes.may_match(directory, [known.files[i] for i in places.tolist()], table.key)]
     if not len(places):
         return []
     low, high = known.low, known.high
@@ -336,6 +359,11 @@ def _keyed_splits(
             group = np.sort(places[members])  # as they were committed: it settles equal numbers
             parts.append((tuple([known.files[i] for i in group.tolist()]), False, int(known.sizes[group].sum())))
             schema_ids |= known.schemas_of(group)
+    plain = [i for i, (_, raw, _) in enumerate(parts) if raw]
+    others = {field.name for field in table.schema.fields} - set(table.key)
+    asked = indexes.may_match(directory, [parts[i][0][0] for i in plain], others)
+    skipped = {i for i, kept in zip(plain, asked.tolist(), strict=True) if not kept}
+    parts = [part for i, part in enumerate(parts) if i not in skipped]
     return _packed(directory, bucket, parts, vectors, target)
 
 

@@ -130,5 +130,6 @@ class WrittenBuckets:
         """Remove the files that were not handed out. Best effort: else it is orphans."""
         for bucket, files in self._files.items():
             with contextlib.suppress(MerganserError):
-                self._env.storage.delete([join(self._directories[bucket], file.name) for file in files])
+                names = [name for file in files for name in file.names]
+                self._env.storage.delete([join(self._directories[bucket], name) for name in names])
         self._files = {}

@@ -136,7 +136,7 @@ def options_page() -> str:
     for column in registry.COLUMN_OPTIONS:
         default = _default_text(column.default, column.type)
         form = _escaped(column.type.expected)
-        lines.append(_row(f"`fields.<column>.{column.suffix}`", form, default, _escaped(column.doc)))
+        lines.append(_row(f"`{column.family}.<column>.{column.suffix}`", form, default, _escaped(column.doc)))
     return "\n".join(lines) + "\n"
 
 

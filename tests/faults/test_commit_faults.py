@@ -26,6 +26,7 @@ from merganser.write.transaction import begin
 
 Rows = list[tuple[str, dict[str, Any]]]
 SCHEMA = {"p": "STRING", "k": "INT", "v": "STRING"}
+INDEXED = {"file-index.bloom-filter.columns": "k,v", "file-index.in-manifest-threshold": "1 b"}
 _names = itertools.count()
 
 
@@ -84,6 +85,9 @@ WRITES = {
     ),
     "upsert": Scenario(
         (FIRST,), lambda c: _write(c, SECOND, commit_user="job", identifier=1), lambda o: o.write(SECOND), "job"
+    ),
+    "upsert with file indexes": Scenario(
+        (FIRST,), lambda c: _write(c, SECOND), lambda o: o.write(SECOND), options=tuple(INDEXED.items())
     ),
     "upsert without identifier": Scenario((FIRST,), lambda c: _write(c, SECOND), lambda o: o.write(SECOND)),
     "overwrite of a partition": Scenario(

@@ -55,6 +55,12 @@ def _history(seed: int, path: Path) -> None:
         "write-only": upkeep.choice(["true", "false", "false"]),
         "num-sorted-run.compaction-trigger": str(upkeep.randrange(2, 6)),
     }
+    indexes = random.Random(f"{seed} file indexes")
+    if filtered := [n for n in schema if schema[n][:7] not in ("DECIMAL", "BOOLEAN") and indexes.random() < 0.3]:
+        options |= {
+            "file-index.bloom-filter.columns": ",".join(filtered),
+            "file-index.in-manifest-threshold": indexes.choice(["1 b", "100 b", "1 kb"]),
+        }
     catalog = mg.catalog(str(path), options={"local.sync": "false"})
     catalog.create_database("db")
     table = catalog.create_table(
