@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
-from merganser.files.masks import BucketVectors, changed
+from merganser.files.masks import BucketVectors, changed, united
 from merganser.files.read import DataFileReader
 from merganser.lsm.levels import dense_ranks
 from merganser.lsm.section import SectionReader
@@ -66,7 +66,7 @@ def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[D
                         at = _matches(rows, reader.table.key, asked)
                         if len(at):
                             found.setdefault(file.name, []).append(rows.column(POSITION.name).to_numpy()[at])
-    return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
+    return {name: united(parts) for name, parts in found.items()}
 
 
 def wins_unseen(merge: Merge, young: Sequence[DataFile], older: Sequence[DataFile]) -> bool:

@@ -187,6 +187,18 @@ def _partition_numbers(table: TableDef, rows: pa.Table) -> tuple[npt.NDArray[np.
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().combine_chunks()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, combined = np.unique(combined * (len(encoded.dictionary) + 1) + codes, return_inverse=True)
-    _, firsts = np.unique(combined, return_index=True)
-    return combined.astype(np.int64), firsts
+        combined = _dense(combined * (len(encoded.dictionary) + 1) + codes)
+    firsts = np.zeros(int(combined.max(initial=-1)) + 1, np.int64)
+    firsts[combined[::-1]] = np.arange(rows.num_rows)[::-1]  # of what is assigned to a place the last stays
+    return combined, firsts
+
+
+def _dense(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return numbers without gaps, from 0, in the same order."""
+    highest = int(numbers.max(initial=0))
+    if highest > 4 * len(numbers) + 1_000:
+        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    there = np.zeros(highest + 1, np.bool_)
+    there[numbers] = True
+    places: npt.NDArray[np.int64] = (np.cumsum(there) - 1)[numbers]
+    return places
