@@ -42,6 +42,7 @@ from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Kinds
+from merganser.merge.keys import integer_image
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -397,11 +398,24 @@ class _KeysBelow:
             self._window = self._window or next(self._windows, None)
             if self._window is None:
                 return found
-            held, asked = dense_ranks(self._window, keys)
-            found |= np.isin(asked, held)
+            held, asked = _ordered(self._window, keys)
+            if len(held):
+                at = np.minimum(np.searchsorted(held, asked), len(held) - 1)
+                found |= held[at] == asked
             if len(held) and held[-1] > asked[-1]:
                 return found
             self._window = None
+
+
+def _ordered(
+    held: Sequence[pa.Array], asked: Sequence[pa.Array]
+) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.signedinteger]]:
+    """Return integers that rise and are equal as the keys are; both are in key order."""
+    if len(held) == 1:
+        images = [integer_image(pa.chunked_array([column])) for column in (held[0], asked[0])]
+        if images[0] is not None and images[1] is not None:
+            return images[0], images[1]
+    return dense_ranks(held, asked)
 
 
 def _added(rows: pa.Table) -> pa.Table:
