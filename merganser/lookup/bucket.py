@@ -128,8 +128,9 @@ class BucketLookup:
         bounds = self._bounds
         first, end = 0, len(asked)
         if bounds is not None and asked.integers is not None:
-            low, high = bounds[file.name]
-            first, end = (int(i) for i in np.searchsorted(asked.integers, (low, high + 1)))
+            low, high = bounds[file.name]  # each by itself: numpy would make floats of a number beyond int64
+            first = int(asked.integers.searchsorted(low))
+            end = int(asked.integers.searchsorted(high, side="right"))
             if first >= end:
                 return empty, empty
         near = asked if end - first == len(asked) else asked.take(np.arange(first, end))
