@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -71,12 +72,13 @@ class Chosen:
 
     Attributes:
         fields, schema: the columns.
-        batches: of files that were asked for one key, by name and batch: these columns and the kinds of the rows.
+        batches: of copies that were asked for one key, by batch: these columns and the kinds of the rows. A copy that
+            the memory lets go leaves from here, too.
     """
 
     fields: tuple[t.Field, ...]
     schema: pa.Schema
-    batches: dict[tuple[str, int], tuple[pa.RecordBatch, Any]] = field(default_factory=dict)
+    batches: WeakKeyDictionary[Copy, dict[int, tuple[pa.RecordBatch, Any]]] = field(default_factory=WeakKeyDictionary)
 
     @cached_property
     def nothing(self) -> pa.Table:
@@ -203,8 +205,10 @@ class HeldFile:
             if at < len(deleted) and int(deleted[at]) == position:
                 return None
         number, row = copy.place(position)
-        place = (self.file.name, number)
-        known = chosen.batches.get(place)
+        held = chosen.batches.get(copy)
+        if held is None:
+            held = chosen.batches.setdefault(copy, {})
+        known = held.get(number)
         if known is None:
             evolution = Evolution.plan(chosen.fields, self.target.fields, name=self.target.path)
             if len(evolution.unchanged) < len(chosen.fields):
@@ -216,7 +220,7 @@ class HeldFile:
                 raise NotAtOnceError from None
             columns = [batch.column(old.name) for old in evolution.stored]
             rows = pa.RecordBatch.from_arrays(columns, schema=chosen.schema)
-            known = chosen.batches[place] = rows, batch.column(VALUE_KIND.name).to_numpy()
+            known = held[number] = rows, batch.column(VALUE_KIND.name).to_numpy()
         if known[1][row] & 1:
             return False
         return known[0].slice(row, 1)
@@ -240,8 +244,8 @@ class HeldFile:
                 name = self._copies.name(self.target.path, self.file.size)
                 self._copy = self._opened(self._copies, name)
                 if self._copy is None and (self._at_once or 2 * self._rows_read >= self.file.row_count):
-                    data = self._copies.add(name, self._write)
-                    self._copy = None if data is None else Copy(data)
+                    made = self._copies.add(name, self._write) is not None
+                    self._copy = self._opened(self._copies, name) if made else None
                     if self._copy is None:
                         self._copies = None
             return self._copy

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import tempfile
 import time
 import uuid
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 _SUFFIX: Final = ".copy"
 _PART: Final = ".part"
+_OURS: Final = re.compile(rf"[0-9a-f]{{24}}{re.escape(_SUFFIX)}(?P<part>\.[0-9a-f]{{32}}{re.escape(_PART)})?")
 _PART_SECONDS: Final = 3600
 """An unfinished copy that nobody has written to for so long was left by a process that died."""
 
@@ -103,12 +105,12 @@ class LocalCopies:
                 with contextlib.suppress(OSError):
                     status = entry.stat()
                     age = now - status.st_mtime
-                    if entry.name.endswith(_PART):
-                        if age > _PART_SECONDS:
-                            os.unlink(entry.path)
-                    elif age > self._unused_seconds:
+                    kind = _OURS.fullmatch(entry.name)
+                    if kind is None:  # the directory may be one that others use
+                        continue
+                    if age > (_PART_SECONDS if kind["part"] else self._unused_seconds):
                         os.unlink(entry.path)
-                    elif entry.name.endswith(_SUFFIX) and entry.name != name:
+                    elif not kind["part"] and entry.name != name:
                         held.append((status.st_mtime, status.st_size, entry.path))
         if self._max_bytes is None:
             return

@@ -1,0 +1,231 @@
+"""Lookup copies on the local disk: whatever happens to them, no answer is wrong, and a damaged one is made again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.lookup.lookup import Lookup
+from tests.unit.lookup.compared import answered, expected, way
+
+KEYS = [{"k": k} for k in range(0, 60, 7)]
+
+
+@pytest.fixture(autouse=True)
+def copies_are_made() -> Iterator[None]:
+    with way("copies"):
+        yield
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> mg.Table:
+    return made(tmp_path, files=1)
+
+
+def made(path: Path, files: int, name: str = "t", key: str = "INT") -> mg.Table:
+    catalog = mg.catalog(str(path / "warehouse"), options={"local.sync": "false"})
+    catalog.create_database("db", if_not_exists=True)
+    options = {"bucket": "1", "write-only": "true", "lookup.cache-directory": str(path / "copies")}
+    found = catalog.create_table(f"db.{name}", {"k": key, "t": "STRING"}, primary_key=["k"], options=options)
+    for i in range(files):
+        numbers = range(40 * i, 40 * i + 40)
+        found.write([{"k": k if key == "INT" else str(k), "t": f"text {k}"} for k in numbers])
+    return found
+
+
+def handle(table: mg.Table, **options: str) -> Lookup:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    return table.with_options({f"lookup.{name}": value for name, value in named.items()}).lookups(cache="all")
+
+
+def copies(path: Path) -> list[Path]:
+    return sorted((path / "copies").glob("*"))
+
+
+def test_a_second_handle_opens_the_copy_of_the_first(table: mg.Table, tmp_path: Path) -> None:
+    wanted = expected(table, KEYS)
+    assert answered(handle(table).lookup(KEYS)) == wanted
+    (copy,) = copies(tmp_path)
+    with patch("merganser.lookup.held.write_copy", side_effect=AssertionError("made again")):
+        assert answered(handle(table).lookup(KEYS)) == wanted
+    assert copies(tmp_path) == [copy]
+
+
+@pytest.mark.parametrize("kind", ["INT", "STRING"])
+def test_no_flipped_bit_changes_a_row(kind: str, tmp_path: Path) -> None:
+    """The image of a number is the number; that of a text is a hash."""
+    table = made(tmp_path, files=1, key=kind)
+    rng = random.Random(6)
+    every = [{"k": k if kind == "INT" else str(k)} for k in range(60)]
+    some = every[::7]
+    wanted = expected(table, some)
+    handle(table).lookup(some)
+    (copy,) = copies(tmp_path)
+    whole = copy.read_bytes()
+    everything = expected(table, every)
+    padding = 0
+    for _ in range(100):
+        at = rng.randrange(8 * len(whole))
+        damaged = bytearray(whole)
+        damaged[at // 8] ^= 1 << at % 8
+        copy.unlink()
+        copy.write_bytes(damaged)
+        lookup = handle(table)
+        assert answered(lookup.lookup(some)) == wanted
+        assert answered(lookup.lookup(every)) == everything
+        assert [row for key in some for row in answered(lookup.lookup(key))] == wanted
+        (copy,) = copies(tmp_path)
+        padding += copy.read_bytes() != whole  # what lies between the blocks is never used
+    assert padding < 75
+
+
+@pytest.mark.parametrize("left", [0, 1, 15, 16, 100, -17, -16, -1])
+def test_a_truncated_copy_is_made_again(left: int, table: mg.Table, tmp_path: Path) -> None:
+    handle(table).lookup(KEYS)
+    (copy,) = copies(tmp_path)
+    whole = copy.read_bytes()
+    copy.unlink()
+    copy.write_bytes(whole[:left])
+    assert answered(handle(table).lookup(KEYS)) == expected(table, KEYS)
+    assert copy.read_bytes() == whole
+
+
+def test_damage_that_comes_back_is_not_written_over_for_ever(table: mg.Table, tmp_path: Path) -> None:
+    """A disk that spoils what it is given: the file is read as it lies."""
+    spoiled = pa.py_buffer(b"\1" * 4096)
+    with patch("merganser.storage.local_copies.LocalCopies.open", return_value=spoiled):
+        lookup = handle(table)
+        assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
+        assert answered(lookup.lookup({"k": 7})) == expected(table, [{"k": 7}])
+
+
+@pytest.mark.parametrize("moment", ["first block", "between", "before the name"])
+def test_a_copy_that_was_not_finished_is_not_seen(moment: str, table: mg.Table, tmp_path: Path) -> None:
+    target = {
+        "first block": "merganser.lookup.copy._Blocks.add",
+        "between": "merganser.lookup.copy.image_of",
+        "before the name": "pathlib.Path.replace",
+    }[moment]
+    with patch(target, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        handle(table).lookup(KEYS)
+    assert not [copy for copy in copies(tmp_path) if copy.suffix == ".copy"]
+    assert answered(handle(table).lookup(KEYS)) == expected(table, KEYS)
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_no_copy(table: mg.Table, tmp_path: Path) -> None:
+    program = (
+        "import os, merganser as mg, merganser.lookup.held as held, merganser.lookup.copy as copy\n"
+        "held._SMALL_ROWS, write = -1, copy._Blocks.add\n"
+        "def add(self, block):\n"
+        "    write(self, block)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "copy._Blocks.add = add\n"
+        f"mg.table({table.path!r}).lookups(cache='all').lookup({{'k': 1}})\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], check=False, env=dict(os.environ), cwd=tmp_path)
+    assert killed.returncode == -9
+    (part,) = copies(tmp_path)
+    assert part.suffix == ".part"
+    assert answered(handle(table).lookup(KEYS)) == expected(table, KEYS)
+    os.utime(part, (0, 0))
+    other = made(tmp_path, files=1, name="other")
+    handle(other).lookup(KEYS)
+    assert not part.exists()
+    assert len(copies(tmp_path)) == 2
+
+
+def test_a_disk_that_takes_no_copies_only_costs_time(
+    table: mg.Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
+        with caplog.at_level(logging.WARNING):
+            lookup = handle(table, cache_directory=str(directory))
+            assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
+            assert answered(lookup.lookup({"k": 7})) == expected(table, [{"k": 7}])
+        assert [record for record in caplog.records if str(directory) in record.getMessage()]
+
+
+def test_the_least_recently_used_copies_go_first(tmp_path: Path) -> None:
+    table = made(tmp_path, files=4)
+    keys = [{"k": 40 * i} for i in range(4)]
+    lookup = handle(table)
+    lookup.lookup(keys[0])
+    (copy,) = copies(tmp_path)
+    limit = str(3 * copy.stat().st_size + 200)
+    copy.unlink()
+    lookup = handle(table, cache_max_disk_size=f"{limit} b")
+    order = []
+    for age, key in enumerate(keys[:3]):
+        lookup.lookup(key)
+        (newest,) = set(copies(tmp_path)) - set(order)
+        order.append(newest)
+        os.utime(newest, (newest.stat().st_mtime - 1000 + 10 * age,) * 2)
+    handle(table).lookup(keys[0])  # opened once more, so it is the youngest
+    lookup.lookup(keys[3])
+    left = copies(tmp_path)
+    assert order[0] in left
+    assert order[1] not in left
+    assert order[2] in left
+    for k in range(160):
+        assert answered(lookup.lookup({"k": k})) == [f"{{'k': {k}, 't': 'text {k}'}}"]
+
+
+def test_a_limit_below_one_copy_means_none(table: mg.Table, tmp_path: Path) -> None:
+    lookup = handle(table, cache_max_disk_size="100 b")
+    assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
+    assert copies(tmp_path) == []
+
+
+def test_only_copies_are_removed_from_their_directory(table: mg.Table, tmp_path: Path) -> None:
+    """The option may name a directory in which other programs keep files."""
+    others = [tmp_path / "copies" / name for name in ("letter.txt", "film.part", "backup.copy", ".hidden")]
+    (tmp_path / "copies").mkdir()
+    for other in others:
+        other.write_text("precious")
+        os.utime(other, (0, 0))
+    handle(table, cache_max_disk_size="1 mb").lookup(KEYS)
+    assert [other.read_text() for other in others] == ["precious"] * 4
+    assert len(copies(tmp_path)) == 5
+
+
+def test_two_processes_make_copies_of_the_same_files_at_once(tmp_path: Path) -> None:
+    table = made(tmp_path, files=3)
+    program = (
+        "import merganser as mg, merganser.lookup.held as held, os\n"
+        "held._SMALL_ROWS = -1\n"
+        f"for _ in range(8):\n"
+        f"    rows = mg.table({table.path!r}).lookups(cache='all').lookup([{{'k': k}} for k in range(130)])\n"
+        "    assert rows['t'].to_pylist() == [f'text {k}' for k in range(120)]\n"
+        f"    for name in os.listdir({str(tmp_path / 'copies')!r}):\n"
+        f"        try: os.unlink({str(tmp_path / 'copies')!r} + '/' + name)\n"
+        "        except OSError: pass\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program], env=dict(os.environ), cwd=tmp_path) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0]
+
+
+def test_the_memory_of_a_handle_is_bounded(tmp_path: Path) -> None:
+    """One key after the other: what the limit lets go is not held elsewhere."""
+    with patch("merganser.lookup.held._SMALL_ROWS", 1000):
+        table = made(tmp_path, files=0)
+        for i in range(24):
+            table.write([{"k": k, "t": random.Random(k).randbytes(5_000).hex()} for k in range(20 * i, 20 * i + 20)])
+        lookup = handle(table, cache_max_memory_size="500 kb")
+        lookup.lookup({"k": 0})
+        before = pa.total_allocated_bytes()
+        for k in range(480):
+            assert lookup.lookup({"k": k}).num_rows == 1
+        assert pa.total_allocated_bytes() - before < 1_500_000
+        lookup.close()
+        assert pa.total_allocated_bytes() - before < 200_000
