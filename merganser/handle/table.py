@@ -201,7 +201,8 @@ class Table:
             ExpiredError: the snapshot has expired.
             FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
         """
-        return shared_lookup(self.definition, self.env, snapshot).lookup(keys, columns)
+        at = self._looked_at() if snapshot is None else snapshot
+        return shared_lookup(self.definition, self.env, at).lookup(keys, columns)
 
     def lookup_prefix(
         self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None, snapshot: int | None = None
@@ -238,8 +239,22 @@ class Table:
             raise InvalidInputError(
                 f"cannot look up in '{self.name}': refresh is {refresh!r:.50}. Give 'latest' or the id of a snapshot."
             )
-        snapshot = None if isinstance(refresh, str) else refresh
+        snapshot = self._looked_at() if isinstance(refresh, str) else refresh
         return Lookup(self.definition, self.env, snapshot=snapshot, cache=cache)
+
+    def _looked_at(self) -> Snapshot | None:
+        """Return the snapshot that the scan options select for lookups; None: the newest one.
+
+        Raises:
+            InvalidInputError: they select changes and not a state.
+        """
+        source = source_of(self.options, self._snapshots)
+        if isinstance(source, State):
+            return source.snapshot
+        raise InvalidInputError(
+            f"cannot look up in '{self.name}': its scan options select what changed, and lookups need a state of the "
+            "table. Nothing was read. Open the table without 'scan.*' options, or give snapshot=..."
+        )
 
     def setting(self, timezone: str, exact_names: bool = False) -> Setting:
         """Return what SQL text means besides its words; the time is that of the clock of the table."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Self
@@ -29,13 +29,14 @@ from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.plan import is_masked, level_0_waits
-from merganser.scan.scan import chosen_columns
+from merganser.scan.scan import check_is_there, chosen_columns
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -125,18 +126,20 @@ class Lookup:
 
     Args:
         table: the table.
-        snapshot: the snapshot to look at, for good; None: the newest one, as of the last `refresh`.
+        snapshot: the snapshot to look at, for good, or its id; None: the newest one, as of the last `refresh`.
         cache: "auto", "all" or "none"; see `Table.lookups`.
     """
 
-    def __init__(self, table: TableDef, env: Env, *, snapshot: int | None = None, cache: str = "auto") -> None:
+    def __init__(
+        self, table: TableDef, env: Env, *, snapshot: int | Snapshot | None = None, cache: str = "auto"
+    ) -> None:
         action = f"cannot look up in '{table.name}'"
         check_has_key(table, action)
         if cache not in CACHES:
             raise InvalidInputError(f"{action}: cache is {cache!r:.50}. Give one of {', '.join(CACHES)}.")
         self._table = table
         self._env = env
-        self._pinned = snapshot
+        self._pinned = snapshot is not None
         self._at_once = cache == "all"
         options = table.options
         self._copies = (
@@ -153,13 +156,17 @@ class Lookup:
         self._lock = threading.Lock()
         self._files_lock = threading.Lock()
         self._closed = False
-        self._view = self._view_of(self._state(snapshot), None)
+        self._view = self._view_of(self._state(snapshot), None, chosen=self._pinned)
 
     @property
     def snapshot(self) -> int | None:
         """The id of the snapshot that answers come from; None: the table has no snapshot yet."""
         found = self._view.state.snapshot
         return None if found is None else found.id
+
+    def serves(self, table: TableDef) -> bool:
+        """Return whether it answers for a table: one that was dropped and made again has schema 0 once more."""
+        return self._table.schema == table.schema
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.
@@ -217,29 +224,34 @@ class Lookup:
     def refresh(self, snapshot: int | None = None) -> int | None:
         """Look at the newest snapshot from now on, and return its id. A handle of one snapshot stays there.
 
-        Reads what was committed since the last refresh, and nothing else.
+        Reads what was committed since the last refresh, and nothing else. Rows keep their columns: those that the table
+        had when it was opened, as for `Table.read`; at a snapshot that was chosen, those that it had then.
 
         Args:
             snapshot: look at this snapshot, for good.
 
         Raises:
-            NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+            InvalidInputError: the handle is closed.
+            NotFoundError, ExpiredError: there is no such snapshot, or no longer; or the table was dropped.
             FormatError: metadata is damaged or missing. After any error the handle stays where it was.
         """
         with self._lock:
-            if snapshot is not None and snapshot != self._pinned:
-                state = self._state(snapshot)
-                self._pinned, self._view = snapshot, self._view_of(state, self._view)
-            elif self._pinned is None:
-                state = self._state()
-                if state.snapshot != self._view.state.snapshot:
-                    self._view = self._view_of(state, self._view)
+            before = self._open_view()
+            if snapshot is None and self._pinned:
+                return self.snapshot
+            state = self._state(snapshot)
+            if state.snapshot != before.state.snapshot or self._pinned != (snapshot is not None):
+                view = self._view_of(state, before, chosen=snapshot is not None)
+                self._pinned, self._view = snapshot is not None, view
             return self.snapshot
 
     def close(self) -> None:
         """Give the memory back. Later lookups are refused."""
-        self._closed = True
-        self._held = {}
+        with self._lock:
+            self._closed = True
+            self._held = {}
+            self._memory = Memory(0)
+            self._view = replace(self._view, known={}, chosen={})
 
     def __enter__(self) -> Self:
         return self
@@ -256,15 +268,19 @@ class Lookup:
             )
         return self._view
 
-    def _state(self, snapshot: int | None = None) -> TableState:
+    def _state(self, snapshot: int | Snapshot | None = None) -> TableState:
         reader = MetaReader(self._table.paths, self._env, self._table.name)
         if snapshot is None:
-            return reader.latest()
-        return reader.state(SnapshotStore(self._table.paths, self._env, self._table.name).load(snapshot))
+            state = reader.latest()
+            check_is_there(self._table, self._env, state, f"cannot look up in '{self._table.name}'")
+            return state
+        if isinstance(snapshot, int):
+            snapshot = SnapshotStore(self._table.paths, self._env, self._table.name).load(snapshot)
+        return reader.state(snapshot)
 
-    def _view_of(self, state: TableState, before: _View | None) -> _View:
+    def _view_of(self, state: TableState, before: _View | None, *, chosen: bool) -> _View:
         table = self._table
-        if state.snapshot is not None and state.snapshot.schema_id != table.schema.id:
+        if chosen and state.snapshot is not None and state.snapshot.schema_id != table.schema.id:
             if before is not None and before.table.schema.id == state.snapshot.schema_id:
                 table = before.table
             else:
@@ -379,13 +395,13 @@ class Lookup:
         return [file for file in files if file.level > 0 or file.schema_id in unmarked]
 
 
-def shared_lookup(table: TableDef, env: Env, snapshot: int | None) -> Lookup:
+def shared_lookup(table: TableDef, env: Env, snapshot: int | Snapshot | None) -> Lookup:
     """Return the handle that calls of one process share, at a snapshot or at the newest one now."""
     if snapshot is not None:
         return Lookup(table, env, snapshot=snapshot)
     place = ("lookup", table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
-    if found is None:
+    if found is None or not found.serves(table):
         found = Lookup(table, env)
         env.cache.put(place, found, _WEIGHT)
     else:

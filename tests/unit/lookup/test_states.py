@@ -1,0 +1,242 @@
+"""Which state of the table answers: old snapshots, handles that follow or stay, schemas, and tables that move."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
+from tests.unit.lookup.compared import WAYS, answered, assert_same, expected, handle, way
+
+KEYS = [{"k": k} for k in range(12)]
+RNG = random.Random(5)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    found = mg.catalog(str(tmp_path / "warehouse"), options={"local.sync": "false"})
+    found.create_database("db")
+    return found
+
+
+def made(catalog: mg.Catalog, name: str = "db.t", **options: str) -> mg.Table:
+    columns = {"k": "INT", "v": "INT", "t": "STRING"}
+    options = {"bucket": "2", "write-only": "true"} | {key.replace("_", "-"): value for key, value in options.items()}
+    return catalog.create_table(name, columns, primary_key=["k"], options=options)
+
+
+def evolve(catalog: mg.Catalog, changed: dict[str, tuple[str, str]], added: dict[str, str]) -> mg.Table:
+    """Give 'db.t' its next schema: new names and types by column, and columns at the end; no others remain."""
+    table = catalog.table("db.t")
+    schema = json.loads(Path(table.path, "schema", f"schema-{table.schema.id}").read_text())
+    fields = {field["name"]: field for field in schema["fields"]}
+    schema["fields"] = [fields[name] | {"name": new, "type": kind} for name, (new, kind) in changed.items()]
+    for name, kind in added.items():
+        schema["highestFieldId"] += 1
+        schema["fields"].append({"id": schema["highestFieldId"], "name": name, "type": kind})
+    schema["id"] += 1
+    Path(table.path, "schema", f"schema-{schema['id']}").write_text(json.dumps(schema))
+    return catalog.table("db.t")
+
+
+def rows(keys: Any, v: int) -> list[dict[str, Any]]:
+    return [{"k": k, "v": v, "t": f"text {v}"} for k in keys]
+
+
+def test_every_snapshot_is_looked_up_as_it_is_read(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    table.write([{"k": 2, "v": 0, "t": None, "op": "-D"}], kinds="op")
+    table.write(rows([2, 3, 9], 2))
+    table.compact(full=True)
+    table.write(rows([1], 3), overwrite={})
+    stays = [(snapshot.id, table.lookups(refresh=snapshot.id)) for snapshot in table.snapshots()]
+    assert len(stays) == 5
+    for number, lookup in stays:
+        wanted = expected(table, KEYS, snapshot=number)
+        assert answered(table.lookup(KEYS, snapshot=number)) == wanted
+        assert answered(lookup.lookup(KEYS)) == wanted
+        assert lookup.refresh() == lookup.snapshot == number
+
+
+def test_a_handle_answers_from_its_snapshot_until_it_is_refreshed(catalog: mg.Catalog, tmp_path: Path) -> None:
+    table = made(catalog)
+    for name in WAYS:
+        with way(name):
+            lookup = handle(table, name, tmp_path)
+            for step in range(4):
+                before, held = lookup.snapshot, answered(lookup.lookup(KEYS))
+                table.write(rows(RNG.sample(range(12), 5), step))
+                if step == 2:
+                    table.compact(full=True)
+                assert (lookup.snapshot, answered(lookup.lookup(KEYS))) == (before, held)
+                snapshot = table.latest_snapshot()
+                assert snapshot is not None
+                assert lookup.refresh() == snapshot.id
+                assert_same(table, lookup, KEYS, RNG)
+
+
+def test_an_empty_table_has_no_rows(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    lookup = table.lookups()
+    assert lookup.snapshot is None
+    assert lookup.refresh() is None
+    assert lookup.lookup(KEYS).equals(table.read().to_arrow())
+    assert lookup.lookup({"k": 1}).num_rows == 0
+
+
+def test_a_rollback_is_followed(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(4), 1))
+    table.write(rows(range(2, 8), 2))
+    lookup = table.lookups()
+    assert_same(table, lookup, KEYS, RNG)
+    table.rollback(snapshot=1)
+    lookup.refresh()
+    assert_same(table, lookup, KEYS, RNG)
+    assert answered(table.lookup(KEYS)) == expected(table, KEYS)
+    table.write(rows(range(5, 9), 3))  # another snapshot 2
+    lookup.refresh()
+    assert_same(table, lookup, KEYS, RNG)
+    assert answered(table.lookup(KEYS)) == expected(table, KEYS)
+
+
+def test_a_handle_whose_files_have_expired_says_so_and_goes_on_after_a_refresh(catalog: mg.Catalog) -> None:
+    table = made(catalog, bucket="1")
+    table.write(rows(range(4), 1))
+    old, opened = table.lookups(), table.lookups()
+    assert opened.lookup({"k": 1}).num_rows == 1
+    table.write(rows(range(4), 2))
+    table.compact(full=True)
+    table.expire(retain_max=1, retain_min=1, older_than="9999-01-01T00:00:00Z")
+    with pytest.raises((FormatError, ExpiredError), match=r"data-.*\.parquet"):
+        old.lookup({"k": 1})
+    for lookup in (old, opened):
+        lookup.refresh()
+        assert_same(table, lookup, KEYS, RNG)
+    with pytest.raises(ExpiredError):
+        table.lookup({"k": 1}, snapshot=1)
+    with pytest.raises(ExpiredError):
+        table.lookups(refresh=1)
+    with pytest.raises(NotFoundError):
+        table.lookup({"k": 1}, snapshot=99)
+
+
+def test_a_table_that_was_dropped_and_made_again_is_another_table(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    table.write(rows(range(3), 2))
+    assert table.lookup({"k": 1})["v"].to_pylist() == [2]
+    catalog.drop_table("db.t")
+    again = made(catalog)
+    assert again.lookup(KEYS).num_rows == 0
+    again.write(rows(range(2, 9), 7))
+    assert answered(again.lookup(KEYS)) == expected(again, KEYS)
+    again.write(rows(range(4), 8))
+    assert answered(again.lookup(KEYS)) == expected(again, KEYS)
+
+
+def test_a_table_made_again_with_other_columns_is_another_table(catalog: mg.Catalog, tmp_path: Path) -> None:
+    made(catalog).write(rows(range(6), 1))
+    assert catalog.table("db.t").lookup({"k": 1}).num_rows == 1
+    elsewhere = mg.catalog(str(tmp_path / "warehouse"))
+    elsewhere.drop_table("db.t")
+    options = {"bucket": "2", "write-only": "true"}
+    columns = {"t": "STRING", "k": "BIGINT"}
+    elsewhere.create_table("db.t", columns, primary_key=["k"], options=options).write([{"k": 1, "t": "new"}])
+    again = catalog.table("db.t")
+    assert again.lookup({"k": 1}).to_pylist() == again.read().to_pylist() == [{"t": "new", "k": 1}]
+
+
+def test_a_handle_of_a_table_that_was_dropped_says_so(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    lookup = table.lookups()
+    catalog.drop_table("db.t")
+    for call in (lookup.refresh, lambda: table.lookup({"k": 1}), table.lookups):
+        with pytest.raises(NotFoundError, match="dropped or renamed"):
+            call()
+
+
+def test_a_chosen_snapshot_is_that_of_the_table_which_is_there_now(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    lookup = table.lookups(refresh=1)
+    assert lookup.lookup({"k": 1})["v"].to_pylist() == [1]
+    table.write(rows(range(6), 2))
+    assert lookup.refresh(2) == 2
+    table.rollback(snapshot=1)
+    table.write(rows(range(6), 3))
+    assert lookup.refresh(2) == 2
+    assert lookup.lookup({"k": 1})["v"].to_pylist() == [3]
+
+
+def test_scan_options_select_the_state_that_is_looked_up(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    table.tags.create("first")
+    table.write(rows(range(3), 2))
+    table.expire(retain_max=1, retain_min=1, older_than="9999-01-01T00:00:00Z")
+    old = table.with_options({"scan.tag-name": "first"})
+    assert answered(old.lookup(KEYS)) == answered(old.lookups().lookup(KEYS)) == expected(old, KEYS)
+    assert old.lookup({"k": 1})["v"].to_pylist() == [1]
+    with pytest.raises(InvalidInputError, match="scan options select what changed"):
+        table.with_options({"scan.file-creation-time-millis": "1"}).lookup({"k": 1})
+
+
+def test_a_table_is_looked_up_under_its_new_name(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    table.lookup(KEYS)
+    catalog.rename_table("db.t", "db.other")
+    other = catalog.table("db.other")
+    assert answered(other.lookup(KEYS)) == expected(other, KEYS)
+    made(catalog).write(rows(range(3), 2))
+    table = catalog.table("db.t")
+    assert answered(table.lookup(KEYS)) == expected(table, KEYS)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_changed_schema_is_looked_up_as_it_is_read(written: bool, catalog: mg.Catalog, tmp_path: Path) -> None:
+    before = made(catalog)
+    before.write(rows(range(6), 1))
+    lookup = before.lookups()
+    lookup.lookup(KEYS)
+    changed = {"k": ("k", "INT NOT NULL"), "v": ("v", "BIGINT"), "t": ("u", "STRING")}
+    after = evolve(catalog, changed, {"w": "INT"})
+    if written:
+        after.write([{"k": k, "v": 2**40, "u": "later", "w": k} for k in (1, 7)])
+    for table in (after, before):
+        assert answered(table.lookup(KEYS)) == expected(table, KEYS)
+        assert table.lookup(KEYS).schema == table.read().schema
+        for name in WAYS:
+            with way(name):
+                assert_same(table, handle(table, name, tmp_path), KEYS, RNG)
+    lookup.refresh()
+    assert_same(before, lookup, KEYS, RNG)
+    assert after.lookup(KEYS, columns=["w", "k"]).equals(after.read(columns=["w", "k"]).to_arrow().sort_by("k"))
+    assert answered(after.lookup(KEYS, snapshot=1)) == expected(after, KEYS, snapshot=1)
+
+
+def test_a_column_dropped_and_added_again_is_another_column(catalog: mg.Catalog) -> None:
+    made(catalog).write(rows(range(6), 1))
+    kept = {"k": ("k", "INT NOT NULL"), "v": ("v", "INT")}
+    evolve(catalog, kept, {})
+    table = evolve(catalog, kept, {"t": "STRING"})
+    table.write(rows([7], 2))
+    assert answered(table.lookup(KEYS)) == expected(table, KEYS)
+
+
+def test_a_closed_handle_refuses(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    with table.lookups() as lookup:
+        lookup.lookup(KEYS)
+    for call in (lambda: lookup.lookup({"k": 1}), lambda: lookup.lookup([]), lookup.refresh):
+        with pytest.raises(InvalidInputError, match="is closed"):
+            call()
