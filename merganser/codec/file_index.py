@@ -113,17 +113,24 @@ def decode_file_index(data: bytes, *, path: str) -> tuple[ColumnIndex, ...]:
                     _damaged(path, f"the index of '{column}' should lie at byte {start} with a length of {length}")
                 found.append(ColumnIndex(column, kind, data[start : start + length]))
                 first = min(first, start)
+        more = reader.integer()
     except (struct.error, ValueError) as error:
         _damaged(path, str(error))
     if first != end:
         _damaged(path, f"its head ends at byte {end}, and the first index begins at byte {first}")
+    if more and not (more == _CHECK_BYTES and _is_checked(data, end)):
+        _damaged(path, f"its head has {more} further bytes, which this version does not know")
     return tuple(found)
+
+
+def _is_checked(data: bytes, end: int) -> bool:
+    return data[end - _CHECK_BYTES : end - 4] == _CHECKED
 
 
 def _check_sum(data: bytes, end: int, path: str) -> None:
     """Refuse bytes that differ from their checksum, if they have one. Comes before anything they say is believed."""
     start = end - _CHECK_BYTES
-    if data[start : end - 4] == _CHECKED and data[start:end] != _check(data[:start], data[end:]):
+    if _is_checked(data, end) and data[start:end] != _check(data[:start], data[end:]):
         _damaged(path, "its bytes do not have the checksum they were written with")
 
 

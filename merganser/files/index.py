@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -33,7 +33,7 @@ from merganser.codec.bloom import (
     value_hashes,
 )
 from merganser.codec.file_index import ColumnIndex, decode_file_index, encode_file_index
-from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError
+from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, StorageError
 from merganser.meta.data_file import DataFile
 from merganser.options import write as w
 from merganser.options.option import Options
@@ -208,11 +208,6 @@ class ColumnFilter:
 NO_FILTERS: Final[Mapping[str, ColumnFilter]] = {}
 
 
-def has_index(file: DataFile) -> bool:
-    """Return whether a data file has an index, of whatever kind."""
-    return file.embedded_index is not None or any(name.endswith(INDEX_SUFFIX) for name in file.extra_files)
-
-
 def column_filters(env: Env, directory: str, file: DataFile) -> Mapping[str, ColumnFilter]:
     """Return the filters of a data file by column, as its own schema names it. One read at most, and kept then.
 
@@ -221,31 +216,36 @@ def column_filters(env: Env, directory: str, file: DataFile) -> Mapping[str, Col
     Args:
         directory: the bucket's.
     """
-    if file.embedded_index is not None:
-        path = f"{file.name} (in the manifest)"
-        with _left_aside(path):
-            return _decoded(file.embedded_index, path)
+    path = file_index_path(directory, file)
+    if path is None:
         return NO_FILTERS
-    name = next((name for name in file.extra_files if name.endswith(INDEX_SUFFIX)), None)
-    if name is None:
-        return NO_FILTERS
-    path = join(directory if file.external_path is None else file.external_path.rpartition("/")[0], name)
     key = ("file index", path)
     known: Mapping[str, ColumnFilter] | None = env.cache.get(key)
     if known is not None:
         return known
-    with _left_aside(path):
-        data = env.storage.read(path)
-        known = NO_FILTERS
-        with _left_aside(path):
-            known = _decoded(data, path)
+    known = NO_FILTERS
+    try:
+        known = read_filters(env, directory, file)
+    except MerganserError as error:
+        _log.warning("a file index is not used, so that reads skip fewer files: %s", error)
+        if isinstance(error, StorageError):  # the next read may have more luck
+            return known
+    if file.embedded_index is None:  # else it is held already, with the manifest
         weight = sum(0 if held.bloom is None else len(held.bloom.bits) for held in known.values())
         env.cache.put(key, known, weight + _HELD_BYTES * (1 + len(known)))
-        return known
-    return NO_FILTERS
+    return known
 
 
-def _decoded(data: bytes, path: str) -> Mapping[str, ColumnFilter]:
+def read_filters(env: Env, directory: str, file: DataFile) -> Mapping[str, ColumnFilter]:
+    """Return the filters of a data file by column, read anew.
+
+    Raises:
+        NotFoundError, FormatError: its index is missing or damaged.
+    """
+    path = file_index_path(directory, file)
+    if path is None:
+        return NO_FILTERS
+    data = file.embedded_index if file.embedded_index is not None else env.storage.read(path)
     return {
         index.column: ColumnFilter(None if index.body is None else BloomFilter.decode(index.body, path=path))
         for index in decode_file_index(data, path=path)
@@ -253,9 +253,14 @@ def _decoded(data: bytes, path: str) -> Mapping[str, ColumnFilter]:
     }
 
 
-@contextlib.contextmanager
-def _left_aside(path: str) -> Iterator[None]:
-    try:
-        yield
-    except MerganserError as error:
-        _log.warning("the file index '%s' is not used, so that reads skip fewer files: %s", path, error)
+def file_index_path(directory: str, file: DataFile) -> str | None:
+    """Return where the index of a data file lies, that of the data file itself if in the manifest; None: it has none.
+
+    Args:
+        directory: the bucket's.
+    """
+    beside = directory if file.external_path is None else file.external_path.rpartition("/")[0]
+    if file.embedded_index is not None:
+        return join(beside, file.name)
+    name = next((name for name in file.extra_files if name.endswith(INDEX_SUFFIX)), None)
+    return None if name is None else join(beside, name)

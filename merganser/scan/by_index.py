@@ -14,7 +14,7 @@ import numpy.typing as npt
 from merganser.codec.bloom import can_filter
 from merganser.codec.stored import stored_to_arrow
 from merganser.expr.predicate import Predicate, points
-from merganser.files.index import ColumnFilter, Sought, column_filters, has_index
+from merganser.files.index import ColumnFilter, Sought, column_filters, file_index_path
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
@@ -59,7 +59,11 @@ class IndexQuestions:
         if not sought:
             return keep
         today = self._table.schema.id
-        places = [i for i, file in enumerate(files) if file.schema_id == today and has_index(file)]
+        places = [
+            i
+            for i, file in enumerate(files)
+            if file.schema_id == today and file_index_path(directory, file) is not None
+        ]
         if not places:
             return keep
         found = self._env.fetch(lambda i: column_filters(self._env, directory, files[i]), places)

@@ -13,9 +13,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from merganser.codec.bloom import can_filter
 from merganser.codec.deletion_vector import decode_vector
-from merganser.errors import MerganserError
+from merganser.errors import MerganserError, NotFoundError
+from merganser.files.index import ColumnFilter, Sought, file_index_path, read_filters
 from merganser.files.masks import index_path
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.check import UNSURE, FilePlace, Finding, RowCheck
@@ -222,6 +225,7 @@ class HeldFiles:
         )
         try:
             check = RowCheck(place)
+            filters = _Filters(self.env, held, table)
             reader = self._opened(held, table.schema.fields, system=table.keyed, every_byte=True)
             keys = None
             try:
@@ -231,12 +235,13 @@ class HeldFiles:
                     with self._lock:
                         self._unsure[held.path] = held
                 while (rows := reader.read(WINDOW_ROWS)) is not None:
+                    filters.add(rows)
                     check.add(rows, None if keys is None else keys.read(WINDOW_ROWS))
             finally:
                 reader.close()
                 if keys is not None:
                     keys.close()
-            return check.findings(noted_inserts=reader.noted_inserts)
+            return [*check.findings(noted_inserts=reader.noted_inserts), *filters.findings]
         except MerganserError as error:
             return [Finding(code_of(error), held.path, str(error), held.snapshot)]
 
@@ -331,3 +336,46 @@ def facts(file: DataFile) -> tuple[object, ...]:
         file.schema_id,
         file.delete_row_count,
     )
+
+
+class _Filters:
+    """Looks whether the file index of a data file holds its rows. A value that it denies is hidden from reads.
+
+    Attributes:
+        findings: what is wrong; for each column the first thing.
+    """
+
+    def __init__(self, env: Env, held: _Held, table: TableDef) -> None:
+        self.findings: list[Finding] = []
+        self._held = held
+        self._path = held.path
+        self._kinds: dict[str, t.DataType] = {}
+        self._filters: Mapping[str, ColumnFilter] = {}
+        directory, file = held.path.rpartition("/")[0], held.entry.file
+        path = file_index_path(directory, file)
+        if path is None:
+            return
+        self._path = path
+        try:
+            self._filters = read_filters(env, directory, file)
+            self._kinds = {
+                f.name: f.type for f in table.schema.fields if f.name in self._filters and can_filter(f.type)
+            }
+        except NotFoundError:
+            pass  # found with the names of files
+        except MerganserError as error:
+            self._note(code_of(error), str(error))
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows of the file."""
+        for name, kind in list(self._kinds.items()):
+            if not self._filters[name].may_hold(Sought(rows.column(name), kind)).all():
+                del self._kinds[name]
+                self._note(
+                    "damaged",
+                    f"the file index denies a value of column '{name}' that '{self._held.entry.file.name}' holds, so "
+                    "reads skip it. Set 'file-index.read.enabled' to false until a full compaction rewrites the file.",
+                )
+
+    def _note(self, code: str, problem: str) -> None:
+        self.findings.append(Finding(code, self._path, problem, self._held.snapshot))

@@ -47,6 +47,7 @@ def tables(only: str = "") -> dict[str, Callable[[], Files]]:
             for keyed in (True, False):
                 name = f"{file_format}-{compression}-{'keyed' if keyed else 'append'}"
                 out[name] = lambda f=file_format, c=compression, k=keyed: _rows_table(f, c, keyed=k)  # type: ignore[misc]
+    out["indexes-parquet"] = _indexes
     out["vectors-parquet"] = lambda: _vectors("parquet")
     out["vectors-orc"] = lambda: _vectors("orc")
     return {name: make for name, make in out.items() if only in name}
@@ -87,6 +88,14 @@ def _rows_table(file_format: str, compression: str, *, keyed: bool) -> Files:
     return _files(table)
 
 
+def _indexes() -> Files:
+    options = {"file-index.bloom-filter.columns": "k,s,t,f", "file-index.in-manifest-threshold": "1 b"}
+    table = _table(options, keyed=False)
+    table.write(_some(0, 300))
+    table.write(_some(200, 200))
+    return _files(table)
+
+
 def _vectors(file_format: str) -> Files:
     table = _table({"file.format": file_format, "deletion-vectors.enabled": "true"})
     table.write(_some(0, 100))
@@ -101,7 +110,11 @@ def answers(files: Files) -> tuple[Any, ...]:
     """Return what a table says: its newest rows, those of its snapshots, those of its tags, and its changes."""
     table = catalog_over(memory_with(files, "damage-read")).table("db.t")
     ids = sorted(int(path.rpartition("-")[2]) for path in files if path.startswith(f"{ROOT}snapshot/snapshot-"))
-    out = [_rows(table.read()), *(_rows(table.read(snapshot=number)) for number in ids)]
+    out = [
+        _rows(table.read()),
+        _rows(table.read(where="k IN (17, 210, 301)")),
+        *(_rows(table.read(snapshot=number)) for number in ids),
+    ]
     out += [_rows(table.read(tag=path.rpartition("tag-")[2])) for path in sorted(files) if "/tag/tag-" in path]
     return tuple(out)
 

@@ -54,6 +54,19 @@ def test_every_bucket_has_one_writer(spark: SparkSession, orders: mg.Table) -> N
     assert sorted(orders.files().column("bucket").to_pylist()) == [0, 1, 2]
 
 
+def test_files_of_tasks_have_indexes(spark: SparkSession, catalog: mg.Catalog) -> None:
+    options = {"bucket": "3", "file-index.bloom-filter.columns": "id,state", "file-index.in-manifest-threshold": "1 b"}
+    schema = {"id": "BIGINT", "state": "STRING"}
+    table = catalog.create_table("shop.indexed", schema=schema, primary_key=["id"], options=options)
+    ms.write(spark.range(0, 3000, 3, 5).selectExpr("id", "concat('s', id) as state"), table)
+    found = sorted(path.name for path in Path(table.path).glob("bucket-*/*"))
+    data = [name for name in found if not name.endswith(".index")]
+    assert found == sorted([*data, *(f"{name}.index" for name in data)])
+    assert [table.read(where=f"id = {i}").count() for i in (300, 301)] == [1, 0]
+    assert table.read(where="state = 's301'").plan().splits == ()
+    assert spark.read.format("merganser").load(table.path).where("id in (300, 301)").count() == 1
+
+
 def test_kinds_delete_and_are_not_stored(spark: SparkSession, orders: mg.Table) -> None:
     ms.write(frame(spark, [(1, "a", None), (2, "b", None), (3, "c", None)]), orders)
     changes = frame(spark, [("-D", 1, "a"), ("+U", 2, "z"), ("+I", 4, "d")], "op string, id long, state string")

@@ -32,16 +32,11 @@ def test_names_are_in_the_modified_utf_8_of_java() -> None:
 
 def test_every_flipped_bit_of_a_container_with_a_checksum_is_found() -> None:
     data = encode_file_index(INDEXES, checked=True)
-    missed = []
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
-        try:
-            missed.append((bit, decode_file_index(bytes(flipped), path="f")))
-        except FormatError as error:
-            assert error.context["path"] == "f"
-    # Of the checksum's own letters and length a change makes it a container without one.
-    assert {found for _, found in missed} <= {INDEXES}
+        with pytest.raises(FormatError, match="'f'"):
+            decode_file_index(bytes(flipped), path="f")
 
 
 @pytest.mark.parametrize("size", range(0, 100, 7))

@@ -171,6 +171,25 @@ def test_an_index_that_cannot_be_used_is_left_aside(what: str, caplog: pytest.Lo
     assert ("is not used" in caplog.text) == (what != "unknown kind")
 
 
+def test_a_check_finds_an_index_that_is_damaged_or_denies_a_row() -> None:
+    table = _table(BESIDE)
+    table.write(_rows(range(50)))
+    [name] = _paths(table)
+    path = f"{_bucket(table)}/{name}"
+    data = table.env.storage.read(path)
+    table.env.storage.replace(path, data[:-1] + bytes([data[-1] ^ 1]))
+    [finding] = table.check()
+    assert (finding.code, finding.path, finding.is_fault) == ("damaged", path, True)
+    held = decode_file_index(data, path=path)
+    denying = [ColumnIndex(i.column, i.kind, i.body and i.body[:4] + bytes(len(i.body) - 4)) for i in held[:1]]
+    table.env.storage.replace(path, encode_file_index([*denying, *held[1:]], checked=False))
+    [finding] = table.check()
+    assert "denies a value of column 'k'" in finding.problem
+    table.env.storage.delete([path])
+    [finding] = table.check()
+    assert (finding.code, finding.path) == ("missing", path)
+
+
 def test_a_filter_is_made_for_the_items_and_the_rate_that_are_told() -> None:
     table = _table({f"{BLOOM}.columns": "k,s", f"{BLOOM}.k.items": "1000", f"{BLOOM}.s.fpp": "0.001"})
     table.write(_rows(range(10)))

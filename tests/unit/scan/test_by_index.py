@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from merganser.testing.builders import catalog_over, memory_with
 
 _names = itertools.count()
 FILES = 6
+GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
 TYPES = {"i": "INT", "s": "STRING", "f": "FLOAT", "y": "BYTES", "d": "DATE", "t": "TIMESTAMP(9)"}
 
 
@@ -85,6 +87,28 @@ def test_values_of_every_type_are_found(column: str) -> None:
         found = table.read(where=f"{column} = {text}")
         assert row["i"] in [other["i"] for other in found.to_arrow().to_pylist()]
         assert found.plan().counts["after file indexes"] < FILES
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "rows"),
+    [
+        ("fidx_bloom_java", "id = 70", 1),
+        ("fidx_bloom_java", "id IN (71, 72)", 0),
+        ("fidx_bloom_java", "s = 'banana split'", 0),
+        ("fidx_bloom_java", "id IS NULL", 1),
+        ("fidx_bloom_file_java", "id = 133", 1),
+        ("fidx_bloom_file_java", "b = X'38c669'", 0),
+        ("fidx_bloom_file_java", "s IN ('fig', 'figs')", 2),
+        ("fidx_bitmap_java", "id = 1000000", 0),
+        ("fidx_range_java", "id = 1000000", 0),
+    ],
+)
+def test_indexes_of_the_reference_are_used(name: str, where: str, rows: int) -> None:
+    table = mg.table(str(GOLDEN / name))
+    found = table.read(where=where)
+    assert found.count() == table.with_options({"file-index.read.enabled": "false"}).read(where=where).count() == rows
+    if rows == 0:
+        assert found.plan().splits == ()
 
 
 def test_a_value_that_was_replaced_does_not_come_back_because_its_new_file_is_skipped() -> None:
