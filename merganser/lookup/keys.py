@@ -44,6 +44,8 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
     """
     fields = [replace(table.schema.field(name), default=None) for name in names]
     rows = [keys] if isinstance(keys, Mapping) else keys
+    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping) and not rows[0]:
+        check_columns([], names, action)  # a dict without columns is a key that lacks them, and not no key
     try:
         parts = [part for part, _ in batches_of(rows, fields)]
     except InvalidInputError as error:

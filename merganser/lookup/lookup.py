@@ -36,6 +36,7 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.plan import is_masked, level_0_waits
+from merganser.scan.read import without_columns
 from merganser.scan.scan import check_is_there, chosen_columns
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -182,6 +183,8 @@ class Lookup:
         view = self._open_view()
         table = view.table
         chosen = view.choose(columns)
+        if not chosen.fields:
+            return without_columns(len(self.found(keys, columns)[0]))
         if view.single is not None and type(keys) is dict and len(keys) == 1:
             integer = keys.get(view.single.name)
             if type(integer) is int and view.single.low <= integer <= view.single.high:
@@ -190,11 +193,15 @@ class Lookup:
         wanted = key_rows(table, keys, table.schema.primary_keys, f"cannot look up in '{table.name}'")
         return self._answer(view, wanted, chosen)[1]
 
-    def found(self, keys: pa.Table, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
+    def found(self, keys: Any, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows; otherwise as `lookup`."""
         view = self._open_view()
         chosen = view.choose(columns)
-        wanted = key_rows(view.table, keys, view.table.schema.primary_keys, f"cannot look up in '{view.table.name}'")
+        names = view.table.schema.primary_keys
+        wanted = key_rows(view.table, keys, names, f"cannot look up in '{view.table.name}'")
+        if not chosen.fields:  # a table without columns has no rows in Arrow's kernels
+            which, _ = self._answer(view, wanted, view.choose(names[:1]))
+            return which, without_columns(len(which))
         return self._answer(view, wanted, chosen)
 
     def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
