@@ -22,7 +22,7 @@ import pyarrow as pa
 from merganser.lookup.image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 
-_BATCH_BYTES: Final = 64 << 20
+_BATCH_BYTES: Final = 32 << 20
 _BATCH_ROWS_MAX: Final = 1 << 20
 _MAGIC: Final = b"MGLOOK01"
 _TAIL: Final = struct.Struct("<II8s")
@@ -77,6 +77,7 @@ def write_copy(
         "parts": [blocks.add(pa.py_buffer(np.ascontiguousarray(part))) for part in image.parts],
     }
     text = json.dumps(trailer).encode()
+    pa.default_memory_pool().release_unused()
     write(text)
     write(_TAIL.pack(len(text), zlib.crc32(text), _MAGIC))
     return blocks.size + len(text) + _TAIL.size
