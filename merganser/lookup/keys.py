@@ -57,7 +57,7 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
         if not part.num_rows:
             continue
         check_columns(part.column_names, names, action)
-        conformed.append(conform(part, fields, action=action, not_null_names=names))
+        conformed.append(conform(part, fields, action=action, not_null_names=names, still_true="Nothing was read."))
     return pa.concat_tables(conformed)
 
 
@@ -72,7 +72,7 @@ def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) 
     """
     fields = [replace(table.schema.field(name), default=None) for name in types]
     rows = pa.table({name: pa.nulls(0, kind) for name, kind in types.items()})
-    conform(rows, fields, action=action)
+    conform(rows, fields, action=action, still_true="Nothing was read.")
 
 
 def check_columns(given: Sequence[str], names: Sequence[str], action: str) -> None:

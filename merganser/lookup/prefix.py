@@ -24,6 +24,12 @@ def prefix_filter(table: TableDef, prefix: Mapping[str, Any]) -> pc.Expression:
     action = f"cannot look up a prefix in '{table.name}'"
     check_has_key(table, action)
     names = tuple(table.schema.bucket_key)
+    if len(table.key) == 1:
+        raise InvalidInputError(
+            f"{action}: within a partition, the key is the one column '{table.key[0]}', so it has no beginning. Nothing "
+            "was read. Use lookup, or read(where=...).",
+            table=table.name,
+        )
     if table.bucket <= 0 or names != table.key[: len(names)] or len(names) == len(table.key):
         key = ", ".join(table.key)
         raise InvalidInputError(

@@ -63,6 +63,7 @@ def conform(
     action: str,
     not_null_names: Collection[str] = (),
     named_by: Sequence[str] = (),
+    still_true: str = "Nothing was written.",
 ) -> pa.Table:
     """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
 
@@ -73,6 +74,7 @@ def conform(
         not_null_names: key columns, which hold no nulls whatever their type says.
         named_by: columns whose values name a row in messages, where its number says nothing to the user: `data` is
             what one task was given. None of them: by its number.
+        still_true: how messages end: what a refusal leaves as it was.
 
     Returns:
         As many rows in the same order. Columns that need no conversion share their memory with `data`.
@@ -82,7 +84,7 @@ def conform(
             or is null where none may be. Names the column, the row and the value.
     """
     _check_names(data.column_names, fields, action)
-    naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX])
+    naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX], still_true)
     columns = []
     for field in fields:
         column = _conform_column(data.column(field.name), field, action, naming)
@@ -174,7 +176,8 @@ def _check_names(found: Sequence[str], fields: Sequence[t.Field], action: str) -
 class _Naming:
     """How messages name a row of data: by its number, or by its values in some columns."""
 
-    def __init__(self, data: pa.Table, columns: Sequence[str]) -> None:
+    def __init__(self, data: pa.Table, columns: Sequence[str], still_true: str) -> None:
+        self.still_true = still_true
         self._data = data
         self._columns = columns
 
@@ -201,7 +204,7 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str, naming
     start = 0
     try:
         for chunk in column.chunks:
-            _check_offsets(chunk, field.name, action)
+            _check_offsets(chunk, field.name, action, naming.still_true)
             for piece in _pieces(chunk):
                 converted = _convert(piece, field.type, field.name)
                 if _holds_text(target):
@@ -213,7 +216,7 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str, naming
     except _MisfitError as error:
         row = start + error.index
         raise InvalidInputError(
-            f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} Nothing was written.",
+            f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} {naming.still_true}",
             column=field.name,
             row=row,
         ) from None
@@ -283,7 +286,7 @@ def _codes(keys: pa.Array) -> Any:
     return np.asarray(pc.dictionary_encode(keys, null_encoding="encode").indices).astype(np.int64)
 
 
-def _check_offsets(array: pa.Array, name: str, action: str) -> None:
+def _check_offsets(array: pa.Array, name: str, action: str, still_true: str) -> None:
     """Refuse an array that Arrow would read beyond its ends."""
     try:
         array.validate()
@@ -293,7 +296,7 @@ def _check_offsets(array: pa.Array, name: str, action: str) -> None:
     if not sound:
         raise InvalidInputError(
             f"{action}: column '{name}' is damaged: its values do not lie one behind the other. Build it anew. "
-            "Nothing was written.",
+            f"{still_true}",
             column=name,
         )
 
@@ -339,7 +342,7 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str, na
     role = "key column" if key else "NOT NULL column"
     raise InvalidInputError(
         f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at "
-        f"{naming.row(row, 'the batch')}).{naming.note} The batch was not written.",
+        f"{naming.row(row, 'the batch')}).{naming.note} {naming.still_true}",
         column=name,
         row=row,
         null_count=column.null_count,

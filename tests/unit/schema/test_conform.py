@@ -461,7 +461,7 @@ def test_a_row_of_a_task_is_named_by_its_key():
     ):
         conform(data, [field("INT", "id"), field("TINYINT", "v")], action=ACTION, named_by=["id"])
     with pytest.raises(
-        InvalidInputError, match=r"'v' is null in 1 of 2 rows \(first at the row with id = 7\)\. The batch"
+        InvalidInputError, match=r"'v' is null in 1 of 2 rows \(first at the row with id = 7\)\. Nothing was"
     ):
         conform(
             data.set_column(1, "v", pa.array([None, 3])),
