@@ -26,7 +26,7 @@ def prefix_filter(table: TableDef, prefix: Mapping[str, Any]) -> pc.Expression:
     names = tuple(table.schema.bucket_key)
     if len(table.key) == 1:
         raise InvalidInputError(
-            f"{action}: within a partition, the key is the one column '{table.key[0]}', so it has no beginning. Nothing "
+            f"{action}: in a partition, the key is the one column '{table.key[0]}', so it has no beginning. Nothing "
             "was read. Use lookup, or read(where=...).",
             table=table.name,
         )
