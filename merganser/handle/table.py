@@ -246,9 +246,11 @@ class Table:
         """Return the snapshot that the scan options select for lookups; None: the newest one.
 
         Raises:
-            InvalidInputError: they select changes and not a state.
+            InvalidInputError, UnsupportedError: they select changes and not a state.
         """
-        source = source_of(self.options, self._snapshots)
+        definition = self.definition
+        check_can_start(replace(definition.schema, options=definition.options), name=self.name)
+        source = source_of(definition.options, self._snapshots)
         if isinstance(source, State):
             return source.snapshot
         raise InvalidInputError(

@@ -35,6 +35,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.rules.gaps import check_can_read, unsupported_for_reading
 from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.read import without_columns
 from merganser.scan.scan import check_is_there, chosen_columns
@@ -292,6 +293,7 @@ class Lookup:
                 table = before.table
             else:
                 table = table.with_schema(SchemaStore(table.paths, self._env).load(state.snapshot.schema_id))
+        check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
         partitions: dict[bytes, list[int]] = {}
         for partition, bucket in state.live.buckets:
             if bucket >= 0:  # postponed rows are not part of the table yet
@@ -378,6 +380,9 @@ class Lookup:
             if file.schema_id not in view.schemas:
                 view.schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
         reader = SectionReader(table, table.bucket_directory(*bucket), view.schemas, self._env.storage)
+        asked = replace(table.schema, options=table.options)
+        if unsupported_for_reading(asked, merge=True):
+            check_can_read(asked, name=table.name, merge=len(reader.runs(seen)) > 1)
         held: dict[str, HeldFile] = {}
         for file in seen:
             found = self._held.get(file.name)

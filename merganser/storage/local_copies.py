@@ -20,6 +20,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.errors import StorageError
+
 _SUFFIX: Final = ".copy"
 _PART: Final = ".part"
 _OURS: Final = re.compile(rf"[0-9a-f]{{24}}{re.escape(_SUFFIX)}(?P<part>\.[0-9a-f]{{32}}{re.escape(_PART)})?")
@@ -78,6 +80,8 @@ class LocalCopies:
                 part.replace(self._directory / name)
             finally:
                 part.unlink(missing_ok=True)
+        except StorageError:  # of the store that `write` reads from, and not of the local disk
+            raise
         except OSError as error:
             if not self._warned:
                 self._warned = True

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.errors import StorageError
 from merganser.lookup.lookup import Lookup
 from tests.unit.lookup.compared import answered, expected, way
 
@@ -154,6 +155,15 @@ def test_a_disk_that_takes_no_copies_only_costs_time(
             assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
             assert answered(lookup.lookup({"k": 7})) == expected(table, [{"k": 7}])
         assert [record for record in caplog.records if str(directory) in record.getMessage()]
+
+
+def test_a_store_that_fails_while_a_copy_is_made_is_no_fault_of_the_disk(table: mg.Table) -> None:
+    """The caller is told, and the next lookup makes the copy."""
+    lookup = handle(table)
+    failing = patch("merganser.lookup.held.DataFileReader.read", side_effect=StorageError("reset by peer"))
+    with failing, pytest.raises(StorageError, match="reset by peer"):
+        lookup.lookup(KEYS)
+    assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
 
 
 def test_the_least_recently_used_copies_go_first(tmp_path: Path) -> None:

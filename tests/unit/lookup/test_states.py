@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
 from tests.unit.lookup.compared import WAYS, answered, assert_same, expected, handle, way
 
 KEYS = [{"k": k} for k in range(12)]
@@ -41,6 +42,15 @@ def evolve(catalog: mg.Catalog, changed: dict[str, tuple[str, str]], added: dict
         schema["fields"].append({"id": schema["highestFieldId"], "name": name, "type": kind})
     schema["id"] += 1
     Path(table.path, "schema", f"schema-{schema['id']}").write_text(json.dumps(schema))
+    return catalog.table("db.t")
+
+
+def with_option(catalog: mg.Catalog, option: str, value: str) -> mg.Table:
+    """Give 'db.t' a second schema with another option."""
+    directory = Path(catalog.table("db.t").path, "schema")
+    schema = json.loads((directory / "schema-0").read_text())
+    schema["options"][option], schema["id"] = value, 1
+    (directory / "schema-1").write_text(json.dumps(schema))
     return catalog.table("db.t")
 
 
@@ -221,6 +231,67 @@ def test_a_changed_schema_is_looked_up_as_it_is_read(written: bool, catalog: mg.
     assert_same(before, lookup, KEYS, RNG)
     assert after.lookup(KEYS, columns=["w", "k"]).equals(after.read(columns=["w", "k"]).to_arrow().sort_by("k"))
     assert answered(after.lookup(KEYS, snapshot=1)) == expected(after, KEYS, snapshot=1)
+
+
+def test_buckets_whose_number_was_changed_are_looked_up(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(12), 1))
+    more = with_option(catalog, "bucket", "5")
+    for again in (more, table):
+        assert answered(again.lookup(KEYS)) == expected(again, KEYS)
+    more.write(rows(range(2, 14), 2), overwrite={})
+    for again in (more, table):
+        assert_same(again, again.lookups(), KEYS, RNG)
+        assert answered(again.lookup(KEYS, snapshot=1)) == expected(again, KEYS, snapshot=1)
+
+
+def test_a_branch_is_looked_up_as_it_is_read(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    table.branches.create("b")
+    branch = table.branch("b")
+    branch.write(rows(range(3, 9), 2))
+    table.write(rows(range(2), 3))
+    for each in (table, branch, table):
+        assert answered(each.lookup(KEYS)) == expected(each, KEYS)
+        assert_same(each, each.lookups(), KEYS, RNG)
+
+
+def test_a_lookup_in_an_event_loop_gives_the_same(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(rows(range(6), 1))
+    lookup = table.lookups()
+
+    async def every() -> list[Any]:
+        return await asyncio.gather(*(lookup.lookup_async({"k": k}) for k in range(12)))
+
+    assert [row for found in asyncio.run(every()) for row in answered(found)] == expected(table, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("sequence.snapshot-ordering", "true"),
+        ("pk-clustering-override", "true"),
+        ("scan.fallback-branch", "main"),
+        ("incremental-between", "1,2"),
+    ],
+)
+def test_what_reads_refuse_lookups_refuse(option: str, value: str, catalog: mg.Catalog) -> None:
+    """Otherwise rows would be merged by rules that the table does not have."""
+    table = made(catalog, bucket="1")
+    table.write(rows(range(6), 1))
+    table.write(rows(range(6), 2))
+    other = with_option(catalog, option, value)
+    for call in (lambda: other.read().to_arrow(), lambda: other.lookup({"k": 1}), lambda: other.lookup(KEYS)):
+        with pytest.raises(UnsupportedError, match=option):
+            call()
+
+
+def test_what_reads_refuse_to_merge_lookups_find_where_nothing_is_merged(catalog: mg.Catalog) -> None:
+    made(catalog, bucket="1").write(rows(range(6), 1))
+    table = with_option(catalog, "sequence.snapshot-ordering", "true")
+    assert answered(table.lookup(KEYS)) == expected(table, KEYS)
 
 
 def test_a_column_dropped_and_added_again_is_another_column(catalog: mg.Catalog) -> None:
