@@ -43,6 +43,7 @@ class LocalCopies:
     def __init__(self, directory: str | None, *, max_bytes: int | None, unused_seconds: float) -> None:
         user = os.getuid() if hasattr(os, "getuid") else 0
         self._directory = Path(directory or Path(tempfile.gettempdir()) / f"merganser-copies-{user}")
+        self._user = None if directory else user
         self._max_bytes = max_bytes
         self._unused_seconds = unused_seconds
         self._warned = False
@@ -56,6 +57,7 @@ class LocalCopies:
         """Return the bytes of a copy, mapped; None: there is none that can be read."""
         path = self._directory / name
         try:
+            self._check_is_ours()
             with pa.memory_map(str(path)) as mapped:
                 found = mapped.read_buffer()
         except (OSError, pa.ArrowException):
@@ -73,6 +75,7 @@ class LocalCopies:
         part = self._directory / f"{name}.{uuid.uuid4().hex}{_PART}"
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_is_ours()
             try:
                 with part.open("xb") as file:
                     write(file.write)
@@ -88,6 +91,20 @@ class LocalCopies:
                 _log.warning("no local copies are made: '%s' cannot be written: %s", self._directory, error)
             return None
         return self.open(name)
+
+    def _check_is_ours(self) -> None:
+        """Refuse the directory among the temporary files, where all users may write, if others can write into it.
+
+        Checksums find damage, but not rows that another user puts there on purpose.
+
+        Raises:
+            OSError: it is not there, or is not only ours.
+        """
+        if self._user is None:
+            return
+        status = os.lstat(self._directory)
+        if hasattr(os, "getuid") and (status.st_uid != self._user or status.st_mode & 0o022):
+            raise PermissionError("other users can write into it")
 
     def drop(self, name: str) -> None:
         """Remove a copy. Best effort."""

@@ -157,6 +157,21 @@ def test_a_disk_that_takes_no_copies_only_costs_time(
         assert [record for record in caplog.records if str(directory) in record.getMessage()]
 
 
+def test_copies_that_other_users_may_have_put_there_are_not_used(table: mg.Table, tmp_path: Path) -> None:
+    """All users may make the directory that is the default, and checksums say nothing of who wrote a copy."""
+    plain = mg.table(table.path).with_options({"lookup.cache-directory": ""})
+    with patch("tempfile.gettempdir", return_value=str(tmp_path)):
+        directory = tmp_path / f"merganser-copies-{os.getuid()}"
+        for mode, count in ((0o777, 0), (0o770, 0), (0o700, 1)):
+            directory.mkdir(exist_ok=True)
+            directory.chmod(mode)
+            assert answered(plain.lookups(cache="all").lookup(KEYS)) == expected(table, KEYS)
+            assert len(list(directory.iterdir())) == count
+        directory.chmod(0o777)
+        with patch("merganser.lookup.held.Copy", side_effect=AssertionError("used")):
+            assert answered(plain.lookups(cache="all").lookup(KEYS)) == expected(table, KEYS)
+
+
 def test_a_store_that_fails_while_a_copy_is_made_is_no_fault_of_the_disk(table: mg.Table) -> None:
     """The caller is told, and the next lookup makes the copy."""
     lookup = handle(table)
