@@ -253,6 +253,17 @@ class Lookup:
                 self._pinned, self._view = snapshot is not None, view
             return self.snapshot
 
+    def move(self, snapshot: int) -> None:
+        """Look at a snapshot with the columns that the table has in this handle, whatever it had then.
+
+        Raises:
+            InvalidInputError, NotFoundError, ExpiredError, FormatError: as for `refresh`.
+        """
+        with self._lock:
+            before = self._open_view()
+            if self.snapshot != snapshot:
+                self._view = self._view_of(self._state(snapshot), before, chosen=False)
+
     def close(self) -> None:
         """Give the memory back. Later lookups are refused."""
         with self._lock:

@@ -27,6 +27,7 @@ from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.lookup.keys import check_columns, check_has_key, check_types
 from merganser.lookup.lookup import Lookup
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.scan.scan import chosen_columns
@@ -73,6 +74,11 @@ def lookup_join(
     """
     found = opened(table)
     definition = found.definition
+    if snapshot is not None:
+        chosen = resolve(SnapshotStore(definition.paths, found.env, found.name), snapshot=snapshot)
+        if chosen is not None and chosen.schema_id != definition.schema.id:
+            schema_then = SchemaStore(definition.paths, found.env).load(chosen.schema_id)
+            definition = definition.with_schema(schema_then)
     action = f"cannot join with '{found.name}'"
     check_has_key(definition, action)
     if how not in _HOWS:
@@ -106,8 +112,6 @@ def lookup_join(
     if snapshot is None and not df.isStreaming:
         newest = found.latest_snapshot()
         snapshot = 0 if newest is None else newest.id
-    elif snapshot is not None:
-        resolve(SnapshotStore(definition.paths, found.env, found.name), snapshot=snapshot)
     if shuffle:
         df = _by_bucket(df, definition, dict(zip(given, key, strict=True)), action)
     positions = tuple(df.columns.index(name) for name in given)
@@ -230,7 +234,7 @@ class LookupJoin:
         return pa.table(columns, names=self.schema.names)
 
 
-_HANDLES: Final[dict[Any, tuple[Env, Lookup]]] = {}
+_HANDLES: Final[dict[Any, Lookup]] = {}
 """The handles of this process, by table: Spark gives a process one task after the other."""
 
 
@@ -241,10 +245,10 @@ def _handle(table: TableDef, storage: Storage, snapshot: int) -> Lookup | None:
     env = _env(table, storage)
     place = (table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     known = _HANDLES.get(place)
-    if known is None:
-        known = _HANDLES[place] = (env, Lookup(table, env, snapshot=snapshot))
-    known[1].refresh(snapshot)
-    return known[1]
+    if known is None or not known.serves(table):
+        known = _HANDLES[place] = Lookup(table, env)
+    known.move(snapshot)
+    return known
 
 
 def _env(table: TableDef, storage: Storage) -> Env:

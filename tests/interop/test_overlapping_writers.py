@@ -16,7 +16,10 @@ pytestmark = pytest.mark.peers
 @pytest.mark.parametrize(
     "options", [{}, {"file.format": "orc"}, {"file.format": "avro"}, {"merge-engine": "partial-update"}], ids=str
 )
-def test_peers_read_the_rows_of_the_later_commit(options: dict[str, str], peer: Peer, tmp_path: Path) -> None:
+def test_peers_read_the_rows_of_the_later_commit(
+    options: dict[str, str], peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("merganser.write.buffer.SMALL_BYTES", 0)  # rows get their numbers when they come
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("db")
     table = catalog.create_table(
