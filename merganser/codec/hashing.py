@@ -74,7 +74,7 @@ def row_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], kinds: Sequence[t.
 
 
 def row_hash(row: bytes) -> int:
-    """Return the hash of one BinaryRow: that of `row_hashes`, for a single row."""
+    """Return the hash of bytes, such as those of one BinaryRow; their number is a multiple of 4."""
     state = _SEED
     for (word,) in _WORDS.iter_unpack(row):
         word = word * 0xCC9E2D51 & _MASK

@@ -115,7 +115,7 @@ class BucketLookup:
                 if row is None:
                     continue
                 if first_counts:
-                    return row or None if row is not False else None
+                    return None if row is False else row
                 if found is not None:
                     raise NotAtOnceError
                 found = row

@@ -138,7 +138,7 @@ class HeldFile:
             return self._found_in_file(asked)
         try:
             which, at = copy.image.find(asked)
-            if len(which) and not self._is_sure(copy, asked):
+            if len(which) and not isinstance(copy.image, IntegerImage):  # different keys may share a hash
                 names = [field.name for field in self._key or ()]
                 held = copy.take(at, names)
                 same = equal([held.column(name).combine_chunks() for name in names], asked, which)
@@ -224,10 +224,6 @@ class HeldFile:
         if known[1][row] & 1:
             return False
         return known[0].slice(row, 1)
-
-    def _is_sure(self, copy: Copy, asked: Asked) -> bool:
-        """Return whether what the image finds needs no look at the keys."""
-        return len(copy.image.parts) == 1
 
     def _ready(self) -> Copy | None:
         """Return the copy; None: the file is read as it lies."""

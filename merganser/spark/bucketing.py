@@ -31,6 +31,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
 from merganser.codec.binary_nested import COMPACT_DECIMAL_PRECISION_MAX, COMPACT_TIMESTAMP_PRECISION_MAX, INLINE_MAX
+from merganser.codec.hashing import row_hash
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import types as t
@@ -369,22 +370,6 @@ def salts(count: int) -> tuple[int, ...]:
     found: dict[int, int] = {}
     value = 0
     while len(found) < count:
-        found.setdefault(_spark_hash(value) % count, value)
+        found.setdefault(row_hash(value.to_bytes(4, "little")) % count, value)  # Spark's `hash` of an INT
         value += 1
     return tuple(found[partition] for partition in range(count))
-
-
-def _spark_hash(value: int) -> int:
-    """Return Spark's `hash` of an INT."""
-    mask = 0xFFFF_FFFF
-    word = value * 0xCC9E2D51 & mask
-    word = (word << 15 | word >> 17) & mask
-    state = 42 ^ (word * 0x1B873593 & mask)
-    state = ((state << 13 | state >> 19) * 5 + 0xE6546B64) & mask
-    state ^= 4
-    state ^= state >> 16
-    state = state * 0x85EBCA6B & mask
-    state ^= state >> 13
-    state = state * 0xC2B2AE35 & mask
-    state ^= state >> 16
-    return state - (1 << 32) if state >> 31 else state
