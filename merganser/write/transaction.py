@@ -120,6 +120,7 @@ class Transaction:
         Then nobody commits between the choice of sequence numbers and the commit, and no file is written twice.
         """
         self._turn = take_turn(self.table, self.env)
+        self.since = None  # no attempt of ours can lie before this: one of unknown outcome is in `unknown_since`
 
     def end_turn(self) -> None:
         """Give the turn back, if there is one."""
