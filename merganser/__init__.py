@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from merganser import errors
     from merganser.catalogs.filesystem import Catalog
+    from merganser.edit.images import Upserted
     from merganser.handle.doors import catalog, table
     from merganser.handle.table import Table
     from merganser.meta.commit_metrics import CommitMetrics, metrics
@@ -25,6 +26,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "Table",
+    "Upserted",
     "__version__",
     "catalog",
     "errors",
@@ -38,6 +40,7 @@ _HOMES = {
     "Snapshot": "merganser.meta.snapshot",
     "Split": "merganser.scan.split",
     "Table": "merganser.handle.table",
+    "Upserted": "merganser.edit.images",
     "catalog": "merganser.handle.doors",
     "metrics": "merganser.meta.commit_metrics",
     "table": "merganser.handle.doors",

@@ -6,6 +6,7 @@ Format: section "conflict detection".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from merganser.codec.stored import sort_key
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, combined, stands_alone
-from merganser.meta.live_files import LiveFiles
+from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.schema import types as t
 
@@ -275,6 +276,68 @@ def check_undisturbed(
             snapshot=above,
             table=table,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a change was made from.
+
+    Attributes:
+        snapshot: the state that was read; None: the table had no snapshot.
+        buckets: the buckets that were read. A bucket without files counts too: rows may come.
+    """
+
+    snapshot: Snapshot | None
+    buckets: frozenset[BucketId]
+
+
+def check_reads(
+    reads: Reads, since: Iterable[Snapshot], delta: Callable[[Snapshot], Iterable[ManifestEntry]], *, table: str
+) -> None:
+    """Refuse a change that was made from rows which another commit has changed since.
+
+    Appends and overwrites of a bucket that was read conflict. Compactions do not: they change no rows.
+
+    Args:
+        since: the snapshots from the newest downwards; the check reads them as far as the state that was read.
+        delta: returns the entries of a snapshot's own commit.
+        table: the name of the table, for messages.
+
+    Raises:
+        ConflictError: another commit changed a bucket, or that cannot be ruled out, since snapshots have expired or
+            the table was rolled back. Nothing was changed. `context["read"]` is the id of the snapshot that was read.
+    """
+    read_id = 0 if reads.snapshot is None else reads.snapshot.id
+    found: Snapshot | None = None
+    lowest = 1
+    for snapshot in since:
+        if snapshot.id <= read_id:
+            found = snapshot
+            break
+        lowest = snapshot.id
+        if snapshot.commit_kind == COMPACT:
+            continue
+        for entry in delta(snapshot):
+            if (entry.partition, entry.bucket) in reads.buckets:
+                raise _read_before(
+                    f"snapshot {snapshot.id} of commit user '{snapshot.commit_user}' changed bucket {entry.bucket}",
+                    table,
+                    read_id,
+                )
+    if reads.snapshot is None:
+        if lowest > 1:
+            raise _read_before(f"snapshots below {lowest} have expired", table, read_id)
+    elif found is None or found.delta_manifest_list != reads.snapshot.delta_manifest_list:
+        raise _read_before(f"snapshot {read_id} has expired or was rolled back", table, read_id)
+
+
+def _read_before(what: str, table: str, read_id: int) -> ConflictError:
+    return ConflictError(
+        f"cannot commit to '{table}': {what} after this change was made from snapshot {read_id}. Nothing was changed. "
+        "Make the change again from the newest snapshot.",
+        table=table,
+        read=read_id,
+    )
 
 
 def _disturbed(what: str, *, safe: int, snapshot: int, table: str) -> ConflictError:

@@ -8,8 +8,8 @@ Steps of an attempt, from the newest state S(n):
 2. Check whether the change may follow S(n) (`conflict`). The files that it removes must be live, and the files that
    it adds must be new. Bucket numbers must agree. Deletion vectors must be those that the change was planned on. An
    overwrite chooses the files to remove anew from S(n), so it always fits. In strict mode no other commit may
-   conflict with the change. New rows have to be newer than those of S(n): if others have taken their sequence numbers
-   meanwhile, the new files get higher ones.
+   conflict with the change. The rows that the change was made from must be as they were. New rows have to be newer
+   than those of S(n): if others have taken their sequence numbers meanwhile, the new files get higher ones.
 3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
    (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
@@ -37,9 +37,11 @@ from typing import Final
 import merganser
 from merganser.commit import committers
 from merganser.commit.conflict import (
+    Reads,
     already_there,
     check_index,
     check_levels,
+    check_reads,
     check_removals,
     check_total_buckets,
     check_undisturbed,
@@ -98,6 +100,7 @@ class Change:
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
+        reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
     """
 
     messages: Sequence[CommitMessage]
@@ -116,6 +119,7 @@ class Change:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +249,11 @@ class Publisher:
             check_undisturbed(
                 since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
             )
+        if change.reads is not None:
+            newest_first = (
+                () if previous is None else chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
+            )
+            check_reads(change.reads, newest_first, self.reader.delta, table=self.table.name)
         if change.overwrites is None:
             entries = [entry for message in change.messages for entry in message.entries()]
             newest = previous.id if previous else 0

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from merganser.edit.images import Upserted
+from merganser.edit.upsert import Upsert
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
@@ -430,6 +432,49 @@ class Table:
                     return snapshot
             writer.write(data, kinds)
             return writer.commit(identifier)
+
+    def upsert(
+        self,
+        data: Any,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        if_exists: str = "update",
+        commit_user: str | None = None,
+        identifier: int | None = None,
+    ) -> Upserted:
+        """Write rows by key as one commit, and return what became of them.
+
+        `write` does not look at the rows that are there. `upsert` looks them up, and writes only what changes. If
+        another commit changes one of the buckets meanwhile, `upsert` looks up again. So no change of others is lost,
+        and the result is exact. All rows of the call are held in memory, together with the rows that they replace.
+
+        Args:
+            data: the rows; see `write`. Of several rows of one key the last one counts, after a delete too.
+            kinds: the kinds of the rows; see `write`. A "-D" removes the row of its key. With `columns` it sets these
+                columns to null, and removes the row if all its other columns are null.
+            columns: the columns that `data` has: the whole key and the columns to change. The other columns of a row
+                keep their values; in a new row they get their default or null. Only for merge engine deduplicate.
+                None: all columns.
+            if_exists: "update" replaces the row of a key. "keep" leaves it as it is, so only new keys are written; of
+                several rows of a new key the first one counts.
+            commit_user, identifier: see `write`. A repeated call writes nothing and returns the result of the first.
+
+        Returns:
+            The snapshot, the numbers of keys inserted, updated, deleted and unchanged, the rows after the commit, and
+            the changes with `_row_kind`. If no row changes, there is no commit. In a table with `sequence.field` or
+            another merge engine, rows that change nothing may be written. Rows that wait for their compaction count
+            as part of the table.
+
+        Raises:
+            InvalidInputError: the table has no key; the rows do not fit the table; a new row lacks a NOT NULL column.
+                Nothing was written.
+            UnsupportedError: the table needs a feature that this version does not have; nothing was written.
+            ConflictError: other commits changed the rows again and again until `commit.max-retries` or
+                `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
+            CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+        """
+        call = Upsert(self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user)
+        return call.run(data, kinds, identifier)
 
     def writer(
         self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None

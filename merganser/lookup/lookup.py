@@ -130,10 +130,17 @@ class Lookup:
         table: the table.
         snapshot: the snapshot to look at, for good, or its id; None: the newest one, as of the last `refresh`.
         cache: "auto", "all" or "none"; see `Table.lookups`.
+        waiting: see the rows, too, that reads do not see before a compaction. So a new row is merged with these rows.
     """
 
     def __init__(
-        self, table: TableDef, env: Env, *, snapshot: int | Snapshot | None = None, cache: str = "auto"
+        self,
+        table: TableDef,
+        env: Env,
+        *,
+        snapshot: int | Snapshot | None = None,
+        cache: str = "auto",
+        waiting: bool = False,
     ) -> None:
         action = f"cannot look up in '{table.name}'"
         check_has_key(table, action)
@@ -143,6 +150,7 @@ class Lookup:
         self._env = env
         self._pinned = snapshot is not None
         self._at_once = cache == "all"
+        self._waiting = waiting
         options = table.options
         self._copies = (
             None
@@ -204,6 +212,29 @@ class Lookup:
             which, _ = self._answer(view, wanted, view.choose(names[:1]))
             return which, without_columns(len(which))
         return self._answer(view, wanted, chosen)
+
+    def rows_of(self, keys: pa.Table, snapshot: Snapshot | None = None) -> tuple[Snapshot | None, Positions, pa.Table]:
+        """Return the rows of keys at one snapshot, even if other threads refresh the handle meanwhile.
+
+        Args:
+            keys: the columns of the primary key, in the types of the table and without nulls.
+            snapshot: the snapshot to look at; None: the one that the handle is at.
+
+        Returns:
+            The snapshot; which keys have a row, rising; the rows.
+
+        Raises:
+            InvalidInputError, ExpiredError, FormatError: as for `refresh` and `lookup`.
+        """
+        with self._lock:
+            view = self._open_view()
+            at = view.state.snapshot
+            if snapshot is not None and (at is None or at.delta_manifest_list != snapshot.delta_manifest_list):
+                newer = at is None or at.id < snapshot.id
+                view = self._view_of(self._state(snapshot), view, chosen=False)
+                if newer:
+                    self._view = view
+        return view.state.snapshot, *self._answer(view, keys, view.choose(None))
 
     def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
         """Return the row of one key that is a whole number, in a table without partitions.
@@ -412,20 +443,26 @@ class Lookup:
 
     def _seen(self, table: TableDef, files: Sequence[DataFile]) -> list[DataFile]:
         """Return the files of a bucket that a read looks at."""
-        if not level_0_waits(table):
+        if self._waiting or not level_0_waits(table):
             return list(files)
         unmarked = unmarked_schemas(table, self._env, {f.schema_id for f in files}) if is_masked(table) else frozenset()
         return [file for file in files if file.level > 0 or file.schema_id in unmarked]
 
 
-def shared_lookup(table: TableDef, env: Env, snapshot: int | Snapshot | None) -> Lookup:
-    """Return the handle that calls of one process share, at a snapshot or at the newest one now."""
+def shared_lookup(
+    table: TableDef, env: Env, snapshot: int | Snapshot | None = None, *, waiting: bool = False
+) -> Lookup:
+    """Return the handle that calls of one process share, at a snapshot or at the newest one now.
+
+    Args:
+        waiting: see the rows, too, that reads do not see before a compaction.
+    """
     if snapshot is not None:
-        return Lookup(table, env, snapshot=snapshot)
-    place = ("lookup", table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
+        return Lookup(table, env, snapshot=snapshot, waiting=waiting)
+    place = ("lookup", waiting, table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):
-        found = Lookup(table, env)
+        found = Lookup(table, env, waiting=waiting)
         env.cache.put(place, found, _WEIGHT)
     else:
         found.refresh()

@@ -11,12 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
+from merganser.commit.turns import wait_for_turn
 from merganser.errors import InvalidInputError
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.write.incoming import Prepared
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user
 from merganser.write.writer import TableWriter, table_writer
@@ -61,15 +64,17 @@ class WriteSession:
         self._check_usable()
         if not rows.num_columns and not rows.num_rows:
             return
-        if self._transaction.unknown_since is not None:
-            raise InvalidInputError(
-                f"{self.target.action}: it is not known yet whether the last commit of this writer succeeded. "
-                "Call commit again with the same identifier, or leave the writer, before more rows come."
-            )
+        self._check_known()
         begun = self.env.seconds()
         prepared = self.target.accepted(rows, kinds)
-        checked = self.env.seconds()
-        self._transaction.spent("check", checked - begun)
+        self._transaction.spent("check", self.env.seconds() - begun)
+        self.put(prepared, held=held)
+
+    def put(self, rows: Prepared, *, held: bool = False) -> None:
+        """Take rows that were checked: exactly the columns and types of the table, and kinds that it takes."""
+        self._check_usable()
+        self._check_known()
+        begun = self.env.seconds()
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             starts = self._transaction.starts()
             if self._writer is None:
@@ -78,13 +83,23 @@ class WriteSession:
             self._taking = True
         assert self._writer is not None
         try:
-            self._writer.write(prepared[0], prepared[1], held=held)
+            self._writer.write(rows[0], rows[1], held=held)
         except BaseException:
             self.give_up()
             raise
-        self._transaction.spent("write", self.env.seconds() - checked)
+        self._transaction.spent("write", self.env.seconds() - begun)
 
-    def commit(self, identifier: int | None = None) -> Snapshot | None:
+    def take_turn(self) -> None:
+        """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""
+        wait_for_turn(self.table, self.env)
+        self._transaction.take_turn()
+
+    @property
+    def uuid(self) -> str:
+        """What the snapshot of the next commit is recognised by."""
+        return self._transaction.uuid
+
+    def commit(self, identifier: int | None = None, reads: Reads | None = None) -> Snapshot | None:
         """Publish what was written since the last commit.
 
         When the commit fails the rows stay with the session: a repeat of this call commits them, once. When they
@@ -92,6 +107,7 @@ class WriteSession:
 
         Args:
             identifier: which of the user's commits it is; None: one that is never repeated.
+            reads: the rows that the written rows were made from; they must not have changed.
         """
         transaction = self._transaction
         transaction.identifier = checked_identifier(identifier, self._named)
@@ -99,7 +115,7 @@ class WriteSession:
         try:
             if self._writer is not None:
                 self._finish_files(self._writer)
-            return transaction.finish(self._written, keep_files=True)
+            return transaction.finish(self._written, keep_files=True, reads=reads)
         finally:
             transaction.end_turn()
             if transaction.stands:
@@ -132,6 +148,7 @@ class WriteSession:
             self._writer.abort()
             self._writer = None
         self._transaction.abort(self._written)
+        self._transaction.end_turn()
         self._settle()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -149,6 +166,13 @@ class WriteSession:
             raise InvalidInputError(
                 f"{self.target.action}: an earlier write of this writer failed halfway, so a commit would hold a part "
                 "of its rows. Nothing since its last commit is visible. Call abort(), then write all rows again."
+            )
+
+    def _check_known(self) -> None:
+        if self._transaction.unknown_since is not None:
+            raise InvalidInputError(
+                f"{self.target.action}: it is not known yet whether the last commit of this writer succeeded. "
+                "Call commit again with the same identifier, or leave the writer, before more rows come."
             )
 
     def _settle(self) -> None:

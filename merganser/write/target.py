@@ -86,6 +86,15 @@ class WriteTarget:
         """
         return accepted(self.table, self._conformed(rows, in_task), kinds, arrival, action=self.action)
 
+    def accepted_part(self, rows: pa.Table, kinds: pa.Array | None) -> tuple[pa.Table, pa.Array | None]:
+        """Return rows of the columns given and no others, checked as by `accepted`. A null stays null."""
+        assert self.columns is not None
+        self._check_given(rows)
+        fields = [replace(field, default=None) for field in self.table.schema.user_fields if field.name in self.columns]
+        rows = conform(rows, fields, action=self.action, not_null_names=self.table.schema.primary_keys)
+        prepared = accepted(self.table, rows, kinds, None, action=self.action)
+        return prepared[0], prepared[1]
+
     def check_names_and_types(self, schema: pa.Schema, kinds: Any) -> None:
         """Refuse names and types of columns that do not fit, as rows of them would be.
 
@@ -106,18 +115,7 @@ class WriteTarget:
         table = self.table
         fields = table.schema.fields_with_defaults
         if self.columns is not None:
-            extra = [name for name in rows.column_names if name not in self.columns]
-            lacking = [name for name in self.columns if name not in rows.column_names]
-            if extra or lacking:
-                what = (
-                    f"column '{extra[0]}' is in the data but not"
-                    if extra
-                    else f"column '{lacking[0]}' is missing from the data but"
-                )
-                raise InvalidInputError(
-                    f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).",
-                    column=(extra or lacking)[0],
-                )
+            self._check_given(rows)
             rows = fill_missing(rows, fields)
         rows = conform(
             rows,
@@ -129,6 +127,22 @@ class WriteTarget:
         if self.spec:
             self._check_inside(rows)
         return rows
+
+    def _check_given(self, rows: pa.Table) -> None:
+        """Refuse rows that do not have exactly the columns given."""
+        assert self.columns is not None
+        extra = [name for name in rows.column_names if name not in self.columns]
+        lacking = [name for name in self.columns if name not in rows.column_names]
+        if extra or lacking:
+            what = (
+                f"column '{extra[0]}' is in the data but not"
+                if extra
+                else f"column '{lacking[0]}' is missing from the data but"
+            )
+            raise InvalidInputError(
+                f"{self.action}: {what} among the columns given ({', '.join(self.columns)}).",
+                column=(extra or lacking)[0],
+            )
 
     def selection(self, messages: Sequence[CommitMessage]) -> ow.Selection | None:
         """Return which files a commit of these messages removes; None: it adds only."""

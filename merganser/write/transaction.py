@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
@@ -117,8 +118,11 @@ class Transaction:
     def take_turn(self) -> None:
         """Wait for the turn to commit and keep it until the commit. Call it if rows are few and a commit comes next.
 
-        Then nobody commits between the choice of sequence numbers and the commit, and no file is written twice.
+        Then nobody commits between the choice of sequence numbers and the commit, and no file is written twice. A
+        second call does nothing.
         """
+        if self._turn is not None:
+            return
         self._turn = take_turn(self.table, self.env)
         self.since = None  # no attempt of ours can lie before this: one of unknown outcome is in `unknown_since`
 
@@ -133,7 +137,12 @@ class Transaction:
         return WriteJob(self.target, self.env, self.starts(), kinds, arrival)
 
     def finish(
-        self, messages: Sequence[CommitMessage], *, removes: ow.Selection | None = None, keep_files: bool = False
+        self,
+        messages: Sequence[CommitMessage],
+        *,
+        removes: ow.Selection | None = None,
+        keep_files: bool = False,
+        reads: Reads | None = None,
     ) -> Snapshot | None:
         """Make written files one commit, and do what is owed after it.
 
@@ -141,6 +150,7 @@ class Transaction:
             messages: what jobs wrote; their files are durable.
             removes: the choice of files that the commit removes; None: what the target says.
             keep_files: leave the files of a commit that failed, for the caller to try again or to abort.
+            reads: the rows that the write was made from; they must not have changed.
 
         Returns:
             The snapshot; None when there was nothing to commit, or when a twin's snapshot of this commit has expired.
@@ -156,7 +166,7 @@ class Transaction:
                 table=self.table.name,
             )
         try:
-            snapshot = self._publish(messages, self.target.selection(messages) if removes is None else removes)
+            snapshot = self._publish(messages, self.target.selection(messages) if removes is None else removes, reads)
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
             self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
@@ -206,7 +216,9 @@ class Transaction:
             )
             self._made = []
 
-    def _publish(self, messages: Sequence[CommitMessage], removes: ow.Selection | None) -> Snapshot | None:
+    def _publish(
+        self, messages: Sequence[CommitMessage], removes: ow.Selection | None, reads: Reads | None
+    ) -> Snapshot | None:
         options = self.table.options
         if self.target.overwrites:
             messages = ow.upgraded(self.table, messages)
@@ -227,6 +239,7 @@ class Transaction:
             safe=self.safe,
             seconds=self.seconds,
             turn=self._turn,
+            reads=reads,
         )
         return Publisher(self.table, self.env).commit(change)
 

@@ -37,6 +37,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("write",),
     # the rows of given keys
     ("lookup",),
+    # rows that depend on rows that are there
+    ("edit",),
     # the handle
     ("handle",),
     ("catalogs",),

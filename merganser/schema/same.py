@@ -1,0 +1,66 @@
+"""Whether rows are the same: equal in every column, nulls and NaN included, and 0.0 unlike -0.0, as keys compare."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.schema.cast_values import items_of
+
+Mask: TypeAlias = "npt.NDArray[np.bool_]"
+
+
+def same_rows(a: pa.Table, b: pa.Table) -> Mask:
+    """Return bool[n], which rows of two tables are the same.
+
+    Args:
+        a, b: n rows each, with columns of the same names and types.
+    """
+    found = np.ones(a.num_rows, np.bool_)
+    for name in a.column_names:
+        found &= _same(_whole(a.column(name)), _whole(b.column(name)))
+    return found
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _same(a: pa.Array, b: pa.Array) -> Mask:
+    valid, other = np.asarray(a.is_valid()), np.asarray(b.is_valid())
+    kind = a.type
+    if pa.types.is_struct(kind):
+        equal = np.ones(len(a), np.bool_)
+        for i in range(kind.num_fields):
+            equal &= _same(a.field(i), b.field(i))
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        equal = _same_items(a, b)
+    elif pa.types.is_floating(kind):
+        left, right = (pc.fill_null(each, 0.0).to_numpy(zero_copy_only=False) for each in (a, b))
+        equal = (left == right) & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right))
+    else:
+        equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
+    return np.where(valid & other, equal, valid == other)
+
+
+def _same_items(a: pa.Array, b: pa.Array) -> Mask:
+    """Return which lists or maps hold the same items in the same order."""
+    (ends, parts), (other_ends, other_parts) = items_of(a), items_of(b)
+    lengths, other_lengths = _lengths(ends), _lengths(other_ends)
+    equal: Mask = lengths == other_lengths
+    shown, other_shown = (pa.array(np.repeat(equal, each)) for each in (lengths, other_lengths))
+    row = np.repeat(np.flatnonzero(equal), lengths[equal])
+    for left, right in zip(parts, other_parts, strict=True):
+        items = _same(left.filter(shown), right.filter(other_shown))
+        equal[row[~items]] = False
+    return equal
+
+
+def _lengths(ends: pa.Buffer) -> npt.NDArray[np.int32]:
+    at = np.frombuffer(ends, np.int32)
+    return at[1:] - at[:-1]
