@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from merganser.lookup.image import HashImage, IntegerImage, Positions, image_of
+from merganser.lsm.key_image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 
 _BATCH_BYTES: Final = 32 << 20

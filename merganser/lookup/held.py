@@ -17,15 +17,15 @@ import pyarrow as pa
 from merganser.codec.deletion_vector import Positions
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
-from merganser.lookup.image import NOTHING, Asked, Found, IntegerImage, equal, image_of
-from merganser.lsm.marks import narrowed
+from merganser.lsm.key_image import Asked, Found, IntegerImage, equal
 from merganser.lsm.section import SectionReader
+from merganser.lsm.stored_keys import found_in, narrowed
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
-from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.local_copies import LocalCopies
 
 _SMALL_ROWS: Final = 1 << 16
@@ -299,23 +299,9 @@ class HeldFile:
             write_copy(tables(), schema, key, [field.type for field in self._key], write)  # type: ignore[arg-type]
 
     def _found_in_file(self, asked: Asked) -> Found:
-        table = self._reader.table
-        which: list[Positions] = []
-        at: list[Positions] = []
-        with contextlib.closing(narrowed(self._reader, self.file, list(asked.columns))) as opened:
-            while (rows := opened.read(_READ_ROWS)) is not None:
-                self._rows_read += rows.num_rows
-                columns = [rows.column(name).combine_chunks() for name in table.key]
-                keys, places = image_of(columns, table.key_types).find(asked)
-                taken = pa.array(places)
-                same = equal([column.take(taken) for column in columns], asked, keys)
-                which.append(keys[same])
-                at.append(rows.column(POSITION.name).to_numpy()[places[same]])
-        if not which:
-            return NOTHING
-        keys, places = np.concatenate(which), np.concatenate(at)
-        order = np.argsort(keys, kind="stable")
-        return keys[order], places[order]
+        with contextlib.closing(narrowed(self._reader, self.file, asked)) as opened:
+            self._rows_read += opened.rows
+            return found_in(opened, self._reader, asked)
 
     def _taken_from_file(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
         rising, back = np.unique(positions, return_inverse=True)

@@ -21,8 +21,8 @@ from merganser.errors import InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
 from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
-from merganser.lookup.image import Asked, Positions
 from merganser.lookup.keys import check_has_key, key_rows
+from merganser.lsm.key_image import Asked, Positions
 from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.keys import sorted_positions

@@ -33,16 +33,17 @@ from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
 from merganser.lsm.clustering import Order, ordered
+from merganser.lsm.key_image import Asked
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
 from merganser.lsm.section import SectionReader
+from merganser.lsm.stored_keys import find, reached
 from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Kinds
-from merganser.merge.keys import integer_image
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -254,7 +255,7 @@ class _KeyCompaction(_Compaction):
         above = {file.schema_id for file in self.job.files if file.level} if self.job.older else set()
         unmarked = unmarked_schemas(self.table, self.env, above)
         young = [file for file in self.job.files if file.level == 0 or file.schema_id in unmarked]
-        self.marked = replaced(self.reader, young, self.job.older)
+        self.marked = replaced(self.reader, young, self.job.older, self.env.cache)
         found = [file for file in self.job.older if file.name in self.marked]
         if not wins_unseen(self.reader.merge, young, found):
             self.merged_with = tuple(found)
@@ -351,76 +352,18 @@ class _KeyCompaction(_Compaction):
     def _kept(self, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> Piece:
         there: npt.NDArray[np.bool_] | None = None
         if self.job.below and rows.num_rows:
-            keys = [rows.column(name).combine_chunks() for name in self.table.key]
+            keys = tuple(rows.column(name).combine_chunks() for name in self.table.key)
+            asked = Asked(keys, self.table.key_types)
             there = np.ones(rows.num_rows, np.bool_)
-            for run in self._below:
-                there &= ~run.holds(keys)
+            for file, first, end in reached(self.reader, asked, self.job.below):
+                which, _ = find(self.reader, file, asked.slice(first, end), self.env.cache, additions=True)
+                there[first + which] = False
         if self.job.drop_retractions and self.table.counting:
             there = rows.column(VALUE_COUNT.name).to_numpy() != 0
         if there is None or there.all():
             return rows, numbers, kinds
         mask = pa.array(there)
         return rows.filter(mask), numbers.filter(mask), None if kinds is None else kinds.filter(mask)
-
-    @cached_property
-    def _below(self) -> list[_KeysBelow]:
-        """Sorted runs that stay, where they reach into the keys of what is compacted."""
-        picked, below = self.job.files, self.job.below
-        types = self.table.key_types
-        low = deserialize_columns([file.min_key for file in picked + below], types)
-        high = deserialize_columns([file.max_key for file in picked + below], types)
-        first, last = dense_ranks(low, high)
-        count = len(picked)
-        meets = (last[count:] >= first[:count].min()) & (first[count:] <= last[:count].max())
-        files = [file for file, meeting in zip(below, meets.tolist(), strict=True) if meeting]
-        reader = replace(self.reader, expiry=None)  # a row that is too old was shown all the same
-        return [_KeysBelow(reader, run) for run in reader.runs(files)] if files else []
-
-
-class _KeysBelow:
-    """The keys of a sorted run that stays, a window at a time; asked with rising keys."""
-
-    def __init__(self, reader: SectionReader, files: Sequence[DataFile]) -> None:
-        names = reader.table.key
-        fields = [reader.table.schema.field(name) for name in names]
-        windows = (window for file in files for window in reader.plain(file, fields))
-        self._windows = ([_added(window).column(name).combine_chunks() for name in names] for window in windows)
-        self._window: list[pa.Array] | None = None
-
-    def holds(self, keys: list[pa.Array]) -> npt.NDArray[np.bool_]:
-        """Return which of these keys are in the run.
-
-        Args:
-            keys: key columns of n rows, at least one, in key order and above those of the last call.
-        """
-        found = np.zeros(len(keys[0]), np.bool_)
-        while True:
-            self._window = self._window or next(self._windows, None)
-            if self._window is None:
-                return found
-            held, asked = _ordered(self._window, keys)
-            if len(held):
-                at = np.minimum(np.searchsorted(held, asked), len(held) - 1)
-                found |= held[at] == asked
-            if len(held) and held[-1] > asked[-1]:
-                return found
-            self._window = None
-
-
-def _ordered(
-    held: Sequence[pa.Array], asked: Sequence[pa.Array]
-) -> tuple[npt.NDArray[np.signedinteger], npt.NDArray[np.signedinteger]]:
-    """Return integers that rise and are equal as the keys are; both are in key order."""
-    if len(held) == 1:
-        images = [integer_image(pa.chunked_array([column])) for column in (held[0], asked[0])]
-        if images[0] is not None and images[1] is not None:
-            return images[0], images[1]
-    return dense_ranks(held, asked)
-
-
-def _added(rows: pa.Table) -> pa.Table:
-    adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
-    return rows if adds.all() else rows.filter(pa.array(adds))
 
 
 class _AppendCompaction(_Compaction):

@@ -7,8 +7,8 @@ compaction that takes level 0 preserves this::
     level 4    k1 k5 k7    stays: k5 is looked up by its key and marked
     level 5    k2 k3 k4    stays: k2 likewise
 
-The compaction reads only the key columns of the older files, and only of row groups that may hold one of the keys. If
-the newer row does not always win, the compaction merges the found rows with it, as one more run per level.
+The compaction needs only the keys of the older files (`lsm.stored_keys`). If the newer row does not always win, the
+compaction merges the found rows with it, as one more run per level.
 
 Format: sections "deletion vectors", "lookup compaction".
 """
@@ -19,25 +19,21 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.files.masks import BucketVectors, changed, united
-from merganser.files.read import DataFileReader
-from merganser.lsm.levels import dense_ranks
+from merganser.lsm.key_image import Asked
 from merganser.lsm.section import SectionReader
+from merganser.lsm.stored_keys import find, reached
 from merganser.merge.deduplicate import Deduplicate
-from merganser.merge.keys import integer_image
 from merganser.merge.rules import Merge
 from merganser.merge.sort_merge import WINDOW_ROWS, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
-from merganser.schema.table_schema import POSITION
+from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 
 LOOKUP_KEYS: Final = 1_000_000
@@ -46,13 +42,16 @@ LOOKUP_KEYS: Final = 1_000_000
 Columns = list[pa.Array]
 
 
-def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[DataFile]) -> dict[str, Positions]:
+def replaced(
+    reader: SectionReader, young: Sequence[DataFile], older: Sequence[DataFile], cache: Cache
+) -> dict[str, Positions]:
     """Return, by file, the rows of older files whose keys a younger file also holds.
 
     Args:
         reader: the reader of the bucket; it skips rows that its vectors mark already.
         young: the younger files, each a sorted run.
         older: files above level 0, in any order.
+        cache: where the keys of older files are kept; see `lsm.stored_keys`.
 
     Returns:
         Rising positions; only files that have such rows.
@@ -60,12 +59,11 @@ def replaced(reader: SectionReader, young: Sequence[DataFile], older: Sequence[D
     found: dict[str, list[Positions]] = {}
     if young and older:
         for keys in _chunks(_distinct_keys(reader, young)):
-            for file, asked in _reached(reader, keys, older):
-                with contextlib.closing(narrowed(reader, file, asked)) as opened:
-                    while (rows := opened.read(WINDOW_ROWS)) is not None:
-                        at = _matches(rows, reader.table.key, asked)
-                        if len(at):
-                            found.setdefault(file.name, []).append(rows.column(POSITION.name).to_numpy()[at])
+            asked = Asked(tuple(keys), reader.table.key_types)
+            for file, first, end in reached(reader, asked, older):
+                _, at = find(reader, file, asked.slice(first, end), cache)
+                if len(at):
+                    found.setdefault(file.name, []).append(at)
     return {name: united(parts) for name, parts in found.items()}
 
 
@@ -127,65 +125,3 @@ def _chunks(parts: Iterator[Columns]) -> Iterator[Columns]:
             held = []
     if held:
         yield [pa.concat_arrays(columns) for columns in zip(*held, strict=True)]
-
-
-def _reached(
-    reader: SectionReader, keys: Columns, files: Sequence[DataFile]
-) -> Iterator[tuple[DataFile, Columns]]:  # fmt: skip
-    """Yield the files in whose key range some of the keys lie, with those keys."""
-    types = reader.table.key_types
-    low = deserialize_columns([file.min_key for file in files], types)
-    high = deserialize_columns([file.max_key for file in files], types)
-    ends = [pa.concat_arrays([a.cast(k.type), b.cast(k.type)]) for a, b, k in zip(low, high, keys, strict=True)]
-    asked, bounds = dense_ranks(keys, ends)
-    for i, file in enumerate(files):
-        first = int(np.searchsorted(asked, bounds[i], side="left"))
-        end = int(np.searchsorted(asked, bounds[len(files) + i], side="right"))
-        if first < end:
-            yield file, [column.slice(first, end - first) for column in keys]
-
-
-def narrowed(reader: SectionReader, file: DataFile, asked: Columns) -> DataFileReader:
-    """Return the keys and positions of a file, opened at the row groups that may hold one of the keys asked for."""
-    names = reader.table.key
-    opened = reader.opened(file, [reader.table.schema.field(name) for name in names], positions=True)
-    try:
-        bounds = None if asked[0].null_count else opened.group_bounds(names[0])  # bounds say nothing of nulls
-        if bounds is not None:
-            low, high = (bound.cast(asked[0].type) for bound in bounds)
-            values, ends = dense_ranks([asked[0]], [pa.concat_arrays([low, high])])
-            first = np.searchsorted(values, ends[: len(low)], side="left")
-            end = np.searchsorted(values, ends[len(low) :], side="right")
-            unknown = np.asarray(pc.or_(low.is_null(), high.is_null()))
-            opened.keep_groups((first < end) | unknown)
-    except BaseException:
-        opened.close()
-        raise
-    return opened
-
-
-def _matches(rows: pa.Table, names: Sequence[str], asked: Columns) -> Positions:
-    """Return which rows have one of the keys.
-
-    Args:
-        rows: with the key columns `names`, in key order.
-        asked: key columns, in key order.
-    """
-    columns = [rows.column(name) for name in names]
-    if not rows.num_rows:
-        return np.empty(0, np.int64)
-    if len(columns) == 1:
-        held, wanted = integer_image(columns[0]), integer_image(pa.chunked_array([asked[0]]))
-        if held is not None and wanted is not None:
-            at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-            found: Positions = at[held[at] == wanted]
-            return found
-    maybe = np.ones(rows.num_rows, np.bool_)
-    for column, values in zip(columns, asked, strict=True):  # a hash of each column alone leaves few to compare
-        maybe &= np.asarray(pc.is_in(column, value_set=values.unique()).combine_chunks())
-    at = np.flatnonzero(maybe)
-    if not len(at):
-        return at
-    taken = pa.array(at)
-    held, wanted = dense_ranks([column.take(taken).combine_chunks() for column in columns], asked)
-    return at[np.isin(held, wanted)]

@@ -33,6 +33,11 @@ class Cache:
         self._lock = threading.Lock()
 
     @property
+    def weight_max(self) -> int:
+        """Bytes that are held at most."""
+        return self._weight_max
+
+    @property
     def weight(self) -> int:
         """Bytes that are held."""
         with self._lock:

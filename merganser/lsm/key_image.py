@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.codec.hashing import row_hashes
-from merganser.merge.keys import integer_image, sorted_positions
+from merganser.merge.keys import integer_image
 from merganser.schema import types as t
 
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -46,6 +47,17 @@ class Asked:
     def hashes(self) -> npt.NDArray[np.uint32]:
         """uint32[n], the hash of each key."""
         return row_hashes(self.columns, self.kinds).view(np.uint32)
+
+    def slice(self, first: int, end: int) -> Asked:
+        """Return the keys from `first` to before `end`."""
+        if end - first == len(self):
+            return self
+        less = Asked(tuple(column.slice(first, end - first) for column in self.columns), self.kinds)
+        for name in ("integers", "hashes"):
+            known = self.__dict__.get(name)
+            if known is not None:
+                less.__dict__[name] = known[first:end]
+        return less
 
     def take(self, at: Positions) -> Asked:
         """Return some of the keys, `at` rising."""
@@ -141,10 +153,22 @@ def equal(held: Sequence[pa.Array], asked: Asked, which: Positions) -> npt.NDArr
     """
     if not len(which):
         return np.empty(0, np.bool_)
-    wanted = asked.take(which).columns
-    columns = [pa.chunked_array([a, b.cast(a.type)]) for a, b in zip(held, wanted, strict=True)]
-    positions, is_last = sorted_positions(columns)
-    ranks = np.empty(len(positions), np.int64)
-    ranks[positions] = np.concatenate([[0], np.cumsum(is_last)[:-1]])
-    same: npt.NDArray[np.bool_] = ranks[: len(which)] == ranks[len(which) :]
+    same = np.ones(len(which), np.bool_)
+    for column, wanted in zip(held, asked.take(which).columns, strict=True):
+        same &= _same(column, wanted.cast(column.type))
+    return same
+
+
+def _same(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return, for n values each, whether they are equal as keys are: nulls are, NaNs are, -0.0 and 0.0 are not."""
+    valid = [np.asarray(column.is_valid()) for column in (a, b)]
+    both = valid[0] & valid[1]
+    if pa.types.is_floating(a.type):
+        images = [integer_image(pa.chunked_array([column.fill_null(0.0)])) for column in (a, b)]
+        assert images[0] is not None
+        assert images[1] is not None
+        values: npt.NDArray[np.bool_] = images[0] == images[1]
+    else:
+        values = np.asarray(pc.equal(a, b).fill_null(False))
+    same: npt.NDArray[np.bool_] = (both & values) | ~(valid[0] | valid[1])
     return same
