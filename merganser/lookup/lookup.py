@@ -459,6 +459,7 @@ def shared_lookup(
     """
     if snapshot is not None:
         return Lookup(table, env, snapshot=snapshot, waiting=waiting)
+    waiting = waiting and level_0_waits(table)  # in other tables both are the same
     place = ("lookup", waiting, table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):

@@ -182,6 +182,24 @@ def test_a_rollback_between_lookup_and_commit_conflicts(catalog: mg.Catalog, bet
     assert len(rounds) == 5
 
 
+def test_a_twin_that_was_faster_has_made_the_commit_of_both(catalog: mg.Catalog, between: Between) -> None:
+    table = made(catalog)
+    table.write([{"k": 1, "c0": 1, "c1": 1, "c2": 1, "c3": 1}])
+    twin: list[mg.Upserted] = []
+
+    def upsert() -> mg.Upserted:
+        return table.upsert([{"k": 1, "c0": 7}], columns=["k", "c0"], commit_user="twin", identifier=3)
+
+    between([lambda: twin.append(upsert())])
+    with _without_locks():
+        found = upsert()
+    assert found.snapshot is not None
+    assert [found.snapshot.id] == [each.snapshot.id for each in twin if each.snapshot is not None] == [2]
+    assert [found.changes] == [each.changes for each in twin]
+    assert len(table.snapshots()) == 2
+    assert table.remove_orphans(older_than="2100-01-01T00:00:00") == ()
+
+
 def test_patience_ends_and_leaves_nothing(catalog: mg.Catalog, between: Between) -> None:
     table = made(catalog, **{"commit.max-retries": "2", "commit.min-retry-wait": "1 ms", "write-only": "true"})
 

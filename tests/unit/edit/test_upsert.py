@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +241,26 @@ def test_many_rows_are_upserted_in_batches_of_any_kind(table: mg.Table) -> None:
     changed = rows.set_column(1, "a", pa.array([1] * 70_000, pa.int32()))
     assert table.upsert(changed, columns=["k", "a"]).updated == 70_000
     assert table.upsert(iter([{"k": 70_000, "a": 1}, {"k": 3, "a": 1}]), columns=["k", "a"]).inserted == 1
+
+
+def test_columns_of_every_kind_stay_as_they_were(catalog: mg.Catalog) -> None:
+    kinds = {
+        "r": "ROW<x INT NOT NULL, y STRING>",
+        "m": "MAP<STRING, ARRAY<INT>>",
+        "d": "DECIMAL(20, 3)",
+        "t": "TIMESTAMP(3)",
+        "n": "BYTES",
+    }
+    table = made(catalog, {"k": "BIGINT", "a": "INT", **kinds})
+    row = {"x": 1, "y": None}
+    values = {"r": row, "m": [("p", [1, None])], "d": Decimal("1.500"), "t": datetime(2026, 1, 2), "n": b"z"}
+    nothing = dict.fromkeys(values)
+    table.write([{"k": 1, "a": 1, **values}, {"k": 2, "a": 1, **nothing}])
+    found = table.upsert([{"k": k, "a": 2} for k in (1, 2, 3)], columns=["k", "a"])
+    assert counts(found) == (1, 2, 0, 0)
+    assert by_key(table) == {1: {"a": 2, **values}, 2: {"a": 2, **nothing}, 3: {"a": 2, **nothing}}
+    removed = table.upsert([{"k": 3, "r": None, "a": 0}], kinds=["-D"], columns=["k", "r", "a"])
+    assert counts(removed) == (0, 0, 1, 0)
+    emptied = table.upsert([{"k": 1, "r": row}], kinds=["-D"], columns=["k", "r"])
+    assert emptied.rows is not None
+    assert emptied.rows["r"].to_pylist() == [None]
