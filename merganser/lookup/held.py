@@ -15,17 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.codec.deletion_vector import Positions
+from merganser.files.index import Sought, column_filters
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
-from merganser.lsm.key_image import Asked, Found, IntegerImage, equal
+from merganser.lsm.key_image import NOTHING, Asked, Found, IntegerImage, equal
 from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import found_in, narrowed
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
+from merganser.options import read as r
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.env import Env
 from merganser.storage.local_copies import LocalCopies
 
 _SMALL_ROWS: Final = 1 << 16
@@ -91,6 +94,7 @@ class HeldFile:
 
     Args:
         reader: reads files of its bucket as the table has them now, deleted rows included.
+        env: holds what is known of file indexes.
         file: the data file.
         copies: the copies on disk; None: none are made.
         memory: those of small files.
@@ -98,9 +102,17 @@ class HeldFile:
     """
 
     def __init__(
-        self, reader: SectionReader, file: DataFile, copies: LocalCopies | None, memory: Memory, *, at_once: bool
+        self,
+        reader: SectionReader,
+        env: Env,
+        file: DataFile,
+        copies: LocalCopies | None,
+        memory: Memory,
+        *,
+        at_once: bool,
     ) -> None:
         self.file = file
+        self._env = env
         self.target: FileToRead = reader.target(file)
         self._reader = reader
         self._copies = copies
@@ -299,9 +311,25 @@ class HeldFile:
             write_copy(tables(), schema, key, [field.type for field in self._key], write)  # type: ignore[arg-type]
 
     def _found_in_file(self, asked: Asked) -> Found:
-        with contextlib.closing(narrowed(self._reader, self.file, asked)) as opened:
+        some = self._unless_denied(asked)
+        if not len(some):
+            return NOTHING
+        near = asked if len(some) == len(asked) else asked.take(some)
+        with contextlib.closing(narrowed(self._reader, self.file, near)) as opened:
             self._rows_read += opened.rows
-            return found_in(opened, self._reader, asked)
+            which, at = found_in(opened, self._reader, near)
+        return some[which], at
+
+    def _unless_denied(self, asked: Asked) -> Positions:
+        """Return which keys the Bloom filters of the file leave. As in reads, only those of today's schema count."""
+        table = self._reader.table
+        keep = np.ones(len(asked), np.bool_)
+        if table.options.get(r.FILE_INDEX_READ) and self.file.schema_id == table.schema.id:
+            filters = column_filters(self._env, self._reader.directory, self.file)
+            for name, column, kind in zip(table.key, asked.columns, asked.kinds, strict=True):
+                if name in filters:
+                    keep &= filters[name].may_hold(Sought(column, kind))
+        return np.flatnonzero(keep)
 
     def _taken_from_file(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
         rising, back = np.unique(positions, return_inverse=True)

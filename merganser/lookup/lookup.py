@@ -429,7 +429,7 @@ class Lookup:
         for file in seen:
             found = self._held.get(file.name)
             if found is None or not found.serves(table):
-                found = HeldFile(reader, file, self._copies, self._memory, at_once=self._at_once)
+                found = HeldFile(reader, self._env, file, self._copies, self._memory, at_once=self._at_once)
             held[file.name] = found
         with self._files_lock:
             self._held |= held
