@@ -68,7 +68,7 @@ class InvalidInputError(MerganserError, ValueError):
 
 
 class ConflictError(MerganserError):
-    """Another commit changed the same files. Nothing of this change is visible; plan again and retry."""
+    """Another commit changed the same files or columns. Nothing of this change is visible; plan again and retry."""
 
     code = "conflict"
 

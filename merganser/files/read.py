@@ -66,12 +66,28 @@ _LEFT_OUT_MIN: Final = 0.125
 
 @dataclass(frozen=True, slots=True)
 class FileToRead:
-    """A data file, where it lies, the columns of the schema it was written with, and its deletion vector, if any."""
+    """A data file to read.
+
+    Attributes:
+        path: where it lies.
+        fields: the columns of the schema that it was written with.
+        vector: its deletion vector.
+        is_newer: that schema is newer than the one that the file is read with.
+    """
 
     path: str
     file: DataFile
     fields: tuple[t.Field, ...]
     vector: Vector | None = None
+    is_newer: bool = False
+
+    def evolution(self, columns: Sequence[t.Field]) -> Evolution:
+        """Return how its columns become others, by the schema that is read with.
+
+        Raises:
+            UnsupportedError, ConflictError: as `Evolution.plan`.
+        """
+        return Evolution.plan(columns, self.fields, name=self.path, is_newer=self.is_newer)
 
 
 class DataFileReader:
@@ -112,7 +128,7 @@ class DataFileReader:
         every_byte: bool = False,
     ) -> None:
         self._target = target
-        self._evolution = Evolution.plan(columns, target.fields, name=target.path)
+        self._evolution = target.evolution(columns)
         # If all rows of all columns are read anyway, one more look at the bytes is cheap; and a compaction, which gives
         # its output a new checksum, believes no damaged input.
         every = groups_filter is None and rows_filter is None and only is None
@@ -130,7 +146,7 @@ class DataFileReader:
             self._wanted.append(VALUE_KIND)
         self._rows_filter = rows_filter
         tested = [] if rows_filter is None else [field for field in columns if field.name in rows_filter.columns]
-        self._tested = Evolution.plan(tested, target.fields, name=target.path)
+        self._tested = target.evolution(tested)
         apart = {field.name for field in self._tested.stored}
         self._untested = [field for field in self._wanted if field.name not in apart]
         self._tried_groups = self._left_out = 0
@@ -388,9 +404,9 @@ def read_small(
         return None
     system = (SEQUENCE_NUMBER, VALUE_KIND) if sequence else (VALUE_KIND,)
     parts = []
-    for fields, group in groupby(targets, key=lambda target: target.fields):
+    for _, group in groupby(targets, key=lambda target: (target.fields, target.is_newer)):
         alike = list(group)
-        evolution = Evolution.plan(columns, fields, name=alike[0].path)
+        evolution = alike[0].evolution(columns)
         if len(evolution.unchanged) < len(evolution.stored):
             return None
         for start in range(0, len(alike), _AT_ONCE):

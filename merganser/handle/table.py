@@ -182,6 +182,8 @@ class Table:
             InvalidInputError: a column, the filter or the time is invalid.
             NotFoundError: the snapshot or tag does not exist.
             ExpiredError: the snapshot has expired.
+            ConflictError: when rows are read: the columns were changed since this object was opened, and a newer value
+                does not fit the type of before. Open the table again.
         """
         return self.scan(columns, where, snapshot, tag, timestamp, limit, self.setting(timezone))
 
@@ -202,6 +204,7 @@ class Table:
             NotFoundError: there never was such a snapshot.
             ExpiredError: the snapshot has expired.
             FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
+            ConflictError: as when rows of `read` are read.
         """
         at = self._looked_at() if snapshot is None else snapshot
         return shared_lookup(self.definition, self.env, at).lookup(keys, columns)

@@ -176,7 +176,7 @@ class HeldFile:
         wanted = tuple(fields)
         known = self._evolutions.get(wanted)
         if known is None:
-            evolution = Evolution.plan(wanted, self.target.fields, name=self.target.path)
+            evolution = self.target.evolution(wanted)
             known = evolution, [*(old.name for old in evolution.stored), SEQUENCE_NUMBER.name, VALUE_KIND.name]
             self._evolutions[wanted] = known
         evolution, names = known
@@ -222,7 +222,7 @@ class HeldFile:
             held = chosen.batches.setdefault(copy, {})
         known = held.get(number)
         if known is None:
-            evolution = Evolution.plan(chosen.fields, self.target.fields, name=self.target.path)
+            evolution = self.target.evolution(chosen.fields)
             if len(evolution.unchanged) < len(chosen.fields):
                 raise NotAtOnceError
             try:

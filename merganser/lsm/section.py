@@ -273,7 +273,8 @@ class SectionReader:
                 "lacks.",
                 path=path,
             ) from None
-        return FileToRead(path, file, stored, self.vectors.get(file.name))
+        is_newer = file.schema_id > self.table.schema.id
+        return FileToRead(path, file, stored, self.vectors.get(file.name), is_newer)
 
 
 def in_turn(merge: Merge, runs: Runs) -> bool:

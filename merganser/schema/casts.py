@@ -20,14 +20,17 @@ from merganser.schema.arrow import arrow_type
 from merganser.schema.cast_text import fit_text, from_text, to_text
 from merganser.schema.cast_values import (
     CastError,
+    doubles_of,
     fit_bytes,
     instant_to_instant,
     instant_to_integer,
     integer_to_instant,
     number_to_number,
+    refuse,
 )
+from merganser.schema.same import same_values
 
-__all__ = ["CastError", "can_read_as", "cast_array"]
+__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly"]
 
 _Kinds = tuple[type[t.DataType], ...]
 _TEXT: Final[_Kinds] = (t.Char, t.VarChar)
@@ -109,3 +112,23 @@ def cast_array(values: pa.Array, source: t.DataType, target: t.DataType) -> pa.A
     if isinstance(source, _SECONDS):
         return integer_to_instant(values, target)
     return instant_to_instant(values, source, target)
+
+
+def cast_exactly(values: pa.Array, source: t.DataType, target: t.DataType) -> pa.Array:
+    """Return the same as `cast_array` if every value comes back when it is turned into its own type again.
+
+    Args:
+        values: n values of the Arrow type of `source`.
+        source, target: types that can each be read as the other one.
+
+    Raises:
+        CastError: a value does not come back, does not parse, or Arrow cannot hold the result.
+    """
+    made = cast_array(values, source, target)
+    refuse(values, ~same_values(values, cast_array(made, target, source)))
+    floats = {t.Float, t.Double} & {type(source), type(target)}
+    whole = target if isinstance(target, _INTEGERS) else source
+    if floats and isinstance(whole, _INTEGERS):  # 2^63 becomes 2^63 - 1 and comes back, as the largest integers do
+        limit = 2.0 ** (arrow_type(whole).bit_width - 1)
+        refuse(values, doubles_of(made if whole is source else values) >= limit)
+    return made

@@ -22,7 +22,7 @@ def same_rows(a: pa.Table, b: pa.Table) -> Mask:
     """
     found = np.ones(a.num_rows, np.bool_)
     for name in a.column_names:
-        found &= _same(_whole(a.column(name)), _whole(b.column(name)))
+        found &= same_values(_whole(a.column(name)), _whole(b.column(name)))
     return found
 
 
@@ -31,13 +31,14 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def _same(a: pa.Array, b: pa.Array) -> Mask:
+def same_values(a: pa.Array, b: pa.Array) -> Mask:
+    """Return bool[n], which values of two arrays of n values and one type are the same."""
     valid, other = np.asarray(a.is_valid()), np.asarray(b.is_valid())
     kind = a.type
     if pa.types.is_struct(kind):
         equal = np.ones(len(a), np.bool_)
         for i in range(kind.num_fields):
-            equal &= _same(a.field(i), b.field(i))
+            equal &= same_values(a.field(i), b.field(i))
     elif pa.types.is_list(kind) or pa.types.is_map(kind):
         equal = _same_items(a, b)
     elif pa.types.is_floating(kind):
@@ -56,7 +57,7 @@ def _same_items(a: pa.Array, b: pa.Array) -> Mask:
     shown, other_shown = (pa.array(np.repeat(equal, each)) for each in (lengths, other_lengths))
     row = np.repeat(np.flatnonzero(equal), lengths[equal])
     for left, right in zip(parts, other_parts, strict=True):
-        items = _same(left.filter(shown), right.filter(other_shown))
+        items = same_values(left.filter(shown), right.filter(other_shown))
         equal[row[~items]] = False
     return equal
 

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import (
+    ConflictError,
+    ExpiredError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from tests.unit.lookup.compared import WAYS, answered, assert_same, expected, handle, way
 
 KEYS = [{"k": k} for k in range(12)]
@@ -220,7 +227,7 @@ def test_a_changed_schema_is_looked_up_as_it_is_read(written: bool, catalog: mg.
     changed = {"k": ("k", "INT NOT NULL"), "v": ("v", "BIGINT"), "t": ("u", "STRING")}
     after = evolve(catalog, changed, {"w": "INT"})
     if written:
-        after.write([{"k": k, "v": 2**40, "u": "later", "w": k} for k in (1, 7)])
+        after.write([{"k": k, "v": 2**30 + k, "u": "later", "w": k} for k in (1, 7)])
     for table in (after, before):
         assert answered(table.lookup(KEYS)) == expected(table, KEYS)
         assert table.lookup(KEYS).schema == table.read().schema
@@ -231,6 +238,26 @@ def test_a_changed_schema_is_looked_up_as_it_is_read(written: bool, catalog: mg.
     assert_same(before, lookup, KEYS, RNG)
     assert after.lookup(KEYS, columns=["w", "k"]).equals(after.read(columns=["w", "k"]).to_arrow().sort_by("k"))
     assert answered(after.lookup(KEYS, snapshot=1)) == expected(after, KEYS, snapshot=1)
+
+
+def test_a_value_of_a_newer_schema_that_does_not_fit_is_refused_by_every_way(
+    catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    before = made(catalog)
+    before.write(rows(range(6), 1))
+    changed = {"k": ("k", "INT NOT NULL"), "v": ("v", "BIGINT"), "t": ("u", "STRING")}
+    after = evolve(catalog, changed, {"w": "INT"})
+    after.write([{"k": 1, "v": 2**40, "u": "later", "w": 1}, {"k": 7, "v": 8, "u": "later", "w": 7}])
+    for name in WAYS:
+        with way(name), handle(before, name, tmp_path) as lookup:
+            for keys in ({"k": 1}, [{"k": 0}, {"k": 1}]):
+                with pytest.raises(ConflictError, match=r"column .v. .* open the table again"):
+                    lookup.lookup(keys)
+            assert lookup.lookup({"k": 1}, columns=["k", "t"]).to_pylist() == [{"k": 1, "t": "later"}]
+            assert lookup.lookup({"k": 0}).num_rows == 1
+    with pytest.raises(ConflictError, match=r"[oO]pen the table again"):
+        before.upsert([{"k": 1, "v": 1}], columns=["k", "v"])
+    assert after.lookup({"k": 1}).to_pylist() == [{"k": 1, "v": 2**40, "u": "later", "w": 1}]
 
 
 def test_buckets_whose_number_was_changed_are_looked_up(catalog: mg.Catalog) -> None:

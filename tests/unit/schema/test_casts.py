@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.schema.casts import CastError, can_read_as, cast_array
+from merganser.schema.casts import CastError, can_read_as, cast_array, cast_exactly
+from merganser.schema.same import same_values
 from merganser.schema.types_text import parse_type
 from tests.interop.values import rows_of
 
@@ -541,3 +543,59 @@ def test_a_slice_is_cast_as_it_stands():
     fives = cast(array, "BIGINT", "DECIMAL(5, 2)")
     for target in ("INT", "DOUBLE", "STRING", "DECIMAL(4, 1)"):
         assert cast(fives.slice(7, 5), "DECIMAL(5, 2)", target).equals(cast(fives, "DECIMAL(5, 2)", target).slice(7, 5))
+
+
+# ── without loss ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def holds(kind, value):
+    """Whether a type can hold a number."""
+    if kind in INTEGERS:
+        limit = 2 ** (INTEGERS[kind] - 1)
+        return -limit <= value < limit and value == int(value) and str(value) != "-0.0"
+    if isinstance(value, float) and not np.isfinite(value):
+        return True
+    try:
+        held = struct.unpack("<f", struct.pack("<f", value))[0] if kind == "FLOAT" else float(value)
+    except OverflowError:
+        return False
+    return Fraction(held) == Fraction(value)
+
+
+EDGES = [sign * (2**power + more) for power in (0, 7, 15, 24, 31, 53, 63) for more in (-1, 0, 1) for sign in (-1, 1)]
+FLOATS = [0.5, -0.0, 1e10, 1e300, 0.1, float("inf"), float("-inf"), float("nan"), *map(float, EDGES)]
+
+
+@given(
+    st.sampled_from([*INTEGERS, "FLOAT", "DOUBLE"]),
+    st.sampled_from([*INTEGERS, "FLOAT", "DOUBLE"]),
+    st.lists(st.none() | st.sampled_from([*EDGES, *FLOATS]) | st.integers(-(2**63), 2**63 - 1) | st.floats()),
+)
+def test_a_number_is_cast_exactly_or_refused(source, target, values):
+    values = [value for value in values if value is None or holds(source, value)]
+    kinds = parse_type(source), parse_type(target)
+    array = pa.array([v if v is None or source in INTEGERS else float(v) for v in values], arrow_type(kinds[0]))
+    misfits = [value for value in values if value is not None and not holds(target, value)]
+    if misfits:
+        with pytest.raises(CastError) as caught:
+            cast_exactly(array, *kinds)
+        assert caught.value.count <= len(misfits)
+    else:
+        assert [str(float(v)) if v is not None else v for v in cast_exactly(array, *kinds).to_pylist()] == [
+            str(float(v)) if v is not None else v for v in values
+        ]
+
+
+@pytest.mark.parametrize("vector", READ, ids=lambda v: f"{v['value']} {v['from']} to {v['to']}")
+def test_a_value_that_is_cast_exactly_comes_back(vector):
+    source, target = parse_type(vector["from"]), parse_type(vector["to"])
+    if not can_read_as(target, source):
+        return
+    array = stored(vector["value"], vector["from"])
+    try:
+        made = cast_exactly(array, source, target)
+    except CastError as error:
+        assert error.count == 1
+    else:
+        assert made.equals(cast_array(array, source, target))
+        assert same_values(cast_array(made, target, source), array).all()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import merganser as mg
-from merganser.errors import UnsupportedError
+from merganser.errors import ConflictError, UnsupportedError
 from merganser.meta.schemas import SchemaStore
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
@@ -325,3 +325,80 @@ def test_a_type_changed_back_reads_what_was_written(catalog):
     table = next_schema(catalog, "db.b", [fields[0], replace(fields[1], type=t.Int())])
     assert table.read().to_arrow().to_pylist() == [{"id": 1, "v": 7}]
     assert next_schema(catalog, "db.b", fields).read().to_arrow().to_pylist() == [{"id": 1, "v": "007"}]
+
+
+# ── files of a newer schema ───────────────────────────────────────────────────────────────────────────────────────────
+
+WIDENED = {
+    "TINYINT": ("INT", 7, 300),
+    "INT": ("BIGINT", 2**31 - 1, 2**40 + 14),
+    "BIGINT": ("DECIMAL(30, 0)", Decimal(2**63 - 1), Decimal(2**64)),
+    "FLOAT": ("DOUBLE", 0.5, 0.1),
+    "DECIMAL(5, 2)": ("DECIMAL(9, 4)", Decimal("1.5"), Decimal("1.0001")),
+    "DECIMAL(4, 1)": ("DOUBLE", 0.5, 12345.0),
+    "VARCHAR(3)": ("STRING", "abc", "abcd"),
+    "VARBINARY(3)": ("BYTES", b"abc", b"abcd"),
+    "TIMESTAMP(3)": ("TIMESTAMP(6)", dt.datetime(2024, 1, 1, 0, 0, 0, 5000), dt.datetime(2024, 1, 1, 0, 0, 0, 5)),
+    "DATE": ("TIMESTAMP(3)", dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 5)),
+    "STRING NOT NULL": ("STRING", "a", None),
+    "ARRAY<SMALLINT>": ("ARRAY<INT>", [1, None], [1, 2**20]),
+    "ROW<x INT>": ("ROW<x BIGINT>", {"x": 1}, {"x": 2**31}),
+}
+"""By old type: the new one, a value of it that fits the old one, and a value that does not."""
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_table_opened_before_a_change_reads_what_fits_and_refuses_the_rest(catalog, format, keyed):
+    names = {f"c{i}": (old, *rest) for i, (old, rest) in enumerate(WIDENED.items())}
+    before = catalog.create_table(
+        "db.n",
+        schema={"id": "INT", **{name: old for name, (old, *_) in names.items()}},
+        primary_key=["id"] if keyed else None,
+        options={"file.format": format, **({"bucket": "1"} if keyed else {})},
+    )
+    at = {field.name: field for field in before.schema.fields}
+
+    def widened(name):
+        kind = parse_type(names[name][1])
+        if isinstance(kind, t.Row):
+            kind = t.Row(fields=(replace(at[name].type.fields[0], type=t.BigInt()),))
+        return replace(at[name], type=kind)
+
+    after = next_schema(catalog, "db.n", [at["id"], *map(widened, names)])
+    after.write([{"id": 1, **{name: fits for name, (_, _, fits, _) in names.items()}}])
+    (row,) = before.read().to_pylist()
+    (now,) = after.read().to_pylist()
+    assert now == {"id": 1, **{name: fits for name, (_, _, fits, _) in names.items()}}
+    assert {n: v for n, v in row.items() if n != "c9"} == {n: v for n, v in now.items() if n != "c9"}
+    assert row["c9"] == dt.date(2024, 1, 1)
+    after.write([{"id": 2, **{name: misfit for name, (*_, misfit) in names.items()}}])
+    for name, (old, new, _, misfit) in names.items():
+        with pytest.raises(ConflictError) as caught:
+            before.read(columns=[name]).to_arrow()
+        assert caught.value.context["column"].startswith(name)
+        assert "open the table again" in str(caught.value)
+        if misfit is not None and "<" not in new:
+            assert f"was written as {new} and does not fit {old}" in str(caught.value)
+        with pytest.raises(ConflictError):
+            before.read(columns=["id"], where=f"`{name}` IS NOT NULL AND id > 0").to_arrow()
+    assert sorted_rows(before, columns=["id"]) == [{"id": 1}, {"id": 2}]
+    with pytest.raises(ConflictError):
+        before.read(where="c1 = 14").to_arrow()  # 2^40 + 14 with the high bits cut
+    assert after.read(where=f"c1 = {2**40 + 14}").count() == 1
+    if keyed:
+        before.compact(full=True)
+        assert after.read(where=f"c1 = {2**40 + 14}").count() == 1
+
+
+def test_a_newer_type_without_a_way_back_is_refused(catalog):
+    old, new = [column(1, "c", t.Array(element=t.Int()))], [column(1, "c", "STRING")]
+    Evolution.plan(new, old, name="f")
+    with pytest.raises(ConflictError, match="it was written as STRING, which is not read as ARRAY<INT>"):
+        Evolution.plan(old, new, name="f", is_newer=True)
+
+
+def test_a_column_that_was_dropped_is_missing_if_it_has_to_be_there(catalog):
+    plan = Evolution.plan([column(1, "a", "INT NOT NULL"), column(2, "b", "INT")], [], name="f", is_newer=True)
+    with pytest.raises(ConflictError, match="column 'a' of 'f': it is null in 3 of 3 rows"):
+        plan.apply(pa.table({}), 3)
