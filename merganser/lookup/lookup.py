@@ -17,7 +17,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import encode_row
 from merganser.codec.hashing import buckets, row_hash
 from merganser.codec.stats import EMPTY_ROW
-from merganser.errors import InvalidInputError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
 from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
@@ -30,7 +30,6 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
@@ -38,7 +37,8 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
 from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.read import without_columns
-from merganser.scan.scan import check_is_there, chosen_columns
+from merganser.scan.scan import check_is_there, chosen_columns, has_expired
+from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -131,6 +131,7 @@ class Lookup:
         snapshot: the snapshot to look at, for good, or its id; None: the newest one, as of the last `refresh`.
         cache: "auto", "all" or "none"; see `Table.lookups`.
         waiting: see the rows, too, that reads do not see before a compaction. So a new row is merged with these rows.
+        moves_on: when the snapshot has expired, answer from the newest one.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Lookup:
         snapshot: int | Snapshot | None = None,
         cache: str = "auto",
         waiting: bool = False,
+        moves_on: bool = False,
     ) -> None:
         action = f"cannot look up in '{table.name}'"
         check_has_key(table, action)
@@ -151,6 +153,7 @@ class Lookup:
         self._pinned = snapshot is not None
         self._at_once = cache == "all"
         self._waiting = waiting
+        self._moves_on = moves_on
         options = table.options
         self._copies = (
             None
@@ -166,7 +169,7 @@ class Lookup:
         self._lock = threading.Lock()
         self._files_lock = threading.Lock()
         self._closed = False
-        self._view = self._view_of(self._state(snapshot), None, chosen=self._pinned)
+        self._view = self._view_at(snapshot, None, chosen=self._pinned)
 
     @property
     def snapshot(self) -> int | None:
@@ -187,6 +190,7 @@ class Lookup:
 
         Raises:
             InvalidInputError: a column is no part of the key or missing; a value is null or of another type.
+            ExpiredError: expiry has removed the snapshot, and with it a file that may hold one of the keys.
             FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
         """
         view = self._open_view()
@@ -197,10 +201,10 @@ class Lookup:
         if view.single is not None and type(keys) is dict and len(keys) == 1:
             integer = keys.get(view.single.name)
             if type(integer) is int and view.single.low <= integer <= view.single.high:
-                with contextlib.suppress(NotAtOnceError):
+                with contextlib.suppress(NotAtOnceError, FormatError):  # the way for many keys says what is wrong
                     return self._one(view, integer, chosen)
         wanted = key_rows(table, keys, table.schema.primary_keys, f"cannot look up in '{table.name}'")
-        return self._answer(view, wanted, chosen)[1]
+        return self._answered(view, wanted, chosen)[2]
 
     def found(self, keys: Any, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows; otherwise as `lookup`."""
@@ -209,9 +213,9 @@ class Lookup:
         names = view.table.schema.primary_keys
         wanted = key_rows(view.table, keys, names, f"cannot look up in '{view.table.name}'")
         if not chosen.fields:  # a table without columns has no rows in Arrow's kernels
-            which, _ = self._answer(view, wanted, view.choose(names[:1]))
+            _, which, _ = self._answered(view, wanted, view.choose(names[:1]))
             return which, without_columns(len(which))
-        return self._answer(view, wanted, chosen)
+        return self._answered(view, wanted, chosen)[1:]
 
     def rows_of(self, keys: pa.Table, snapshot: Snapshot | None = None) -> tuple[Snapshot | None, Positions, pa.Table]:
         """Return the rows of keys at one snapshot, even if other threads refresh the handle meanwhile.
@@ -231,10 +235,11 @@ class Lookup:
             at = view.state.snapshot
             if snapshot is not None and (at is None or at.delta_manifest_list != snapshot.delta_manifest_list):
                 newer = at is None or at.id < snapshot.id
-                view = self._view_of(self._state(snapshot), view, chosen=False)
+                view = self._view_at(snapshot, view, chosen=False)
                 if newer:
                     self._view = view
-        return view.state.snapshot, *self._answer(view, keys, view.choose(None))
+        view, which, rows = self._answered(view, keys, view.choose(None), stays=snapshot is not None)
+        return view.state.snapshot, which, rows
 
     def _one(self, view: _View, integer: int, chosen: Chosen) -> pa.Table:
         """Return the row of one key that is a whole number, in a table without partitions.
@@ -278,14 +283,12 @@ class Lookup:
             before = self._open_view()
             if snapshot is None and self._pinned:
                 return self.snapshot
-            state = self._state(snapshot)
-            if state.snapshot != before.state.snapshot or self._pinned != (snapshot is not None):
-                view = self._view_of(state, before, chosen=snapshot is not None)
-                self._pinned, self._view = snapshot is not None, view
+            view = self._view_at(snapshot, before, chosen=snapshot is not None)
+            self._pinned, self._view = snapshot is not None, view
             return self.snapshot
 
     def move(self, snapshot: int) -> None:
-        """Look at a snapshot with the columns that the table has in this handle, whatever it had then.
+        """Look at a snapshot, for good, with the columns that the table has in this handle, whatever it had then.
 
         Raises:
             InvalidInputError, NotFoundError, ExpiredError, FormatError: as for `refresh`.
@@ -293,7 +296,8 @@ class Lookup:
         with self._lock:
             before = self._open_view()
             if self.snapshot != snapshot:
-                self._view = self._view_of(self._state(snapshot), before, chosen=False)
+                self._view = self._view_at(snapshot, before, chosen=False)
+            self._pinned = True
 
     def close(self) -> None:
         """Give the memory back. Later lookups are refused."""
@@ -318,15 +322,38 @@ class Lookup:
             )
         return self._view
 
-    def _state(self, snapshot: int | Snapshot | None = None) -> TableState:
+    def _view_at(self, snapshot: int | Snapshot | None, before: _View | None, *, chosen: bool) -> _View:
+        """Return the view of a snapshot; None: of the newest one. If that expires meanwhile, the next one is taken.
+
+        Args:
+            before: the view that the handle has, if any.
+            chosen: rows have the columns that the table had at the snapshot, and not those that it has in this handle.
+        """
         reader = MetaReader(self._table.paths, self._env, self._table.name)
-        if snapshot is None:
-            state = reader.latest()
-            check_is_there(self._table, self._env, state, f"cannot look up in '{self._table.name}'")
-            return state
-        if isinstance(snapshot, int):
-            snapshot = SnapshotStore(self._table.paths, self._env, self._table.name).load(snapshot)
-        return reader.state(snapshot)
+        if snapshot is not None and not isinstance(snapshot, Snapshot):
+            snapshot = resolve(reader.snapshots, snapshot=snapshot)
+        while True:
+            at = snapshot
+            try:
+                state = reader.latest() if at is None else reader.state(at)
+                at = state.snapshot
+                if snapshot is None:
+                    check_is_there(self._table, self._env, state, f"cannot look up in '{self._table.name}'")
+                return self._view_of(state, before, chosen=chosen)
+            except FormatError as error:
+                if at is None or not has_expired(self._table, self._env, at, error):
+                    raise
+                if snapshot is not None:
+                    raise self._expired(at, "Choose another snapshot") from error
+
+    def _expired(self, snapshot: Snapshot, advice: str) -> ExpiredError:
+        return ExpiredError(
+            f"cannot look up in '{self._table.name}': snapshot {snapshot.id} has expired, and files that may hold keys "
+            f"have been removed with it. {advice}, or raise 'snapshot.time-retained' or 'snapshot.num-retained.min', "
+            "so that snapshots are kept for as long as lookups need them.",
+            table=self._table.name,
+            snapshot=snapshot.id,
+        )
 
     def _view_of(self, state: TableState, before: _View | None, *, chosen: bool) -> _View:
         table = self._table
@@ -335,6 +362,8 @@ class Lookup:
                 table = before.table
             else:
                 table = table.with_schema(SchemaStore(table.paths, self._env).load(state.snapshot.schema_id))
+        if before is not None and before.state.snapshot == state.snapshot and before.table.schema == table.schema:
+            return before
         check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
         partitions: dict[bytes, list[int]] = {}
         for partition, bucket in state.live.buckets:
@@ -346,6 +375,33 @@ class Lookup:
             view.schemas = before.schemas
             view.known = dict(before.known)
         return view
+
+    def _answered(
+        self, view: _View, wanted: pa.Table, chosen: Chosen, *, stays: bool = False
+    ) -> tuple[_View, Positions, pa.Table]:
+        """Return the view that answers; which keys have a row, rising; and the rows.
+
+        Args:
+            stays: answer from this snapshot or not at all, even if the handle moves on.
+
+        Raises:
+            ExpiredError: the snapshot has expired, and with it a file that may hold one of the keys.
+        """
+        while True:
+            try:
+                return view, *self._answer(view, wanted, chosen)
+            except FormatError as error:
+                at = view.state.snapshot
+                if at is None or not has_expired(self._table, self._env, at, error):
+                    raise
+                if self._moves_on and not stays:
+                    self.refresh()
+                    newer = self._open_view()
+                    if newer.state.snapshot != at:
+                        view = newer
+                        continue
+                advice = "Choose another snapshot" if self._pinned else "Call refresh() to look at the newest one"
+                raise self._expired(at, advice) from error
 
     def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows."""
@@ -454,6 +510,8 @@ def shared_lookup(
 ) -> Lookup:
     """Return the handle that calls of one process share, at a snapshot or at the newest one now.
 
+    The handle at the newest one moves on by itself when the snapshot expires while it is looked at.
+
     Args:
         waiting: see the rows, too, that reads do not see before a compaction.
     """
@@ -463,7 +521,7 @@ def shared_lookup(
     place = ("lookup", waiting, table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):
-        found = Lookup(table, env, waiting=waiting)
+        found = Lookup(table, env, waiting=waiting, moves_on=True)
         env.cache.put(place, found, _WEIGHT)
     else:
         found.refresh()

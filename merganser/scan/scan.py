@@ -14,6 +14,7 @@ from merganser.expr.predicate import Predicate
 from merganser.meta.refs import TagStore, same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
@@ -211,7 +212,7 @@ class Scan(Rows):
         try:
             yield
         except FormatError as error:
-            if snapshot is None or not isinstance(error.__cause__, NotFoundError) or self._is_kept(snapshot):
+            if snapshot is None or not has_expired(self.table, self.env, snapshot, error):
                 raise
             raise ExpiredError(
                 f"cannot read snapshot {snapshot.id} of '{self.table.name}': it expired while it was read. Read the "
@@ -220,13 +221,6 @@ class Scan(Rows):
                 table=self.table.name,
                 snapshot=snapshot.id,
             ) from error
-
-    def _is_kept(self, snapshot: Snapshot) -> bool:
-        found = MetaReader(self.table.paths, self.env, self.table.name).snapshots.get(snapshot.id)
-        if found is not None and same_snapshot(found, snapshot):
-            return True
-        tags = TagStore(self.table.paths, self.env, self.table.name).list()
-        return any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
 
     def _limited(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         if self.limit is None:
@@ -256,6 +250,21 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for f, column in zip(schema, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
+
+
+def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatError) -> bool:
+    """Return whether a file is missing because the snapshot that needs it has expired: no snapshot and no tag keeps it.
+
+    Args:
+        error: why the file cannot be read.
+    """
+    if not isinstance(error.__cause__, NotFoundError):
+        return False
+    found = SnapshotStore(table.paths, env, table.name).get(snapshot.id)
+    if found is not None and same_snapshot(found, snapshot):
+        return False
+    tags = TagStore(table.paths, env, table.name).list()
+    return not any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
 
 
 def check_is_there(table: TableDef, env: Env, state: TableState, action: str) -> None:

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +20,7 @@ from merganser.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from merganser.lookup.lookup import Lookup
 from tests.unit.lookup.compared import WAYS, answered, assert_same, expected, handle, way
 
 KEYS = [{"k": k} for k in range(12)]
@@ -34,7 +36,9 @@ def catalog(tmp_path: Path) -> mg.Catalog:
 
 def made(catalog: mg.Catalog, name: str = "db.t", **options: str) -> mg.Table:
     columns = {"k": "INT", "v": "INT", "t": "STRING"}
-    options = {"bucket": "2", "write-only": "true"} | {key.replace("_", "-"): value for key, value in options.items()}
+    options = {"bucket": "2", "write-only": "true"} | {
+        key.replace("__", ".").replace("_", "-"): value for key, value in options.items()
+    }
     return catalog.create_table(name, columns, primary_key=["k"], options=options)
 
 
@@ -123,16 +127,31 @@ def test_a_rollback_is_followed(catalog: mg.Catalog) -> None:
     assert answered(table.lookup(KEYS)) == expected(table, KEYS)
 
 
-def test_a_handle_whose_files_have_expired_says_so_and_goes_on_after_a_refresh(catalog: mg.Catalog) -> None:
-    table = made(catalog, bucket="1")
-    table.write(rows(range(4), 1))
-    old, opened = table.lookups(), table.lookups()
-    assert opened.lookup({"k": 1}).num_rows == 1
-    table.write(rows(range(4), 2))
+def expire_all(table: mg.Table, v: int) -> None:
+    """Give all keys one more version, in new files, and expire all snapshots but the newest."""
+    table.write(rows(range(6), v))
     table.compact(full=True)
     table.expire(retain_max=1, retain_min=1, older_than="9999-01-01T00:00:00Z")
-    with pytest.raises((FormatError, ExpiredError), match=r"data-.*\.parquet"):
-        old.lookup({"k": 1})
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_handle_whose_snapshot_has_expired_says_so_and_goes_on_after_a_refresh(
+    vectors: str, catalog: mg.Catalog
+) -> None:
+    table = made(catalog, bucket="1", write_only="false", deletion_vectors__enabled=vectors)
+    table.write(rows(range(4), 1))
+    table.write(rows(range(2), 2))
+    newest = table.latest_snapshot()
+    assert newest is not None
+    old, opened, pinned = table.lookups(), table.lookups(), table.lookups(refresh=newest.id)
+    assert opened.lookup({"k": 3}).num_rows == 1
+    expire_all(table, 3)
+    for keys in ({"k": 1}, [{"k": 1}, {"k": 2}]):
+        with pytest.raises(ExpiredError, match=rf"snapshot {newest.id} has expired.* Call refresh\(\)"):
+            old.lookup(keys)
+        with pytest.raises(ExpiredError, match=rf"snapshot {newest.id} has expired.* Choose another snapshot"):
+            pinned.lookup(keys)
+    assert pinned.refresh() == newest.id
     for lookup in (old, opened):
         lookup.refresh()
         assert_same(table, lookup, KEYS, RNG)
@@ -142,6 +161,59 @@ def test_a_handle_whose_files_have_expired_says_so_and_goes_on_after_a_refresh(c
         table.lookups(refresh=1)
     with pytest.raises(NotFoundError):
         table.lookup({"k": 1}, snapshot=99)
+
+
+@pytest.mark.parametrize("keys", [{"k": 1}, [{"k": 1}]])
+def test_a_file_that_is_missing_of_a_snapshot_that_is_kept_is_damage(keys: Any, catalog: mg.Catalog) -> None:
+    table = made(catalog, bucket="1")
+    table.write(rows(range(4), 1))
+    for file in Path(table.path, "bucket-0").iterdir():
+        file.unlink()
+    for call in (table.lookup, table.lookups().lookup):
+        with pytest.raises(FormatError, match="missing"):
+            call(keys)
+
+
+def test_a_tag_keeps_a_snapshot_for_lookups(catalog: mg.Catalog) -> None:
+    table = made(catalog, bucket="1")
+    table.write(rows(range(4), 1))
+    table.tags.create("kept")
+    lookup = table.lookups()
+    expire_all(table, 2)
+    assert lookup.lookup({"k": 1})["v"].to_pylist() == [1]
+    for file in Path(table.path, "bucket-0").iterdir():
+        file.unlink()
+    with pytest.raises(FormatError, match="missing"):
+        table.lookups().lookup({"k": 1})
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("call", ["one", "many", "once", "upsert"])
+def test_a_call_whose_snapshot_expires_meanwhile_answers_from_the_newest(
+    call: str, vectors: str, catalog: mg.Catalog
+) -> None:
+    table = made(catalog, bucket="1", write_only="false", deletion_vectors__enabled=vectors)
+    other = mg.table(table.path)
+    table.write(rows(range(6), 0))
+    bucket, left = Lookup._bucket, [3, 2, 1]
+
+    def overtaken(self: Lookup, *args: Any) -> Any:
+        if left:
+            expire_all(other, left.pop())
+        return bucket(self, *args)
+
+    with patch.object(Lookup, "_bucket", overtaken):
+        if call == "one":
+            assert table.lookup({"k": 1})["v"].to_pylist() == [3]
+        elif call == "many":
+            assert table.lookup([{"k": 1}, {"k": 2}])["v"].to_pylist() == [3, 3]
+        elif call == "once":
+            assert table.lookup({"k": k} for k in range(3))["v"].to_pylist() == [3, 3, 3]
+        else:
+            assert table.upsert([{"k": 1, "t": "new"}], columns=["k", "t"]).updated == 1
+    assert not left
+    if call == "upsert":
+        assert table.lookup({"k": 1}).to_pylist() == [{"k": 1, "v": 3, "t": "new"}]
 
 
 def test_a_table_that_was_dropped_and_made_again_is_another_table(catalog: mg.Catalog) -> None:
