@@ -564,7 +564,7 @@ class Table:
                 the columns.
 
         Returns:
-            The snapshot, or None if there was nothing to do.
+            The snapshot, or None if there was nothing to do, or if other compactions did it meanwhile.
 
         Raises:
             InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.

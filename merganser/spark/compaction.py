@@ -43,7 +43,7 @@ def compact(
         order_by, curve: sort by these columns, for tables without a primary key; one task sorts one partition.
 
     Returns:
-        The snapshot, or None if there was nothing to do.
+        The snapshot, or None if there was nothing to do, or if other compactions did it meanwhile.
 
     Raises:
         InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.

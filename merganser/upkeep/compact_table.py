@@ -2,7 +2,9 @@
 
 If another commit replaced some files meanwhile, the compaction loses only the work on those files: it commits the jobs
 that still fit the newest state, and plans the others anew from that state. So a compaction never brings a removed file
-back, never loses a new file, and makes progress beside any number of writers.
+back and never loses a new file. After a lost round a compaction that takes little time waits for its turn and keeps it
+until its commit, so it makes progress beside any number of writers. Where the store has no locks, it may lose every
+round; it has done its part if others have compacted every file that it began with.
 
 In some tables, readers see the rows of a commit once a compaction has emptied level 0 (`level_0_waits`). There a
 compaction shows whole commits: it takes all files of level 0 of the table, and commits either all of them or none.
@@ -22,6 +24,7 @@ from typing import Final
 from merganser.commit.conflict import check_index, check_levels, check_removals
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
+from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
@@ -38,6 +41,7 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
 from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
+from merganser.storage.protocol import no_lock
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
 RunJobs = Callable[[Sequence[CompactJob]], list[CommitMessage]]
@@ -48,6 +52,9 @@ _ATTEMPTS: Final = 10
 
 _RACES: Final = 3
 """Commits in a row that lost every race for the next snapshot id, before a compaction gives up."""
+
+_TURN_S: Final = 0.5
+"""A compaction whose last round took no longer keeps the turn for the next one. Writers wait for it twice as long."""
 
 _LOCKS_MAX: Final = 64
 """So many buckets a writer locks while it compacts them; of more it locks none."""
@@ -74,12 +81,12 @@ def compact(
         commit_user, identifier: those of the write before this compaction.
 
     Returns:
-        The last snapshot, or None when there was nothing to do.
+        The last snapshot, or None when there was nothing to do, or when others did it meanwhile.
 
     Raises:
         NotFoundError: the request names a partition that the table does not have; nothing was changed.
-        ConflictError: other commits changed the same files again and again; nothing is lost, readers see no
-            difference.
+        ConflictError: other commits changed the same files again and again, and left some that were there at first;
+            nothing is lost, readers see no difference.
         FormatError: a file is damaged or missing; the table is as it was.
     """
     check_can_write(replace(table.schema, options=table.options), name=table.name)
@@ -87,9 +94,15 @@ def compact(
     made: Snapshot | None = None
     kept: list[CommitMessage] = []
     first: frozenset[str] = frozenset()
-    lost_rounds = 0
+    sought: Mapping[str, BucketId] | None = None
+    lost_rounds, round_s = 0, 0.0
+    turn = Turn(no_lock)
     try:
         while True:
+            turn.end()
+            if lost_rounds and round_s <= _TURN_S:
+                turn = take_turn(table, env)
+            began = env.seconds()
             state = Publisher(table, env).latest()
             table = _renewed(table, env)
             publisher = Publisher(table, env)
@@ -104,6 +117,8 @@ def compact(
             jobs = _jobs(table, env, state, request, waiting, kept)
             if not jobs and not kept:
                 return made
+            if sought is None:
+                sought = _sought(jobs)
             lost_rounds += 1
             try:
                 begun = env.seconds()
@@ -114,6 +129,10 @@ def compact(
                 state = publisher.latest()
                 index = publisher.reader.index(state.snapshot)
                 lasting = all(_is_live(job, state.live, index) for job in jobs)
+                round_s = env.seconds() - began
+                if not lasting and lost_rounds == _ATTEMPTS and _are_gone(sought, state.live):
+                    remove_files(table, env, kept)
+                    return made
                 if lasting or lost_rounds == _ATTEMPTS:
                     if lasting and waiting:
                         _without_the_failing(publisher, jobs, run or _on_threads(env), user, identifier)
@@ -121,9 +140,17 @@ def compact(
                 continue
             if not messages:
                 return made
-            change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent)
+            change = Change(
+                messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent, turn=turn
+            )
             kept = []  # from here on a snapshot may name them
-            snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
+            round_s = env.seconds() - began
+            try:
+                snapshot, stale, kept = _published(publisher, change, waiting, give_up=lost_rounds == _ATTEMPTS)
+            except ConflictError:
+                if _are_gone(sought, publisher.latest().live):
+                    return made
+                raise
             if snapshot is not None:
                 made, lost_rounds = snapshot, 0
             if not stale and not kept:
@@ -133,6 +160,20 @@ def compact(
     except BaseException:
         remove_files(table, env, kept)
         raise
+    finally:
+        turn.end()
+
+
+def _sought(jobs: Sequence[CompactJob]) -> Mapping[str, BucketId]:
+    """Return the files that jobs are to compact, and their buckets."""
+    every = [each for job in jobs for each in (job, *job.others)]
+    return {file.name: (job.partition, job.bucket) for job in every for file in job.files}
+
+
+def _are_gone(files: Mapping[str, BucketId], live: LiveFiles) -> bool:
+    """Return whether a state has none of some files, given with their buckets."""
+    held = ((name, live.buckets.get(bucket)) for name, bucket in files.items())
+    return not any(there is not None and any(name in some for some in there.names) for name, there in held)
 
 
 def _without_the_failing(
@@ -225,9 +266,7 @@ def _shows_whole_commits(messages: Sequence[CommitMessage], live: LiveFiles, wai
     removed = _removed(messages)
     if removed.isdisjoint(waiting):
         return True
-    missed = {name: bucket for name, bucket in waiting.items() if name not in removed}
-    there = ((name, live.buckets.get(bucket)) for name, bucket in missed.items())
-    return not any(files is not None and any(name in names for names in files.names) for name, files in there)
+    return _are_gone({name: bucket for name, bucket in waiting.items() if name not in removed}, live)
 
 
 def _removed(messages: Sequence[CommitMessage]) -> set[str]:
@@ -275,7 +314,7 @@ def _published(
             if last:
                 raise
             stale |= {(message.partition, message.bucket) for message in lost}
-            change = replace(change, messages=fitting)
+            change = replace(change, messages=fitting, turn=None)
             if not fitting or not whole:
                 return None, frozenset(stale), fitting
         except MerganserError:

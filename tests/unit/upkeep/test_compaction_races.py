@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import merganser as mg
+from merganser.catalogs.filesystem import Catalog
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, FormatError
 from merganser.lsm.compact import CompactJob
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 
 _names = itertools.count()
 
 
 def _table(**options: str) -> mg.Table:
-    catalog = catalog_over(memory_with({}, f"races-{next(_names)}"))
+    return _filled(catalog_over(memory_with({}, f"races-{next(_names)}")), **options)
+
+
+def _filled(catalog: Catalog, **options: str) -> mg.Table:
     catalog.create_database("db")
     every = {"bucket": "1", "write-only": "true", "commit.max-retries": "2"}
     table = catalog.create_table(
@@ -131,7 +138,9 @@ def test_a_compaction_gets_through_however_often_it_loses_a_race(monkeypatch: py
     assert {file["level"] for file in _other(table).files().to_pylist()} == {5}
 
 
-def test_a_compaction_that_always_loses_says_so_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_always_loses_to_others_ends_once_they_have_done_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = _table()
     lost: list[int] = []
 
@@ -143,11 +152,61 @@ def test_a_compaction_that_always_loses_says_so_and_leaves_nothing(monkeypatch: 
         found.write([_row(1, "later", p) for p in "ab"])
 
     _before_commits(monkeypatch, [other] * 100)
+    assert table.compact(full=True) is None
+    assert len(lost) == 10
+    _no_orphans(table)
+    assert ("a", 1, "later") in _rows(table)
+
+
+def test_a_compaction_that_always_loses_and_is_not_done_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    early = [f["file_path"].rsplit("/", 1)[-1] for f in table.files().to_pylist()]
+
+    def other() -> None:
+        """Replace what came after the first look, and nothing else."""
+        found = _other(table)
+        state = Publisher(found.definition, found.env).latest()
+        jobs = plan_jobs(found.definition, found.env, state, CompactionRequest(full=True))
+        later = [replace(job, files=tuple(f for f in job.files if f.name not in early)) for job in jobs]
+        done = [message for job in later if job.files and (message := job.run(found.env)) is not None]
+        Publisher(found.definition, found.env).commit(Change(done, commit_user="other", kind=COMPACT, allow_empty=True))
+        found.write([_row(1, "later", p) for p in "ab"])
+
+    lost: list[Callable[[], object]] = [other] * 20
+    table.write([_row(1, "some", p) for p in "ab"])
+    _before_commits(monkeypatch, lost)
     with pytest.raises(ConflictError, match=r"cannot commit to 'db\.t'"):
         table.compact(full=True)
     assert len(lost) == 10
     _no_orphans(table)
-    assert ("a", 1, "later") in _rows(table)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_quick_compaction_that_has_lost_keeps_the_turn_until_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    if not quick:
+        monkeypatch.setattr("merganser.upkeep.compact_table._TURN_S", -1.0)
+    table = _filled(mg.catalog(str(tmp_path)))
+    directory = table.definition.paths.snapshot_directory
+    free: list[bool] = []
+
+    def other() -> None:
+        release = table.env.storage.try_lock(directory)
+        free.append(release is not None)
+        if release is not None:
+            release()
+        if len(free) == 1:
+            mg.table(table.path).compact(full=True)
+            mg.table(table.path).write([_row(0, "later", p) for p in "ab"])
+
+    _before_commits(monkeypatch, [other, other])
+    assert table.compact(full=True) is not None
+    assert free == [True, not quick]
+    release = table.env.storage.try_lock(directory)
+    assert release is not None
+    release()
+    assert {file["level"] for file in table.files().to_pylist()} == {5}
 
 
 def test_files_that_vanish_because_others_replaced_them_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
