@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import typer.models
 
 from merganser import errors
 from merganser.cli import main as cli
@@ -335,6 +336,8 @@ def _parameter_row(name: str, info: Any, default: Any) -> str:
     flags = [
         text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str) and text.startswith("-")
     ]
+    if not flags and isinstance(info, typer.models.OptionInfo):
+        flags = ["--" + name.replace("_", "-")]
     shown = ", ".join(f"`{flag}`" for flag in flags)
     if info.metavar:
         shown += f" `{info.metavar}`"

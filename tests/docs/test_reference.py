@@ -29,6 +29,12 @@ def test_every_command_and_every_option_of_one_has_a_help_text() -> None:
     assert not re.search(r"\|\s*\|\s*$", generate.cli_page().replace("| | |\n", ""), re.MULTILINE)
 
 
+def test_every_option_of_a_command_has_its_name_in_the_reference() -> None:
+    page = generate.cli_page()
+    assert "| `--retain-max` `N` |" in page
+    assert set(re.findall(r"^\| `([A-Z.]+)` \|", page, re.MULTILINE)).isdisjoint({"N", "TIME"})
+
+
 def test_every_error_says_what_to_do() -> None:
     page = generate.errors_page()
     assert [error.__name__ for error in generate.error_classes() if f"`{error.__name__}`" not in page] == []
