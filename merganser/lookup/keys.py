@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from merganser.codec.deletion_vector import Positions
 from merganser.errors import InvalidInputError
 from merganser.ingest.rows import batches_of
 from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.conform import conform
+from merganser.schema.fitting import fitting
 
 
 def check_has_key(table: TableDef, action: str) -> None:
@@ -59,6 +62,18 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
         check_columns(part.column_names, names, action)
         conformed.append(conform(part, fields, action=action, not_null_names=names, still_true="Nothing was read."))
     return pa.concat_tables(conformed)
+
+
+def keys_that_fit(table: TableDef, keys: pa.Table) -> Positions:
+    """Return which of some keys rows of the table may have, rising: no value is null or does not fit its column.
+
+    Args:
+        keys: columns of the key, of types that `check_types` has let pass.
+    """
+    fits = np.ones(keys.num_rows, np.bool_)
+    for name, column in zip(keys.column_names, keys.columns, strict=True):
+        fits &= fitting(column.combine_chunks(), table.schema.field(name).type)
+    return np.flatnonzero(fits)
 
 
 def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) -> None:

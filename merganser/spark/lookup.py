@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
-from merganser.lookup.keys import check_columns, check_has_key, check_types
+from merganser.lookup.keys import check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
@@ -34,7 +33,7 @@ from merganser.scan.scan import chosen_columns
 from merganser.scan.time_travel import resolve
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import on_any_python
-from merganser.spark.names import spelling_of
+from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
@@ -60,7 +59,8 @@ def lookup_join(
         df: the rows.
         table: a table with a primary key, or its path.
         on: the columns of `df` that hold the key: a name, a list of names, or {column of df: column of the key}. They
-            are all columns of the primary key. A row with a null there has no partner.
+            are all columns of the primary key. A row with a null there, or with a value that the type of the table does
+            not hold, has no partner.
         how: "left": a row without a partner gets nulls. "inner": it is left out.
         columns: the columns of the table to add; None: all but the key.
         snapshot: the snapshot to look at. None: of a batch, the newest one now; of a stream, the newest one when each
@@ -69,7 +69,8 @@ def lookup_join(
             of many rows and tables of many large buckets.
 
     Raises:
-        InvalidInputError: `on` is not the key, a type does not fit, or a column would be there twice. Nothing ran.
+        InvalidInputError: `on` is not the key, a type does not fit, or a column is in `df` twice, or would be in the
+            result. Nothing ran.
         NotFoundError, ExpiredError: there is no such snapshot, or no longer.
     """
     found = opened(table)
@@ -84,6 +85,13 @@ def lookup_join(
     if how not in _HOWS:
         raise InvalidInputError(f"{action}: how is {how!r:.50}. Give 'left' or 'inner'.")
     names = spelling_of(df.sparkSession, found)
+    own = names.alike(df.columns)
+    for name, same in zip(df.columns, own, strict=True):
+        if own.count(same) > 1:
+            raise InvalidInputError(
+                f"{action}: the DataFrame has {own.count(same)} columns with the name '{name}'. Rename them.",
+                column=name,
+            )
     of_key = _pairs(on, action)
     given = names.names(list(of_key), df.columns) or ()
     key = names.names(list(of_key.values())) or ()
@@ -95,7 +103,7 @@ def lookup_join(
     if columns is None:
         columns = [field.name for field in definition.schema.user_fields if field.name not in key]
     fields = chosen_columns(definition, columns)
-    twice = [field.name for field in fields if field.name in df.columns]
+    twice = [field.name for field in fields if names.alike([field.name])[0] in own]
     if twice:
         raise InvalidInputError(
             f"{action}: column '{twice[0]}' is in the DataFrame and in the table. Give columns=, or rename it in the "
@@ -113,7 +121,7 @@ def lookup_join(
         newest = found.latest_snapshot()
         snapshot = 0 if newest is None else newest.id
     if shuffle:
-        df = _by_bucket(df, definition, dict(zip(given, key, strict=True)), action)
+        df = _by_bucket(df, definition, dict(zip(given, key, strict=True)), names, action)
     positions = tuple(df.columns.index(name) for name in given)
     if snapshot is None:
         df = df.withColumn(_TIME, f.current_timestamp())
@@ -146,12 +154,13 @@ def _pairs(on: Any, action: str) -> dict[str, str]:
     )
 
 
-def _by_bucket(df: DataFrame, table: TableDef, pairs: Mapping[str, str], action: str) -> DataFrame:
+def _by_bucket(df: DataFrame, table: TableDef, pairs: Mapping[str, str], spelling: Spelling, action: str) -> DataFrame:
     """Return the frame shuffled by bucket."""
     names = df.columns
     renamed = [pairs.get(name, name) for name in names]
-    if len(set(renamed)) < len(renamed):
-        column = next(name for name in renamed if renamed.count(name) > 1)
+    alike = spelling.alike(renamed)
+    if len(set(alike)) < len(alike):
+        column = next(name for name, same in zip(renamed, alike, strict=True) if alike.count(same) > 1)
         raise InvalidInputError(
             f"{action} by bucket: the DataFrame has a column '{column}', which is not the one that holds the key. "
             "Rename it, or leave shuffle=True out.",
@@ -198,12 +207,8 @@ class LookupJoin:
 
     def _joined(self, rows: pa.Table, snapshot: int) -> pa.Table:
         keys = pa.table([rows.column(i) for i in self.positions], names=list(self.key))
-        asked = np.arange(rows.num_rows)
-        if any(column.null_count for column in keys.columns):
-            valid = np.ones(rows.num_rows, np.bool_)
-            for column in keys.columns:
-                valid &= np.asarray(pc.is_valid(column))
-            asked = np.flatnonzero(valid)
+        asked = keys_that_fit(self.table, keys)
+        if len(asked) < rows.num_rows:
             keys = keys.take(pa.array(asked))
         handle = _handle(self.table, self.storage, snapshot)
         if handle is None:

@@ -44,6 +44,10 @@ class Spelling:
         found = None if name is None else self.names([name], among)
         return found[0] if found else name
 
+    def alike(self, names: Sequence[str]) -> list[str]:
+        """Return names in a form that is equal for names of one column."""
+        return list(names) if self.exact else [name.lower() for name in names]
+
     def spec(self, spec: Any) -> Any:
         """Return a partition with the names of the table; others stay as they are."""
         if self.exact or not isinstance(spec, Mapping):

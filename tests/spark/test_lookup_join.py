@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -126,3 +127,48 @@ def test_what_does_not_fit_is_refused_before_anything_runs(
     frame = spark.createDataFrame([("c1", 4, "text")], "city STRING, id BIGINT, x STRING")
     with pytest.raises(InvalidInputError, match=message):
         ms.lookup_join(frame, users, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["city", "id", "NAME"], "column 'name' is in the DataFrame and in the table"),
+        (["city", "id", "x", "x"], "2 columns with the name 'x'"),
+        (["city", "id", "x", "X"], "2 columns with the name 'x'"),
+        (["city", "id", "id"], "2 columns with the name 'id'"),
+    ],
+)
+def test_names_that_spark_takes_for_one_are_refused(
+    spark: SparkSession, users: mg.Table, columns: list[str], message: str
+) -> None:
+    frame = spark.createDataFrame([("c1", 4, 1, 2)[: len(columns)]], [f"c{i}" for i in range(len(columns))])
+    with pytest.raises(InvalidInputError, match=message):
+        ms.lookup_join(frame.toDF(*columns), users, on=["city", "id"])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_key_beyond_the_type_of_the_table_has_no_partner(
+    spark: SparkSession, catalog: mg.Catalog, shuffle: bool
+) -> None:
+    key = {"i": "INT", "s": "VARCHAR(3)", "d": "DECIMAL(4, 2)", "t": "TIMESTAMP(3)"}
+    table = catalog.create_table("shop.narrow", key | {"v": "INT"}, primary_key=list(key), options={"bucket": "3"})
+    good = ("1", "'abc'", "1.50", "TIMESTAMP_NTZ '2024-05-01 00:00:00.001'")
+    wrong = [
+        ("1099511627776", *good[1:]),
+        (good[0], "'abcd'", *good[2:]),
+        (good[0], "CAST(x'ff' AS STRING)", *good[2:]),
+        (*good[:2], "100.00", good[3]),
+        (*good[:2], "1.505", good[3]),
+        (*good[:3], "TIMESTAMP_NTZ '2024-05-01 00:00:00.001001'"),
+        (*good[:3], "NULL"),
+    ]
+    texts = [
+        f"SELECT {n} AS n, CAST({i} AS BIGINT) AS i, {s} AS s, CAST({d} AS DECIMAL(20, 5)) AS d, {t} AS t"
+        for n, (i, s, d, t) in enumerate([good, *wrong])
+    ]
+    frame = spark.sql(" UNION ALL ".join(texts))
+    row = frame.where("n = 0").drop("n").toArrow().append_column("v", pa.array([7], pa.int32()))
+    table.write(row)
+    found = ms.lookup_join(frame, table, on=list(key), shuffle=shuffle)
+    assert rows(found.select("n", "v")) == [(0, 7), *((n, None) for n in range(1, len(texts)))]
+    assert rows(ms.lookup_join(frame, table, on=list(key), how="inner", shuffle=shuffle).select("n", "v")) == [(0, 7)]

@@ -115,6 +115,7 @@ MISFITS = [
     (pa.array([[0.1], [0.2, 1e39]]), "ARRAY<FLOAT>", "value 1e+39 does not fit FLOAT (row 2 of 2)", 1),
     (pa.array([Decimal(10) ** 39], pa.decimal256(60, 0)), "FLOAT", "0000 does not fit FLOAT", 0),
     (pa.array([Decimal("1.25")]), "DECIMAL(10, 1)", "value 1.25 does not fit DECIMAL(10, 1)", 0),
+    (pa.array([Decimal(2**63 - 1)], pa.decimal128(38, 3)), "DECIMAL(38, 30)", "does not fit DECIMAL(38, 30)", 0),
     (pa.array([1, 100000]), "DECIMAL(5, 0)", "value 100000 does not fit DECIMAL(5, 0) (row 2 of 2)", 1),
     (pa.array([1.255]), "DECIMAL(5, 2)", "value 1.255 does not fit DECIMAL(5, 2)", 0),
     (pa.array([float("inf")]), "DECIMAL(5, 2)", "does not fit", 0),
