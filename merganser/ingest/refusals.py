@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 
 from merganser.errors import FormatError, InvalidInputError, MerganserError
 from merganser.schema import types as t
+from merganser.schema.table_schema import repeated_of
 
 _BLOCK_BYTES: Final = 1 << 20
 _SHOWN_MAX: Final = 60
@@ -166,12 +167,20 @@ def json_refusal(
     row, line, why = found
     where = f"row {row + 1} (counting from 1)"
     kinds = {field.name: field.type for field in fields}
-    known = [(name, value) for name, value in _values(line) if name in kinds]
-    refused = [(name, value) for name, value in known if _refused(parse, line, name)]
-    if refused and (len(refused) < len(known) or len(known) == 1):  # all are refused where the line itself is wrong
-        name, value = refused[0]
-        return _misfit(path, name, f"{value}", kinds[name], row, where)
-    return FormatError(f"cannot read the rows of '{path}': {where}: {_ROW_OF_BLOCK.sub('', why)}", path=path, row=row)
+    values, twice = _values(line)
+    fact = f"{where}: {_ROW_OF_BLOCK.sub('', why)}"
+    if twice:
+        fact = f"{where} names '{_short(twice[0])}' twice in one object. Nothing was written."
+    elif isinstance(values, dict):
+        for name, value in values.items():
+            # By itself, too: every column of a line is refused if another part of the line is wrong.
+            alone = json.dumps({name: value}).encode()
+            if name in kinds and _refused(parse, line, name) and _refused(parse, alone, name):
+                return _misfit(path, name, _shown(line, name), kinds[name], row, where)
+    elif values is not None:
+        text = _short(line.decode(errors="replace").strip())
+        fact = f"{where} is no object: '{text}'. Write one object per line. Nothing was written."
+    return FormatError(f"cannot read the rows of '{path}': {fact}", path=path, row=row)
 
 
 def _first_refused(file: BinaryIO, parse: Parse) -> tuple[int, bytes, str] | None:
@@ -206,10 +215,21 @@ def _refused(parse: Parse, data: bytes, only: str | None = None) -> str | None:
     return None
 
 
-def _values(line: bytes) -> list[tuple[str, Any]]:
-    """Return the names and values of one row; none where it is no row at all."""
+def _values(line: bytes) -> tuple[Any, list[str]]:
+    """Return what a line of JSON holds, None where it is no JSON, and the names that an object in it has twice."""
+    twice: list[str] = []
+
+    def held(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(repeated_of(name for name, _ in pairs))
+        return dict(pairs)
+
     try:
-        row = json.loads(line, parse_int=str, parse_float=str)
+        return json.loads(line, object_pairs_hook=held), twice
     except ValueError:
-        return []
-    return list(row.items()) if isinstance(row, dict) else []
+        return None, []
+
+
+def _shown(line: bytes, name: str) -> str:
+    """Return a value of a line as the line has it: a number with its digits, a text without its quotes."""
+    value = json.loads(line, parse_int=str, parse_float=str)[name]
+    return value if isinstance(value, str) else json.dumps(json.loads(line)[name], ensure_ascii=False)

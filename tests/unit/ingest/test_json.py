@@ -83,3 +83,22 @@ def test_a_number_that_is_too_large_is_refused_and_does_not_become_infinite(tmp_
         _loaded(tmp_path, '{"f": Infinity, "n": 1}\n{"f": 1e39, "n": 1}\n', {"f": "FLOAT", "n": "INT"})
     with pytest.raises(FormatError, match=r"row 1 .*: JSON parse error: Number too big"):
         _loaded(tmp_path, '{"f": 1e400, "n": 1}\n', {"f": "DOUBLE", "n": "INT"})
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        ('{"a": 1, "a": 2}', FormatError, "names 'a' twice in one object"),
+        ('{"a": 1, "c": {"x": 1, "x": 2}}', FormatError, "names 'x' twice in one object"),
+        ('{"a": true, "b": 5}', InvalidInputError, "column 'a' has 'true' in row 2 (counting from 1), which does not"),
+        ('{"a": 1, "b": {"x": null}}', InvalidInputError, "column 'b' has '{\"x\": null}' in row 2"),
+        ('[{"a": 1}]', FormatError, "is no object: '[{\"a\": 1}]'. Write one object per line."),
+        ('{"a": 1', FormatError, "JSON parse error: Missing a comma"),
+    ],
+)
+def test_a_wrong_line_is_told_by_what_is_wrong_in_it(
+    tmp_path: Path, line: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match="row 2 ") as caught:
+        _loaded(tmp_path, '{"a": 1, "b": "x"}\n' + line + "\n", {"a": "INT", "b": "STRING"})
+    assert message in str(caught.value)
