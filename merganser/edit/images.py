@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,7 @@ from merganser.merge.groups import Mask, Positions
 from merganser.meta.snapshot import Snapshot
 from merganser.schema import row_kind
 from merganser.schema.same import same_rows
-
-KIND_COLUMN: Final = "_row_kind"
+from merganser.schema.table_schema import CHANGE_KIND
 
 
 @dataclass(frozen=True)
@@ -118,4 +116,4 @@ def _changes(before: Images, after: Images, inserted: Mask, updated: Mask, delet
     order = pa.array(np.argsort(np.concatenate([np.flatnonzero(olds), np.flatnonzero(news)]), kind="stable"))
     rows = pa.concat_tables([before.taken(olds), after.taken(news)]).take(order)
     texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds).take(order))
-    return rows.add_column(0, KIND_COLUMN, texts)
+    return rows.add_column(0, CHANGE_KIND.name, texts)

@@ -16,6 +16,7 @@ from merganser.errors import UnsupportedError
 from merganser.files.index import FilterSettings, filters_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.rules.checks import named_formats
 from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -94,6 +95,21 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
     )
 
 
+def changelog_layout(table: TableDef) -> FileLayout:
+    """Return how changelog files are written: as data files of level 0, unless options say otherwise."""
+    options = table.options
+    own = {
+        w.FILE_FORMAT.key: options.get(w.CHANGELOG_FILE_FORMAT),
+        w.FILE_COMPRESSION.key: options.get(w.CHANGELOG_FILE_COMPRESSION),
+        w.STATS_MODE_OPTION.key: options.get(w.CHANGELOG_FILE_STATS_MODE),
+    }
+    texts = {key: text for key, text in options.items() if key not in _OF_LEVELS}
+    texts |= {key: text for key, text in own.items() if text is not None}
+    layout = file_layout(replace(table, options=Options(texts)))
+    return replace(layout, prefix=options.get(w.CHANGELOG_FILE_PREFIX), filters=())
+
+
+_OF_LEVELS = {option.key for option in (w.FILE_FORMAT_PER_LEVEL, w.FILE_COMPRESSION_PER_LEVEL, w.STATS_MODE_PER_LEVEL)}
 _EXTENSIONS = {"zstd": "zst", "gzip": "gz", "zlib": "zlib"}
 
 

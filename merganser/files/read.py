@@ -400,7 +400,7 @@ def read_small(
         columns: columns of today's schema to return, in this order.
         sequence: also return `_SEQUENCE_NUMBER`.
     """
-    if any(target.vector is not None or not _is_small(target.file) for target in targets):
+    if any(target.vector is not None or not is_small(target.file) for target in targets):
         return None
     system = (SEQUENCE_NUMBER, VALUE_KIND) if sequence else (VALUE_KIND,)
     parts = []
@@ -422,7 +422,8 @@ def read_small(
     return pa.concat_tables(parts) if len(parts) > 1 else parts[0]
 
 
-def _is_small(file: DataFile) -> bool:
+def is_small(file: DataFile) -> bool:
+    """Return whether a file is worth being read together with others."""
     return file.size <= SMALL_BYTES and file.row_count <= SMALL_ROWS and format_of(file.name) == "parquet"
 
 

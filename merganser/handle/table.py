@@ -38,6 +38,7 @@ from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
 from merganser.rules.gaps import check_can_start, unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
+from merganser.scan.changes import Changes, changes_of
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
@@ -46,7 +47,7 @@ from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import epoch_ms, resolve, source_of
 from merganser.scan.views import VIEWS, view
 from merganser.schema.arrow import fields_from_arrow
-from merganser.schema.table_schema import TableSchema
+from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.check import check_table
@@ -186,6 +187,36 @@ class Table:
                 does not fit the type of before. Open the table again.
         """
         return self.scan(columns, where, snapshot, tag, timestamp, limit, self.setting(timezone))
+
+    def changes(
+        self,
+        start: int = 1,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        timezone: str = "UTC",
+    ) -> Changes:
+        """Return a lazy read of what snapshots published, in order, each row with its kind in `_row_kind`.
+
+        If the table has a changelog producer, these are the rows of its changelog. Otherwise these are the rows that
+        commits wrote, without old values. Compactions and overwrites publish nothing then.
+
+        Args:
+            start, end: ids of the first and the last snapshot, both included. None: up to the newest snapshot.
+            columns: names of the columns to return after `_row_kind`; None: all.
+            where: as for `read`; it may look at `_row_kind`.
+            timezone: as for `read`.
+
+        Raises:
+            InvalidInputError: a column, the filter or an id is invalid.
+            NotFoundError: the end is not there yet.
+            ExpiredError: a snapshot has expired, and its changelog with it; `context["earliest"]` is the first that is
+                kept. Raised when a result is asked for.
+        """
+        fields = self.definition.schema.user_fields
+        chosen = chosen_columns(self.definition, columns, fields)
+        predicate = to_predicate(where, (CHANGE_KIND, *fields), setting=self.setting(timezone))
+        return changes_of(self.definition, self.env, start, end, chosen, predicate)
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, snapshot: int | None = None) -> pa.Table:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
-from merganser.files.layout import file_layout
+from merganser.files.layout import FileLayout, changelog_layout, file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
 from merganser.merge.engine import Folded, Kinds
@@ -42,6 +42,7 @@ class Flush:
         rows: of many buckets, each column in one piece.
         kinds: int8, one per row; None: all inserts.
         arrival: int64, orders the rows where their position does not; None: by position.
+        publishes: also write the rows as they came, with their kinds, into changelog files.
         numbers_by_arrival: sequence numbers are the arrival itself, with gaps: rows that arrived earlier may still
             come. Otherwise rows of a bucket are numbered one after the other.
     """
@@ -55,6 +56,7 @@ class Flush:
         kinds: pa.Array | None,
         arrival: npt.NDArray[np.int64] | None,
         *,
+        publishes: bool,
         numbers_by_arrival: bool,
     ) -> None:
         self._table = table
@@ -62,15 +64,22 @@ class Flush:
         self._merge = merge
         self._rows = rows
         self._kinds: npt.NDArray[np.int8] | None = None if kinds is None else kinds.to_numpy()
+        self._given_kinds = self._kinds
         if self._kinds is not None and merge.engine.removes:
             self._kinds = self._kinds.copy()  # each bucket changes its own rows
         self._arrival = arrival
         self._numbers_by_arrival = numbers_by_arrival
         self._picked = Gather(rows)
         self._layout = file_layout(table)
+        self._published = changelog_layout(table) if publishes else None
 
     def write_bucket(
-        self, directory: str, at: npt.NDArray[np.int64], start: int, keep: Callable[[Sequence[DataFile]], None]
+        self,
+        directory: str,
+        at: npt.NDArray[np.int64],
+        start: int,
+        keep: Callable[[Sequence[DataFile]], None],
+        publish: Callable[[Sequence[DataFile]], None],
     ) -> None:
         """Write the rows of a bucket.
 
@@ -79,6 +88,7 @@ class Flush:
             at: positions of its rows, rising.
             start: the first sequence number.
             keep: takes the files of each run as soon as they are durable.
+            publish: takes changelog files likewise.
         """
         rows, arrival, merge = self._rows, self._arrival, self._merge
         if arrival is not None:
@@ -92,6 +102,8 @@ class Flush:
         of_bucket = None if self._kinds is None else self._kinds[at]
         groups = merge.groups(ordered, keys, of_bucket)
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
+        if self._published is not None:
+            publish(self._write_changelog(directory, self._published, groups.positions, start, numbers, at))
         runs = self._runs(groups, at)
         for i, (versions, fold) in enumerate(runs):
             part = None
@@ -154,6 +166,34 @@ class Flush:
                     folded.table(),
                     sequences=pa.array((numbered if numbers is None else numbers[numbered]) + start),
                     kinds=None if folded.kinds is None else pa.array(folded.kinds),
+                )
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _write_changelog(
+        self,
+        directory: str,
+        layout: FileLayout,
+        order: npt.NDArray[np.int64],
+        start: int,
+        numbers: npt.NDArray[np.int64] | None,
+        at: npt.NDArray[np.int64],
+    ) -> tuple[DataFile, ...]:
+        """Write the rows of a bucket as they came.
+
+        Args:
+            order: the rows of the bucket in merge order; other arguments as for `_write_run`.
+        """
+        writer = RollingWriter(table=self._table, env=self._env, directory=directory, layout=layout)
+        try:
+            for begin in range(0, len(order), SLICE_ROWS):
+                part = order[begin : begin + SLICE_ROWS]
+                writer.write(
+                    self._picked.take(at[part]),
+                    sequences=pa.array((part if numbers is None else numbers[part]) + start),
+                    kinds=None if self._given_kinds is None else pa.array(self._given_kinds[at[part]]),
                 )
             return writer.close()
         except BaseException:

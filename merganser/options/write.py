@@ -230,7 +230,7 @@ CHANGELOG_PRODUCER: Final = Option(
     "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
     "How the changelog is made. none: not made. input: rows as they arrive. lookup: by looking up the row that was "
     "there before. full-compaction: by comparing the table before and after a full compaction.",
-    state=State.REFUSED,
+    refused=("lookup", "full-compaction"),
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS: Final = Option(
     "changelog-producer.row-deduplicate-ignore-fields", COLUMNS, _NO_COLUMNS,
@@ -242,14 +242,18 @@ CHANGELOG_FILE_FORMAT: Final = Option[str | None](
     choice("parquet", "orc", "avro"),
     None,
     "Format of changelog files. Default: 'file.format'.",
-    state=State.KEPT,
 )
 CHANGELOG_FILE_COMPRESSION: Final = Option[str | None](
     "changelog-file.compression",
     _COMPRESSION,
     None,
     "Compression of changelog files. Default: 'file.compression'.",
-    state=State.KEPT,
+)
+CHANGELOG_FILE_STATS_MODE: Final = Option[str | None](
+    "changelog-file.stats-mode",
+    STATS_MODE,
+    None,
+    "Statistics kept of changelog files. Default: 'metadata.stats-mode'.",
 )
 CHANGELOG_FILE_PREFIX: Final = Option(
     "changelog-file.prefix", FILE_NAME_PART, "changelog-", "How names of changelog files begin."

@@ -173,22 +173,22 @@ def partitions_table(table: TableDef, partitions: Sequence[bytes]) -> pa.Table:
 
 
 def _by_partition(table: TableDef, live: LiveFiles, where: Predicate | None) -> list[tuple[BucketId, BucketFiles]]:
-    names = set(table.schema.partition_keys)
-    narrow = (
-        None
-        if where is None or not names
-        else conjunction([p for p in conjuncts(where) if p.columns and p.columns <= names])
-    )
-    if narrow is None:
-        return list(live.buckets.items())
-    kept = partitions_through(table, {partition for partition, _ in live.buckets}, narrow)
+    kept = partitions_through(table, {partition for partition, _ in live.buckets}, partition_filter(table, where))
     return [(bucket, files) for bucket, files in live.buckets.items() if bucket[0] in kept]
 
 
-def partitions_through(table: TableDef, partitions: Collection[bytes], where: Predicate) -> set[bytes]:
+def partition_filter(table: TableDef, where: Predicate | None) -> Predicate | None:
+    """Return the part of a filter that looks at partition columns alone."""
+    names = set(table.schema.partition_keys)
+    if where is None or not names:
+        return None
+    return conjunction([part for part in conjuncts(where) if part.columns and part.columns <= names])
+
+
+def partitions_through(table: TableDef, partitions: Collection[bytes], where: Predicate | None) -> set[bytes]:
     """Return which serialized partitions a filter on partition columns lets through."""
-    if not partitions:
-        return set()
+    if not partitions or where is None:
+        return set(partitions)
     found = list(partitions)
     mask = np.asarray(where.mask(partitions_table(table, found)).fill_null(False))
     return {partition for partition, keep in zip(found, mask.tolist(), strict=True) if keep}
@@ -252,7 +252,7 @@ def _append_splits(
             f"(first: '{keyed[0]}'), and the schema '{path}' has none. Restore the schema file.",
             path=path,
         )
-    entries = _by_stats(table, list(files.entries), where)
+    entries = by_stats(table, list(files.entries), where)
     whole = not _columns_apart([entry.file for entry in files.entries])
     if whole:
         asked = indexes.may_match(directory, [entry.file for entry in entries])
@@ -351,7 +351,7 @@ def _keyed_splits(
             place = int(places[members[0]])
             file = known.files[place]
             raw = file.delete_row_count == 0
-            if raw and where is not None and not _by_stats(table, [files.entries[place]], where):
+            if raw and where is not None and not by_stats(table, [files.entries[place]], where):
                 continue
             parts.append(((file,), raw, file.size))
             schema_ids.add(file.schema_id)
@@ -380,7 +380,7 @@ def _may_match_keys(table: TableDef, narrow: Predicate, known: BucketColumns) ->
     return may_match_many(first, {name: known.low[0]}, {name: known.high[0]}, {name: nulls}, known.row_counts)
 
 
-def _by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
+def by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
     """Return the files whose value statistics may match; for files whose rows nothing can shadow."""
     if where is None or not entries:
         return entries

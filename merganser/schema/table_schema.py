@@ -36,6 +36,8 @@ VALUE_KIND: Final = t.Field(2_147_483_645, "_VALUE_KIND", t.TinyInt(nullable=Fal
 LEVEL: Final = t.Field(2_147_483_644, "_LEVEL", t.Int(nullable=False))
 ROW_KIND: Final = t.Field(2_147_483_643, "rowkind", t.VarChar())
 ROW_ID: Final = t.Field(2_147_483_642, "_ROW_ID", t.BigInt())
+CHANGE_KIND: Final = t.Field(UNNUMBERED, "_row_kind", t.VarChar(nullable=False))
+"""What a change did to its row: "+I", "-U", "+U" or "-D"; never stored under this name."""
 POSITION: Final = t.Field(UNNUMBERED, "_POSITION", t.BigInt(nullable=False))
 """Where a row is in its data file, the first being 0; never stored."""
 VALUE_COUNT: Final = t.Field(UNNUMBERED, "_VALUE_COUNT", t.BigInt(nullable=False))

@@ -84,6 +84,7 @@ class WrittenBuckets:
         self._next: dict[BucketId, int] = {}
         self._used: dict[BucketId, int] = {}
         self._files: dict[BucketId, list[DataFile]] = {}
+        self._published: dict[BucketId, list[DataFile]] = {}
         self._directories: dict[BucketId, str] = {}
 
     def directory(self, bucket: BucketId) -> str:
@@ -108,28 +109,32 @@ class WrittenBuckets:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written since the last handing out."""
-        return not self._next and not self._files
+        return not self._next and not self._files and not self._published
 
     def keep(self, bucket: BucketId, files: Sequence[DataFile]) -> None:
         """Take files that are durable."""
         self._files.setdefault(bucket, []).extend(files)
 
+    def publish(self, bucket: BucketId, files: Sequence[DataFile]) -> None:
+        """Take changelog files that are durable."""
+        self._published.setdefault(bucket, []).extend(files)
+
     def handed_out(self, total_buckets: int) -> list[CommitMessage]:
         """Return the changes; their files are the caller's now."""
-        messages = [
-            CommitMessage(partition, bucket, total_buckets, tuple(files))
-            for (partition, bucket), files in self._files.items()
-            if files
-        ]
-        self._files = {}
+        messages = []
+        for bucket in dict.fromkeys((*self._files, *self._published)):
+            files, published = tuple(self._files.get(bucket, ())), tuple(self._published.get(bucket, ()))
+            if files or published:
+                messages.append(CommitMessage(*bucket, total_buckets, files, changelog=published))
+        self._files, self._published = {}, {}
         self._used |= self._next
         self._next = {}
         return messages
 
     def remove(self) -> None:
         """Remove the files that were not handed out. Best effort: else it is orphans."""
-        for bucket, files in self._files.items():
+        for bucket, files in (*self._files.items(), *self._published.items()):
             with contextlib.suppress(MerganserError):
                 names = [name for file in files for name in file.names]
                 self._env.storage.delete([join(self._directories[bucket], name) for name in names])
-        self._files = {}
+        self._files, self._published = {}, {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -68,15 +69,18 @@ class TableWriter(Protocol):
         """Drop what is buffered and remove what was written and not handed out. Best effort: else it is orphans."""
 
 
-def table_writer(table: TableDef, env: Env, starts: Starts, *, parallel: bool = True) -> TableWriter:
+def table_writer(
+    table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, overwrites: bool = False
+) -> TableWriter:
     """Return a writer of a table.
 
     Args:
         starts: gives the first free sequence number of a bucket; see `WrittenBuckets`.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
+        overwrites: the rows replace others, which publishes no changelog.
     """
     if table.keyed:
-        return KeyTableWriter(table, env, starts, parallel=parallel)
+        return KeyTableWriter(table, env, starts, parallel=parallel, overwrites=overwrites)
     return AppendTableWriter(table, env, starts)
 
 
@@ -87,7 +91,9 @@ class KeyTableWriter:
     itself, with gaps: what arrived earlier may still come. Such a writer serves one commit.
     """
 
-    def __init__(self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True) -> None:
+    def __init__(
+        self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, overwrites: bool = False
+    ) -> None:
         self._table = table
         self._env = env
         self._merge = merge_of(table, stored=False)
@@ -96,6 +102,7 @@ class KeyTableWriter:
         self._written = WrittenBuckets(table, env, starts)
         self._run: Callable[..., object] = env.map if parallel else _in_turn
         self._numbers_by_arrival = False
+        self._publishes = table.options.get(w.CHANGELOG_PRODUCER) == "input" and not overwrites
 
     def begin(self, starts: Starts) -> None:
         """Number the rows of the next commit from there on."""
@@ -135,7 +142,14 @@ class KeyTableWriter:
         rows, kinds, arrival = taken
         rows = _one_chunk(rows)
         flush = Flush(
-            self._table, self._env, self._merge, rows, kinds, arrival, numbers_by_arrival=self._numbers_by_arrival
+            self._table,
+            self._env,
+            self._merge,
+            rows,
+            kinds,
+            arrival,
+            publishes=self._publishes,
+            numbers_by_arrival=self._numbers_by_arrival,
         )
         work: list[tuple[str, Group, int]] = []
         for group in self._assigner.assign(rows):
@@ -144,7 +158,8 @@ class KeyTableWriter:
 
         def write_bucket(item: tuple[str, Group, int]) -> None:
             directory, group, start = item
-            flush.write_bucket(directory, group.rows, start, lambda files: self._written.keep(group.id, files))
+            keep, publish = partial(self._written.keep, group.id), partial(self._written.publish, group.id)
+            flush.write_bucket(directory, group.rows, start, keep, publish)
 
         # Buckets are independent; a failed one leaves the files of the others to `abort`.
         self._run(write_bucket, work)

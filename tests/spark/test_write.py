@@ -54,6 +54,21 @@ def test_every_bucket_has_one_writer(spark: SparkSession, orders: mg.Table) -> N
     assert sorted(orders.files().column("bucket").to_pylist()) == [0, 1, 2]
 
 
+def test_rows_of_tasks_are_published_as_they_came(spark: SparkSession, catalog: mg.Catalog) -> None:
+    options = {"bucket": "3", "changelog-producer": "input"}
+    table = catalog.create_table("shop.input", {"id": "BIGINT", "v": "INT"}, primary_key=["id"], options=options)
+    given = [(i % 20, i, "+I" if i < 20 else ("-U", "+U")[i % 2]) for i in range(60)]
+    schema = "id long, v int, kind string"
+    ms.write(spark.createDataFrame(given, schema).coalesce(1), table, kinds="kind")
+    ms.write(spark.createDataFrame(given, schema).coalesce(1), table, kinds="kind", collect=True)
+    of_key: dict[int, list[tuple[str, int]]] = {}
+    for row in table.changes(1, 1).to_pylist():
+        of_key.setdefault(row["id"], []).append((row["_row_kind"], row["v"]))
+    assert of_key == {key: [(kind, v) for other, v, kind in given if other == key] for key in range(20)}
+    assert table.changes(2).to_arrow().num_rows == 60
+    assert table.changes(2, 2).to_pylist() == table.changes(1, 1).to_pylist()
+
+
 def test_files_of_tasks_have_indexes(spark: SparkSession, catalog: mg.Catalog) -> None:
     options = {"bucket": "3", "file-index.bloom-filter.columns": "id,state", "file-index.in-manifest-threshold": "1 b"}
     schema = {"id": "BIGINT", "state": "STRING"}
