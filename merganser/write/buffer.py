@@ -122,7 +122,7 @@ class WrittenBuckets:
     def handed_out(self, total_buckets: int) -> list[CommitMessage]:
         """Return the changes; their files are the caller's now."""
         messages = []
-        for bucket in dict.fromkeys((*self._files, *self._published)):
+        for bucket in sorted({*self._files, *self._published}):  # not in the order in which threads were ready
             files, published = tuple(self._files.get(bucket, ())), tuple(self._published.get(bucket, ()))
             if files or published:
                 messages.append(CommitMessage(*bucket, total_buckets, files, changelog=published))
