@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,33 @@ class Images:
         return found
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What became of k keys: their images, and bool[k] each, which were inserted, updated and deleted."""
+
+    before: Images
+    after: Images
+    inserted: Mask
+    updated: Mask
+    deleted: Mask
+
+    def rows(self) -> pa.Table:
+        """Return the rows of `Upserted.changes`."""
+        updated = self.updated
+        olds, news = updated | self.deleted, updated | self.inserted
+        kinds: npt.NDArray[np.int8] = np.concatenate(
+            [
+                np.where(updated[olds], row_kind.UPDATE_BEFORE, row_kind.DELETE),
+                np.where(updated[news], row_kind.UPDATE_AFTER, row_kind.INSERT),
+            ]
+        )
+        order = pa.array(np.argsort(np.concatenate([np.flatnonzero(olds), np.flatnonzero(news)]), kind="stable"))
+        rows = pa.concat_tables([self.before.taken(olds), self.after.taken(news)]).take(order)
+        texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds).take(order))
+        return rows.add_column(0, CHANGE_KIND.name, texts)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Upserted:
     """What became of the rows of one call of `Table.upsert`.
 
@@ -61,8 +88,6 @@ class Upserted:
         inserted, updated, deleted, unchanged: numbers of different keys. None: the earlier state can no longer be read.
         rows: the rows that the given keys have after the commit: all columns, in the order of the keys given, each key
             once. None: the state of the commit can no longer be read.
-        changes: what the commit changed, in the same order, with the column `_row_kind` and all columns of the table:
-            `+I`; `-U` and `+U`, the row before and after; `-D`, the row before. None: as for the numbers.
     """
 
     snapshot: Snapshot | None
@@ -71,7 +96,15 @@ class Upserted:
     deleted: int | None
     unchanged: int | None
     rows: pa.Table | None
-    changes: pa.Table | None
+    _change: _Change | None
+
+    @cached_property
+    def changes(self) -> pa.Table | None:
+        """What the commit changed, in the order of the keys: the column `_row_kind` and all columns of the table.
+
+        `+I`; `-U` and `+U`, the row before and after; `-D`, the row before. None: as for the numbers.
+        """
+        return None if self._change is None else self._change.rows()
 
     def __repr__(self) -> str:
         counts = f"inserted={self.inserted}, updated={self.updated}, deleted={self.deleted}, unchanged={self.unchanged}"
@@ -101,19 +134,5 @@ def upserted(
         int(deleted.sum()),
         int(same.sum()),
         rows,
-        _changes(before, after, inserted, updated, deleted),
+        _Change(before, after, inserted, updated, deleted),
     )
-
-
-def _changes(before: Images, after: Images, inserted: Mask, updated: Mask, deleted: Mask) -> pa.Table:
-    olds, news = updated | deleted, updated | inserted
-    kinds: npt.NDArray[np.int8] = np.concatenate(
-        [
-            np.where(updated[olds], row_kind.UPDATE_BEFORE, row_kind.DELETE),
-            np.where(updated[news], row_kind.UPDATE_AFTER, row_kind.INSERT),
-        ]
-    )
-    order = pa.array(np.argsort(np.concatenate([np.flatnonzero(olds), np.flatnonzero(news)]), kind="stable"))
-    rows = pa.concat_tables([before.taken(olds), after.taken(news)]).take(order)
-    texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds).take(order))
-    return rows.add_column(0, CHANGE_KIND.name, texts)
