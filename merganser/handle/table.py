@@ -20,7 +20,6 @@ from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import Lookup, shared_lookup
-from merganser.lookup.prefix import prefix_filter
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
 from merganser.meta.refs import MAIN, BranchStore
@@ -255,8 +254,8 @@ class Table:
         Raises:
             InvalidInputError: the table has no such bucket key, or the prefix has other columns. Nothing was read.
         """
-        where = prefix_filter(self.definition, prefix)
-        return self.scan(columns, where, snapshot, None, None, None, self.setting("UTC")).to_arrow()
+        at = self._looked_at() if snapshot is None else snapshot
+        return shared_lookup(self.definition, self.env, at).lookup_prefix(prefix, columns)
 
     def lookups(self, refresh: str | int = "latest", cache: str = "auto") -> Lookup:
         """Return a handle for many lookups. It stays open, answers from one snapshot, and threads may share it.

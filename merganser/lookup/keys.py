@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
@@ -47,12 +47,12 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
     """
     fields = [replace(table.schema.field(name), default=None) for name in names]
     rows = [keys] if isinstance(keys, Mapping) else keys
-    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping) and not rows[0]:
-        check_columns([], names, action)  # a dict without columns is a key that lacks them, and not no key
     try:
         parts = [part for part, _ in batches_of(rows, fields)]
     except InvalidInputError as error:
         raise InvalidInputError(f"{action}: {error}", **error.context) from error
+    if (not isinstance(rows, Sized) or len(rows)) and any(not part.num_columns for part in parts):
+        check_columns([], names, action)  # keys without columns lack them; they are not no keys
     if not any(part.num_rows for part in parts):
         return arrow_schema(fields).empty_table()
     conformed = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Never, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,12 @@ from merganser.codec.binary_row import encode_row
 from merganser.codec.hashing import buckets, row_hash
 from merganser.codec.stats import EMPTY_ROW
 from merganser.errors import ExpiredError, FormatError, InvalidInputError
+from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
 from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
 from merganser.lookup.keys import check_has_key, key_rows
+from merganser.lookup.prefix import prefix_filter
 from merganser.lsm.key_image import Asked, Positions
 from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
@@ -37,7 +39,8 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
 from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.read import without_columns
-from merganser.scan.scan import check_is_there, chosen_columns, has_expired
+from merganser.scan.scan import Scan, check_is_there, chosen_columns, has_expired
+from merganser.scan.source import State
 from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -164,6 +167,12 @@ class Lookup:
                 unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),
             )
         )
+        if self._copies is not None and self._copies.is_inside(table.path):
+            raise InvalidInputError(
+                f"{action}: 'lookup.cache-directory' is '{options.get(r.LOOKUP_CACHE_DIRECTORY)}', which lies in the "
+                f"table, at '{table.path}'. Nothing was read. Give a directory that holds nothing else.",
+                table=table.name,
+            )
         self._memory = Memory(options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
         self._held: dict[str, HeldFile] = {}
         self._lock = threading.Lock()
@@ -261,6 +270,34 @@ class Lookup:
                 return pa.Table.from_batches([row])
         return chosen.nothing
 
+    def lookup_prefix(self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return all rows whose primary key begins with some values, in no order.
+
+        Args:
+            prefix: exactly the columns of the bucket key and the partition columns, such as {"dt": "2026-01-01"}.
+            columns: the columns to return; None: all.
+
+        Raises:
+            InvalidInputError: the table has no such bucket key, or the prefix has other columns. Nothing was read.
+            ExpiredError: expiry has removed the snapshot, and with it a file of these rows.
+            FormatError: a file of these rows is damaged or missing.
+        """
+        while True:
+            view = self._open_view()
+            table, at = view.table, view.state.snapshot
+            chosen = view.choose(columns)
+            where = predicate_from_arrow(prefix_filter(table, prefix), table.schema.user_fields)
+            if at is None:
+                return chosen.nothing
+            try:
+                return Scan(table, self._env, chosen.fields, where, State(at), None).to_arrow()
+            except ExpiredError:
+                if not self._moves_on:
+                    raise
+                self.refresh()
+                if self._open_view() is view:
+                    raise
+
     async def lookup_async(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the same as `lookup` without blocking the event loop: a thread looks the keys up."""
         return await asyncio.to_thread(self.lookup, keys, columns)
@@ -309,6 +346,13 @@ class Lookup:
 
     def __enter__(self) -> Self:
         return self
+
+    def __reduce__(self) -> Never:
+        raise InvalidInputError(
+            f"cannot pickle a handle for lookups in '{self._table.name}': it holds memory and open files of this "
+            "process. Pickle the table, and call its lookups() where the handle is used.",
+            table=self._table.name,
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

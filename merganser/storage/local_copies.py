@@ -1,7 +1,8 @@
 """Copies on the local disk of what a store holds: shared by all processes of a machine, bounded in bytes.
 
 A copy is made under a name of its own and then renamed, so a process that dies leaves no part of one under the name
-that others read. The least recently used copies go first. A copy may go while others read it: it stays mapped.
+that others read. The least recently used copies go first. A copy may go while others read it: it stays mapped. A
+finished copy is read-only, since a change would reach the memory of processes that have mapped it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class LocalCopies:
         self._unused_seconds = unused_seconds
         self._warned = False
 
+    def is_inside(self, directory: str) -> bool:
+        """Return whether the copies lie in a local directory or below it."""
+        return self._directory.resolve().is_relative_to(Path(directory).resolve())
+
     def name(self, path: str, size: int) -> str:
         """Return the name of the copy of a file that never changes."""
         digest = hashlib.blake2b(f"{path}\n{size}".encode(), digest_size=12).hexdigest()
@@ -76,9 +81,12 @@ class LocalCopies:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_is_ours()
+            if (self._directory / name).is_dir():
+                raise IsADirectoryError(f"'{name}' is a directory")
             try:
                 with part.open("xb") as file:
                     write(file.write)
+                part.chmod(0o400)
                 self._make_room(part.stat().st_size, name)
                 part.replace(self._directory / name)
             finally:
@@ -88,7 +96,7 @@ class LocalCopies:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                _log.warning("no local copies are made: '%s' cannot be written: %s", self._directory, error)
+                _log.warning("a local copy cannot be made in '%s': %s", self._directory, error)
             return None
         return self.open(name)
 

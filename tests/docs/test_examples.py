@@ -26,6 +26,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(python spark|python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HOLDS = "__holds__"
 _COMMENT = re.compile(r"\s#\s(.+)$")
 
 
@@ -113,14 +114,18 @@ def _run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
     tree = ast.parse(block.text)
     ast.increment_lineno(tree, block.line - 1)
     lines = page.read_text().splitlines()
-    for statement in tree.body:
-        if not isinstance(statement, ast.Expr):
-            exec(compile(ast.Module([statement], []), str(page), "exec"), names)
-            continue
-        value = eval(compile(ast.Expression(statement.value), str(page), "eval"), names)
-        claimed = _literal(lines[(statement.end_lineno or 1) - 1 :])
-        if claimed is not None:
-            assert value == claimed[0], f"{page.name}:{statement.lineno}: {ast.unparse(statement)}"
+
+    def holds(value: Any, claimed: Any, line: int, text: str) -> None:
+        assert value == claimed, f"{page.name}:{line}: {text}"
+
+    names[_HOLDS] = holds
+    for statement in [*ast.walk(tree)]:
+        claimed = _literal(lines[(statement.end_lineno or 1) - 1 :]) if isinstance(statement, ast.Expr) else None
+        if isinstance(statement, ast.Expr) and claimed is not None:
+            told = [ast.Constant(statement.lineno), ast.Constant(ast.unparse(statement))]
+            wanted = ast.parse(repr(claimed[0]), mode="eval").body
+            statement.value = ast.Call(ast.Name(_HOLDS, ast.Load()), [statement.value, wanted, *told], [])
+    exec(compile(ast.fix_missing_locations(tree), str(page), "exec"), names)
 
 
 def _literal(lines: list[str]) -> tuple[Any] | None:
@@ -144,9 +149,12 @@ def _commands(block: Block) -> list[str]:
 
 def test_a_wrong_claim_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```python\n1 + 1    # 3\n```\n")
     monkeypatch.chdir(tmp_path)
+    page.write_text("```python\n1 + 1    # 3\n```\n")
     with pytest.raises(AssertionError, match=r"page.md:2: 1 \+ 1"):
+        run_page(page)
+    page.write_text("```python\nfor i in range(2):\n    i + 1    # 1\n```\n")
+    with pytest.raises(AssertionError, match=r"page.md:3: i \+ 1"):
         run_page(page)
 
 

@@ -62,6 +62,28 @@ def test_a_second_handle_opens_the_copy_of_the_first(table: mg.Table, tmp_path: 
     assert copies(tmp_path) == [copy]
 
 
+def test_a_finished_copy_is_read_only(table: mg.Table, tmp_path: Path) -> None:
+    handle(table).lookup(KEYS)
+    (copy,) = copies(tmp_path)
+    assert copy.stat().st_mode & 0o777 == 0o400
+
+
+def test_a_directory_in_the_place_of_a_copy_is_left_there(
+    table: mg.Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = expected(table, KEYS)
+    handle(table).lookup(KEYS)
+    (copy,) = copies(tmp_path)
+    copy.unlink()
+    copy.mkdir()
+    (copy / "file").touch()
+    with patch("merganser.lookup.held.write_copy", side_effect=AssertionError("written")):
+        for _ in range(2):
+            assert answered(handle(table).lookup(KEYS)) == wanted
+    assert copies(tmp_path) == [copy]
+    assert f"'{copy.name}' is a directory" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["INT", "STRING"])
 def test_no_flipped_bit_changes_a_row(kind: str, tmp_path: Path) -> None:
     """The image of a number is the number; that of a text is a hash."""

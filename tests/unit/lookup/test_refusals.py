@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -54,6 +57,8 @@ BAD: list[tuple[Any, str]] = [
     (None, "None"),
     ([7], "7|int"),
     (pa.table({"p": ["a"], "k": [1]}), "lacks column 'j'"),
+    (pa.table({"p": ["a"], "k": [1], "j": ["x"]}).select([]), "lacks column 'p'"),
+    (pd.DataFrame([GOOD]).set_index(["p", "k", "j"]), "lacks column 'p'"),
     (pa.table({"p": ["a"], "k": ["x"], "j": ["x"]}), "'k'"),
 ]
 
@@ -135,10 +140,46 @@ def test_arguments_of_a_handle_are_checked(table: mg.Table) -> None:
     assert lookup.lookup(GOOD).num_rows == 1
 
 
+@pytest.mark.parametrize("keys", [[], (), iter([]), pd.DataFrame(), pa.table({}), pa.table({"p": []})])
+def test_no_keys_have_no_rows(keys: Any, table: mg.Table) -> None:
+    assert table.lookup(keys).equals(table.read().schema.empty_table())
+
+
+@pytest.mark.parametrize("snapshot", ["1", True, 1.0])
+def test_a_snapshot_that_is_no_number_is_refused(snapshot: Any, table: mg.Table) -> None:
+    calls = (
+        lambda: table.lookup(GOOD, snapshot=snapshot),
+        lambda: table.lookup_prefix({"p": "a", "k": 1}, snapshot=snapshot),
+        lambda: table.lookups(refresh=snapshot),
+        lambda: table.lookups().refresh(snapshot),
+    )
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=re.escape(repr(snapshot))):
+            call()
+
+
+def test_a_handle_cannot_be_pickled(table: mg.Table) -> None:
+    with pytest.raises(InvalidInputError, match=r"cannot pickle a handle for lookups in 'db\.t'"):
+        pickle.dumps(table.lookups())
+    assert pickle.loads(pickle.dumps(table)).lookup(GOOD).num_rows == 1
+
+
+@pytest.mark.parametrize("below", ["", "/", "/copies", "/bucket-0/../x"])
+def test_copies_in_the_directory_of_the_table_are_refused(below: str, table: mg.Table) -> None:
+    inside = table.with_options({"lookup.cache-directory": table.path + below})
+    for call in (inside.lookups, lambda: inside.lookup(GOOD)):
+        with pytest.raises(InvalidInputError, match=r"'lookup\.cache-directory' is"):
+            call()
+    beside = table.with_options({"lookup.cache-directory": table.path + "-copies"})
+    assert beside.lookup(GOOD).num_rows == 1
+
+
 def test_prefixes_equal_a_filtered_read(table: mg.Table) -> None:
+    lookup = table.lookups()
     for p in "abc":
         for k in range(-1, 5):
             found = table.lookup_prefix({"p": p, "k": k})
+            assert lookup.lookup_prefix({"p": p, "k": k}).equals(found)
             wanted = table.read(where=f"p = '{p}' AND k = {k}").to_arrow()
             assert sorted(answered(found)) == sorted(answered(wanted))
             assert found.num_rows == (2 if p in "ab" and 0 <= k < 4 else 0)

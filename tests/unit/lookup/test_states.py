@@ -21,6 +21,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.lookup.lookup import Lookup
+from merganser.scan.scan import Scan
 from tests.unit.lookup.compared import WAYS, answered, assert_same, expected, handle, way
 
 KEYS = [{"k": k} for k in range(12)]
@@ -185,6 +186,33 @@ def test_a_tag_keeps_a_snapshot_for_lookups(catalog: mg.Catalog) -> None:
         file.unlink()
     with pytest.raises(FormatError, match="missing"):
         table.lookups().lookup({"k": 1})
+
+
+def test_a_prefix_is_looked_up_in_the_snapshot_of_the_handle(catalog: mg.Catalog) -> None:
+    options = {"bucket": "1", "bucket-key": "a"}
+    columns = {"a": "INT", "b": "INT", "v": "INT"}
+    table = catalog.create_table("db.t", columns, primary_key=["a", "b"], options=options)
+    lookup, other = table.lookups(), mg.table(table.path)
+    table.write([{"a": 1, "b": b, "v": 1} for b in range(3)])
+    assert lookup.lookup_prefix({"a": 1}).num_rows == 0
+    lookup.refresh()
+    table.write([{"a": 1, "b": 0, "v": 2}])
+    assert lookup.lookup_prefix({"a": 1}, columns=["v"])["v"].to_pylist() == [1, 1, 1]
+    plan, left = Scan.plan, [3]
+
+    def overtaken(self: Scan) -> Any:
+        found = plan(self)
+        if left:
+            other.write([{"a": 1, "b": 0, "v": left.pop()}])
+            other.compact(full=True)
+            other.expire(retain_max=1, retain_min=1, older_than="9999-01-01T00:00:00Z")
+        return found
+
+    with patch.object(Scan, "plan", overtaken):
+        assert sorted(table.lookup_prefix({"a": 1})["v"].to_pylist()) == [1, 1, 3]
+    assert not left
+    with pytest.raises(ExpiredError):
+        lookup.lookup_prefix({"a": 1})
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
