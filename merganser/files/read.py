@@ -71,15 +71,20 @@ class FileToRead:
     Attributes:
         path: where it lies.
         fields: the columns of the schema that it was written with.
+        read_with: id of the schema that it is read with.
         vector: its deletion vector.
-        is_newer: that schema is newer than the one that the file is read with.
     """
 
     path: str
     file: DataFile
     fields: tuple[t.Field, ...]
+    read_with: int
     vector: Vector | None = None
-    is_newer: bool = False
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether it was written with a newer schema than it is read with."""
+        return self.file.schema_id > self.read_with
 
     def evolution(self, columns: Sequence[t.Field]) -> Evolution:
         """Return how its columns become others, by the schema that is read with.

@@ -48,7 +48,7 @@ def shifted(table: TableDef, env: Env, directory: str, file: DataFile, offset: i
     layout = replace(
         layout, prefix=f"{stem(table, file)}-", target_size_bytes=_NO_LIMIT, target_rows=_NO_LIMIT
     )  # one file stays one
-    target = FileToRead(join(directory, file.name), file, table.schema.fields)
+    target = FileToRead(join(directory, file.name), file, table.schema.fields, file.schema_id)
     writer = RollingWriter(table=table, env=env, directory=directory, layout=layout)
     reader = DataFileReader(env.storage, target, columns=table.schema.fields, sequence=True, kind=True)
     with contextlib.closing(reader):

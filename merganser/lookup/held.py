@@ -293,7 +293,7 @@ class HeldFile:
         with contextlib.closing(
             DataFileReader(
                 self._reader.storage,
-                FileToRead(self.target.path, self.file, fields),
+                FileToRead(self.target.path, self.file, fields, self.file.schema_id),
                 columns=fields,
                 sequence=True,
                 kind=True,

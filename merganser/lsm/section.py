@@ -273,8 +273,7 @@ class SectionReader:
                 "lacks.",
                 path=path,
             ) from None
-        is_newer = file.schema_id > self.table.schema.id
-        return FileToRead(path, file, stored, self.vectors.get(file.name), is_newer)
+        return FileToRead(path, file, stored, self.table.schema.id, self.vectors.get(file.name))
 
 
 def in_turn(merge: Merge, runs: Runs) -> bool:

@@ -194,7 +194,7 @@ class Changes(Rows):
                 if file.schema_id not in schemas:
                     schemas[file.schema_id] = store.load(file.schema_id).fields
                 path = file.external_path or join(directory, file.name)
-                targets.append(FileToRead(path, file, schemas[file.schema_id]))
+                targets.append(FileToRead(path, file, schemas[file.schema_id], table.schema.id))
         return targets
 
 

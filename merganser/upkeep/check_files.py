@@ -246,7 +246,7 @@ class HeldFiles:
             return [Finding(code_of(error), held.path, str(error), held.snapshot)]
 
     def _opened(self, held: _Held, fields: Sequence[t.Field], *, system: bool, every_byte: bool) -> DataFileReader:
-        target = FileToRead(held.path, held.entry.file, tuple(fields))
+        target = FileToRead(held.path, held.entry.file, tuple(fields), held.entry.file.schema_id)
         return DataFileReader(
             self.env.storage,
             target,

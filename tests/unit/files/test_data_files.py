@@ -53,7 +53,9 @@ def _file(table: mg.Table) -> tuple[DataFile, str]:
 def _reader(table: mg.Table, **how: Any) -> DataFileReader:
     file, path = _file(table)
     fields = table.schema.fields
-    return DataFileReader(table.env.storage, FileToRead(path, file, fields), columns=how.pop("columns", fields), **how)
+    return DataFileReader(
+        table.env.storage, FileToRead(path, file, fields, 0), columns=how.pop("columns", fields), **how
+    )
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
@@ -79,7 +81,7 @@ def test_kinds_are_those_of_the_file_whatever_the_manifest_says_of_retractions(k
     table = _table()
     table.write(_rows(table, 1, 2, 3), kinds=["+I", "+I", kind])
     file, path = _file(table)
-    target = FileToRead(path, replace(file, delete_row_count=said), table.schema.fields)
+    target = FileToRead(path, replace(file, delete_row_count=said), table.schema.fields, 0)
     reader = DataFileReader(table.env.storage, target, columns=table.schema.fields[:1], kind=True)
     found = reader.read(100)
     assert found is not None
@@ -215,7 +217,7 @@ def test_a_file_that_differs_from_its_entry_is_refused_and_closed(change: dict[s
     with pytest.raises(FormatError, match="bucket-0") as caught:
         DataFileReader(
             table.env.storage,
-            FileToRead(path, replace(file, **change), table.schema.fields),
+            FileToRead(path, replace(file, **change), table.schema.fields, 0),
             columns=table.schema.fields,
         )
     assert caught.value.context["path"] == path

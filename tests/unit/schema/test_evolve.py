@@ -384,6 +384,8 @@ def test_a_table_opened_before_a_change_reads_what_fits_and_refuses_the_rest(cat
             before.read(columns=["id"], where=f"`{name}` IS NOT NULL AND id > 0").to_arrow()
     assert sorted_rows(before, columns=["id"]) == [{"id": 1}, {"id": 2}]
     with pytest.raises(ConflictError):
+        before.changes(columns=["c1"]).to_arrow()
+    with pytest.raises(ConflictError):
         before.read(where="c1 = 14").to_arrow()  # 2^40 + 14 with the high bits cut
     assert after.read(where=f"c1 = {2**40 + 14}").count() == 1
     if keyed:
