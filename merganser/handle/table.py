@@ -49,6 +49,7 @@ from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
+from merganser.stream.follow import TableStream, bounds_of
 from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
@@ -216,6 +217,59 @@ class Table:
         chosen = chosen_columns(self.definition, columns, fields)
         predicate = to_predicate(where, (CHANGE_KIND, *fields), setting=self.setting(timezone))
         return changes_of(self.definition, self.env, start, end, chosen, predicate)
+
+    def stream(
+        self,
+        start: str = "latest-full",
+        follow: bool = True,
+        consumer: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        until: int | datetime | str | None = None,
+        timezone: str = "UTC",
+        **options: Any,
+    ) -> TableStream:
+        """Return an iterator that follows the table: first a state, then what each snapshot publishes.
+
+        Each plan that has rows is one Arrow table, with the kinds of the rows in `_row_kind`. Rows of the state are
+        "+I". See `changes` for what snapshots publish.
+
+        Args:
+            start: a start mode. "latest-full": the newest state, then changes. "latest": changes from now on.
+                "from-snapshot": changes from 'scan.snapshot-id' on, "from-snapshot-full": that state first. Also
+                "from-timestamp", "compacted-full", "from-file-creation-time", "from-creation-timestamp".
+            follow: wait for new snapshots; if False, the iterator ends once it has caught up.
+            consumer: the name under which the table keeps the position of this reader. The position is kept when the
+                caller asks for the next plan; then it counts the last one as done. A reader of the same name goes on
+                there, whatever `start` says. Snapshots that the reader has not read yet do not expire.
+            columns: names of the columns to return after `_row_kind`; None: all, also those added later.
+            where: as for `changes`.
+            until: the last snapshot id, or the time of the last commit, to read; None: no end.
+            timezone: as for `read`.
+            options: further options for this reader, such as **{"scan.snapshot-id": "3"}.
+
+        Raises:
+            InvalidInputError: an argument or option has no meaning for a stream.
+            NotFoundError, ExpiredError: there is no such start, or no longer.
+        """
+        given = dict(options)
+        if start != "latest-full":
+            given[r.SCAN_MODE.key] = start
+        table = self.with_options(given) if given else self
+        definition = table.definition
+        check_scan_options(definition.options, what=f"cannot follow '{self.name}'")
+        fields = definition.schema.user_fields
+        if columns is not None:
+            chosen_columns(definition, columns, fields)
+        return TableStream(
+            definition,
+            self.env,
+            follow=follow,
+            consumer=consumer,
+            columns=columns,
+            where=to_predicate(where, (CHANGE_KIND, *fields), setting=self.setting(timezone)),
+            bounds=bounds_of(definition, until),
+        )
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, snapshot: int | None = None) -> pa.Table:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.

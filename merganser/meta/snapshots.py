@@ -219,6 +219,10 @@ class SnapshotStore:
         """Forget that a snapshot was lost, after a repair."""
         self.env.cache.drop(self._lost_key)
 
+    def latest_hint(self) -> int | None:
+        """Return the id that the hint names; None: there is no hint. It may lag behind. Time: one small read."""
+        return self._hint(self.paths.latest_hint)
+
     def earliest_id(self) -> int | None:
         """Return the id of the oldest snapshot that is kept, or None."""
         hint = self._hint(self.paths.earliest_hint)

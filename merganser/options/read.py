@@ -9,6 +9,7 @@ from merganser.options.option import (
     BOOLEAN,
     BYTES,
     DURATION,
+    FILE_NAME_PART,
     LONG,
     LONG_MAX,
     MOMENT,
@@ -94,7 +95,25 @@ CONSUMER_CHANGELOG_ONLY: Final = Option(
     "consumer.changelog-only", BOOLEAN, False, "The consumer keeps changelogs from expiring, but not snapshots."
 )
 STREAMING_READ_OVERWRITE: Final = Option(
-    "streaming-read-overwrite", BOOLEAN, False, "Streams deliver what an overwrite removed and added.", state=State.KEPT
+    "streaming-read-overwrite", BOOLEAN, False, "Streams deliver what an overwrite removed and added."
+)
+STREAMING_READ_SNAPSHOT_DELAY: Final = Option[timedelta | None](
+    "streaming.read.snapshot.delay", DURATION, None, "Streams leave snapshots alone that are younger than this."
+)
+CONTINUOUS_DISCOVERY_INTERVAL: Final = Option(
+    "continuous.discovery-interval", DURATION, timedelta(seconds=10), "How often a stream looks for new snapshots."
+)
+SCAN_BOUNDED_WATERMARK: Final = Option[int | None](
+    "scan.bounded.watermark", LONG, None, "Stream: end before the first snapshot whose watermark is above this."
+)
+CONSUMER_ID: Final = Option[str | None](
+    "consumer-id", FILE_NAME_PART, None, "Name under which a stream records how far it has read."
+)
+CONSUMER_IGNORE_PROGRESS: Final = Option(
+    "consumer.ignore-progress",
+    BOOLEAN,
+    False,
+    "Start as the scan options say although the consumer has progress.",
 )
 SEQUENCE_NUMBER_READ: Final = Option(
     "table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log."

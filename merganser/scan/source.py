@@ -5,13 +5,15 @@
 | `State` | all live files of a snapshot |
 | `Delta` | those that the snapshot's own commit added |
 | `MadeSince` | live files of a snapshot that were made since a time |
+| `Above` | live files of a snapshot above level 0 |
+| `Exchanged` | those that a commit added, or those that it removed |
 | `Compacted` | of another source what the last full compactions left, which no merge is needed for |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import EMPTY
@@ -68,7 +70,7 @@ class MadeSince:
 class Compacted:
     """Of a table with a key only the files of the highest level; of one without, what `of` has."""
 
-    of: State | Delta | MadeSince
+    of: State | Delta | MadeSince | Above | Exchanged
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -80,7 +82,45 @@ class Compacted:
         return self.of.narrowed(state, reader)
 
 
-Source = State | Delta | MadeSince | Compacted
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Live files above level 0: what the changelog of the producer lookup has published."""
+
+    of: State
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is read."""
+        return self.of.snapshot
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot."""
+        if state.snapshot is None:
+            return state
+        return _of(state.snapshot, [entry for entry in state.live if entry.file.level], reader)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """Files that a commit added or removed, whatever its kind.
+
+    Attributes:
+        commit: the snapshot of the commit.
+        kind: ADD or DELETE.
+        snapshot: whose deletion vectors hide rows: of removed files the snapshot before.
+    """
+
+    commit: Snapshot
+    kind: int
+    snapshot: Snapshot
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read."""
+        chosen = [replace(entry, kind=ADD) for entry in reader.delta(self.commit) if entry.kind == self.kind]
+        return _of(self.snapshot, chosen, reader)
+
+
+Source = State | Delta | MadeSince | Compacted | Above | Exchanged
 
 
 def _of(snapshot: Snapshot, entries: Sequence[ManifestEntry], reader: MetaReader) -> TableState:

@@ -41,7 +41,7 @@ def source_of(options: Options, store: SnapshotStore) -> Source:
         case "latest-delta":
             return Delta()
         case "compacted-full":
-            return State(_compacted(options, store))
+            return State(compacted(options, store))
         case "from-timestamp":
             millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
             when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
@@ -98,7 +98,7 @@ def _marked(store: SnapshotStore, watermark: int) -> Snapshot:
     return first
 
 
-def _compacted(options: Options, store: SnapshotStore) -> Snapshot | None:
+def compacted(options: Options, store: SnapshotStore) -> Snapshot | None:
     """Return the newest compaction, of tables with scheduled full ones the newest of those; else the newest."""
     every = options.get(u.FULL_COMPACTION_DELTA_COMMITS)
     if every is None and options.get(w.CHANGELOG_PRODUCER) == "full-compaction":

@@ -88,6 +88,8 @@ class Reading:
 
     def _stream(self) -> str | None:
         wanted = self.read.get("expect_changelog", [])
+        if wanted and self.world.fluss and not self.world.translation.per_record:
+            raise not_built("a changelog of every record (Fluss)")
         if self._refused is not None:
             raise self._refused
         if self._follower is not None:

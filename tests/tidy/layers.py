@@ -35,8 +35,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("upkeep",),
     # one write: buckets, then a commit
     ("write",),
-    # the rows of given keys
-    ("lookup",),
+    # the rows of given keys; what comes after a state
+    ("lookup", "stream"),
     # rows that depend on rows that are there
     ("edit",),
     # the handle

@@ -1,0 +1,1 @@
+"""Streams: readers that follow the snapshots of a table."""

@@ -1,0 +1,360 @@
+"""TableStream: follows a table snapshot by snapshot, from a start on, and hands over what each published.
+
+    start -> the state it begins with, or none -> what snapshot n published -> what n + 1 published -> ...
+
+A stream that has caught up looks for the next snapshot once per discovery interval: one small read, of the hint. Its
+position is the next snapshot. A consumer keeps it in the table, so that expiry waits for the reader; it moves on when
+the caller comes back for more, and so has what was handed over before.
+
+Semantics: "start modes", "streaming".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.errors import ConflictError, ExpiredError, InvalidInputError
+from merganser.expr.predicate import Predicate
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.consumers import ConsumerStore, check_consumer_id
+from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.refs import same_snapshot
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import read as r
+from merganser.options import write as w
+from merganser.rules.starts import scan_mode
+from merganser.scan.changes import Changes
+from merganser.scan.scan import Scan
+from merganser.scan.source import Above, Compacted, Exchanged, MadeSince, Source, State
+from merganser.scan.time_travel import compacted, epoch_ms
+from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import CHANGE_KIND
+from merganser.storage.env import Env
+
+_BATCH_ONLY: Final = ("latest-delta", "incremental")
+_PROBE_EVERY: Final = 16
+"""Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a stream ends; None: nowhere.
+
+    Attributes:
+        snapshot: the last snapshot.
+        time_ms: commits later than this are left out.
+        watermark: it ends before the first snapshot with a later one.
+    """
+
+    snapshot: int | None = None
+    time_ms: int | None = None
+    watermark: int | None = None
+
+    def end_before(self, snapshot: Snapshot) -> bool:
+        """Return whether a snapshot lies behind the end."""
+        later = self.time_ms is not None and snapshot.time_millis > self.time_ms
+        marked = snapshot.watermark is not None and self.watermark is not None and snapshot.watermark > self.watermark
+        return later or marked or (self.snapshot is not None and snapshot.id > self.snapshot)
+
+
+def bounds_of(table: TableDef, until: int | datetime | str | None) -> Bounds:
+    """Return where a stream ends: at `until`, a snapshot id or a time, and where the options say.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    watermark = table.options.get(r.SCAN_BOUNDED_WATERMARK)
+    if until is None:
+        return Bounds(watermark=watermark)
+    if isinstance(until, datetime | str):
+        return Bounds(time_ms=epoch_ms(until), watermark=watermark)
+    if isinstance(until, bool) or not isinstance(until, int) or until < 0:
+        raise InvalidInputError(
+            f"cannot follow '{table.name}': until is {until!r:.50}. Give the id of a snapshot, or a time."
+        )
+    return Bounds(snapshot=until, watermark=watermark)
+
+
+class TableStream(Iterator[pa.Table]):
+    """An iterator over what a table publishes: one Arrow table per plan that has rows, `_row_kind` first.
+
+    Get one from `Table.stream`.
+
+    Args:
+        table: the table; its options say where to start.
+        follow: wait for more once it has caught up; else it ends there.
+        consumer: the name under which it keeps its position; None: it keeps none.
+        columns: names of the columns to return; None: all, also those that are added later.
+        where: rows to hand over; None: all.
+
+    Raises:
+        InvalidInputError: an argument or option that a stream does not have.
+        NotFoundError, ExpiredError: there is no such start, or no longer.
+    """
+
+    def __init__(
+        self,
+        table: TableDef,
+        env: Env,
+        *,
+        follow: bool,
+        consumer: str | None,
+        columns: Sequence[str] | None,
+        where: Predicate | None,
+        bounds: Bounds,
+    ) -> None:
+        what = f"cannot follow '{table.name}'"
+        self._table = table
+        self._env = env
+        self._follow = follow
+        self._columns = columns
+        self._where = where
+        self._bounds = bounds
+        self._consumers = ConsumerStore(table.paths, env, table.name)
+        self._consumer = consumer if consumer is not None else table.options.get(r.CONSUMER_ID)
+        if self._consumer is not None:
+            check_consumer_id(self._consumer, what=what)
+        self._store = SnapshotStore(table.paths, env, table.name)
+        self._looks = 0
+        self._last: Snapshot | None = None
+        self._initial: Source | None = None
+        position = None
+        if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
+            position = self._consumers.get(self._consumer)
+        if position is None:
+            self._next = self._begin(scan_mode(table.options), what)
+        else:
+            self._next = max(1, position)
+        self._kept: int | None = None
+        if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
+            self._keep(self._next)
+
+    @property
+    def next_snapshot(self) -> int:
+        """The id of the snapshot that is looked at next."""
+        return self._next
+
+    def _begin(self, mode: str, what: str) -> int:
+        """Choose the state to begin with, and return the snapshot that comes after it."""
+        options, store = self._table.options, self._store
+        if mode in _BATCH_ONLY:
+            raise InvalidInputError(f"{what}: the start '{mode}' is for reads that end. Nothing was read.")
+        for option in (r.SCAN_TAG_NAME, r.SCAN_WATERMARK, r.SCAN_VERSION):
+            if options.is_set(option):
+                raise InvalidInputError(
+                    f"{what}: '{option.key}' is for reads that end. Nothing was read. Give 'scan.snapshot-id'.",
+                    option=option.key,
+                )
+        latest = store.latest()
+        after = 1 if latest is None else latest.id + 1
+        match mode:
+            case "latest":
+                return after
+            case "from-snapshot":
+                return max(options.get(r.SCAN_SNAPSHOT_ID) or 1, self._earliest() or 1)
+            case "from-snapshot-full":
+                chosen = store.load(options.get(r.SCAN_SNAPSHOT_ID) or 1)
+                self._initial = State(chosen)
+                return chosen.id + 1
+            case "from-timestamp":
+                text = options.get(r.SCAN_TIMESTAMP)
+                millis = epoch_ms(text) if text is not None else options.get(r.SCAN_TIMESTAMP_MILLIS) or 0
+                return self._first_since(millis, after)
+            case "from-creation-timestamp":
+                millis = options.get(r.SCAN_CREATION_TIME_MILLIS) or 0
+                earliest = store.earliest_id()
+                if latest is not None and earliest is not None:
+                    first = store.load(earliest)
+                    if first.time_millis <= millis <= latest.time_millis:
+                        return self._first_since(millis, after)
+                self._initial = None if latest is None else MadeSince(millis, latest)
+                return after
+            case "from-file-creation-time":
+                millis = options.get(r.SCAN_FILE_CREATION_TIME_MILLIS) or 0
+                self._initial = None if latest is None else MadeSince(millis, latest)
+                return after
+            case "compacted-full":
+                found = compacted(options, store)
+                self._initial = None if found is None else State(found)
+                return 1 if found is None else found.id + 1
+        self._initial = None if latest is None else self._visible(latest)
+        return after
+
+    def _visible(self, snapshot: Snapshot) -> Source:
+        """Return the state that the changelog goes on from: what its producer has published so far."""
+        producer = self._table.options.get(w.CHANGELOG_PRODUCER)
+        if producer == "lookup":
+            return Above(State(snapshot))
+        return Compacted(State(snapshot)) if producer == "full-compaction" else State(snapshot)
+
+    def _earliest(self) -> int | None:
+        kept = ChangelogStore(self._table.paths, self._env).ids()[:1]
+        return min((i for i in (self._store.earliest_id(), *kept) if i is not None), default=None)
+
+    def _first_since(self, millis: int, after: int) -> int:
+        found = self._store.first(lambda one: one.time_millis >= millis)
+        return after if found is None else found.id
+
+    def __iter__(self) -> TableStream:
+        return self
+
+    def __next__(self) -> pa.Table:
+        """Return the next plan that has rows.
+
+        Raises:
+            StopIteration: the stream has come to its end.
+            ExpiredError: snapshots that were not read yet have expired; says how many.
+            ConflictError: the table was rolled back behind what was read.
+            FormatError: a file is damaged or missing.
+        """
+        if self._initial is not None:
+            source, self._initial = self._initial, None
+            found = self._state(source)
+            if found.num_rows:
+                return found
+        if self._consumer is not None:
+            self._keep(self._next)
+        while True:
+            snapshot = self._awaited()
+            if snapshot is None or self._bounds.end_before(snapshot):
+                raise StopIteration
+            found = self._published(snapshot)
+            self._last = snapshot
+            self._next = snapshot.id + 1
+            if found.num_rows:
+                return found
+            if self._consumer is not None:
+                self._keep(self._next)
+
+    def _awaited(self) -> Snapshot | None:
+        """Return the next snapshot, when it is there; None: the stream ends."""
+        interval_ms = self._table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds() * 1000
+        delay = self._table.options.get(r.STREAMING_READ_SNAPSHOT_DELAY)
+        delay_ms = 0 if delay is None else delay.total_seconds() * 1000
+        while True:
+            if self._bounds.snapshot is not None and self._next > self._bounds.snapshot:
+                return None
+            found = self._there()
+            if found is not None and self._env.now_ms() - found.time_millis >= delay_ms:
+                return found
+            if not self._follow:
+                return None
+            self._env.sleep_ms(interval_ms)
+
+    def _there(self) -> Snapshot | None:
+        """Return the next snapshot if it is there."""
+        self._looks += 1
+        newest = self._store.latest_hint()
+        if newest is not None and newest < self._next and self._looks % _PROBE_EVERY and self._follow:
+            self._check_not_rolled_back(newest)
+            return None
+        found = self._store.get(self._next)
+        if found is None:
+            found = ChangelogStore(self._table.paths, self._env).get(self._next)
+        if found is not None:
+            self._check_same_line()
+            return found
+        latest = self._store.latest_id()
+        if latest is not None and latest >= self._next:
+            earliest = self._earliest() or latest
+            if earliest > self._next:
+                raise self._expired(earliest)
+        if latest is not None:
+            self._check_not_rolled_back(latest)
+        return None
+
+    def _expired(self, earliest: int) -> ExpiredError:
+        name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
+        return ExpiredError(
+            f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {self._next}, and the "
+            f"table keeps the changes from snapshot {earliest} on. {earliest - self._next} snapshots have expired that "
+            "were not read. Nothing of them was handed over. Read the table again from 'latest-full', or go on at "
+            f"'from-snapshot' with 'scan.snapshot-id' = '{earliest}' and do without these changes. A consumer keeps "
+            "snapshots from expiring; 'changelog.time-retained' keeps changes for longer.",
+            table=self._table.name,
+            snapshot=self._next,
+            earliest=earliest,
+        )
+
+    def _check_same_line(self) -> None:
+        """Refuse to go on in another history: the snapshot that was read last has to be there still, or expired."""
+        last = self._last
+        if last is None or last.id != self._next - 1:
+            return
+        now = self._store.get(last.id)
+        if now is not None and not same_snapshot(now, last):
+            raise self._rolled_back()
+
+    def _check_not_rolled_back(self, newest: int) -> None:
+        if self._last is not None and newest < self._last.id and self._store.get(self._last.id) is None:
+            raise self._rolled_back()
+
+    def _rolled_back(self) -> ConflictError:
+        assert self._last is not None
+        return ConflictError(
+            f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {self._last.id}, which "
+            "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "
+            "from 'latest-full'.",
+            table=self._table.name,
+            snapshot=self._last.id,
+        )
+
+    def _published(self, snapshot: Snapshot) -> pa.Table:
+        """Return what a snapshot published."""
+        table = self._current(snapshot)
+        changes = Changes(table, self._env, snapshot.id, snapshot.id, self._chosen(table), self._where)
+        if snapshot.commit_kind == OVERWRITE and table.options.get(r.STREAMING_READ_OVERWRITE):
+            return self._exchanged(table, snapshot)
+        return changes.to_arrow()
+
+    def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
+        """Return the rows that an overwrite removed, then those that it added."""
+        parts = [self._rows(table, Exchanged(snapshot, ADD, snapshot), "+I")]
+        if snapshot.id > 1:
+            before = self._store.load(snapshot.id - 1)
+            parts.insert(0, self._rows(table, Exchanged(snapshot, DELETE, before), "-D"))
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def _state(self, source: Source) -> pa.Table:
+        """Return a state as inserts."""
+        return self._rows(self._current(source.snapshot), source, "+I")
+
+    def _rows(self, table: TableDef, source: Source, kind: str) -> pa.Table:
+        """Return the rows of a source, all of one kind that passes the filter with them."""
+        where = self._where
+        columns = self._chosen(table)
+        wanted = {field.name: field for field in columns}
+        if where is not None:
+            wanted |= {f.name: f for f in table.schema.fields if f.name in where.columns}
+        tests_kind = where is not None and CHANGE_KIND.name in where.columns
+        rows = Scan(table, self._env, tuple(wanted.values()), None if tests_kind else where, source).to_arrow()
+        rows = rows.add_column(0, arrow_schema((CHANGE_KIND,)).field(0), pa.repeat(pa.scalar(kind), rows.num_rows))
+        if where is not None and tests_kind:
+            rows = rows.filter(where.mask(rows).fill_null(False))
+        return rows.select([CHANGE_KIND.name, *(field.name for field in columns)])
+
+    def _current(self, snapshot: Snapshot | None) -> TableDef:
+        """Return the table with the schema that a snapshot was made with, if that is newer than the one known."""
+        if snapshot is not None and snapshot.schema_id > self._table.schema.id:
+            newest = SchemaStore(self._table.paths, self._env).load(snapshot.schema_id)
+            self._table = replace(self._table, schema=newest)
+        return self._table
+
+    def _chosen(self, table: TableDef) -> tuple[Any, ...]:
+        if self._columns is None:
+            return table.schema.user_fields
+        return tuple(table.schema.field(name) for name in self._columns)
+
+    def _keep(self, position: int) -> None:
+        assert self._consumer is not None
+        if self._kept != position:
+            self._consumers.set(self._consumer, position)
+            self._kept = position
