@@ -95,7 +95,7 @@ def test_a_table_that_cannot_be_written_here_is_not_made(run: Run) -> None:
 
 def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
     run("create-database", "d")
-    made = create_schema({"x": "INT"}, primary_key=["x"], options={"bucket": "1", "changelog-producer": "input"})
+    made = create_schema({"x": "INT"}, primary_key=["x"], options={"bucket": "1", "changelog-producer": "lookup"})
     paths = TablePaths(str(Path("warehouse/d.db/t").absolute()))
     SchemaStore(paths, mg.catalog("warehouse").env).create(made)  # as another engine does
     assert "cannot write it: 'changelog-producer'" in run("describe", "d.t").out
