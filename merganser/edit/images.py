@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.merge.groups import Mask, Positions
+from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
 from merganser.schema import row_kind
 from merganser.schema.same import same_rows
@@ -54,27 +54,18 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What became of k keys: their images, and bool[k] each, which were inserted, updated and deleted."""
+    """What became of k keys, and their images."""
 
     before: Images
     after: Images
-    inserted: Mask
-    updated: Mask
-    deleted: Mask
+    fate: Fate
 
     def rows(self) -> pa.Table:
         """Return the rows of `Upserted.changes`."""
-        updated = self.updated
-        olds, news = updated | self.deleted, updated | self.inserted
-        kinds: npt.NDArray[np.int8] = np.concatenate(
-            [
-                np.where(updated[olds], row_kind.UPDATE_BEFORE, row_kind.DELETE),
-                np.where(updated[news], row_kind.UPDATE_AFTER, row_kind.INSERT),
-            ]
-        )
-        order = pa.array(np.argsort(np.concatenate([np.flatnonzero(olds), np.flatnonzero(news)]), kind="stable"))
-        rows = pa.concat_tables([self.before.taken(olds), self.after.taken(news)]).take(order)
-        texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds).take(order))
+        order, kinds = self.fate.interleaved()
+        images = [self.before.taken(self.fate.olds), self.after.taken(self.fate.news)]
+        rows = pa.concat_tables(images).take(pa.array(order))
+        texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds))
         return rows.add_column(0, CHANGE_KIND.name, texts)
 
 
@@ -134,5 +125,5 @@ def upserted(
         int(deleted.sum()),
         int(same.sum()),
         rows,
-        _Change(before, after, inserted, updated, deleted),
+        _Change(before, after, Fate(inserted, updated, deleted)),
     )

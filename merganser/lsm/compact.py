@@ -32,17 +32,18 @@ from merganser.errors import MerganserError
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
+from merganser.lsm.changelog import ChangeLog
 from merganser.lsm.clustering import Order, ordered
 from merganser.lsm.key_image import Asked
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
-from merganser.lsm.section import SectionReader
+from merganser.lsm.section import Compared, SectionReader
 from merganser.lsm.stored_keys import find, reached
 from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
-from merganser.merge.deduplicate import Deduplicate
+from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Kinds
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
@@ -133,6 +134,7 @@ class CompactJob:
                 parts[-1].work()
             added = tuple(file for part in parts for file in part.all_added)
             removed = tuple(file for part in parts for file in part.all_removed)
+            published = tuple(file for part in parts for file in part.log.close())
             marked = {name: positions for part in parts for name, positions in part.marked.items()}
             gone = {file.name for file in removed} - {file.name for file in added}
             bucket = (self.partition, self.bucket)
@@ -141,13 +143,15 @@ class CompactJob:
             replaced_files = (file for file in removed if file.name in gone)
             env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
         except BaseException:
+            for part in parts:
+                part.log.abort()
             with contextlib.suppress(MerganserError):
                 names = [name for part in parts for file in part.written for name in file.names]
                 env.storage.delete([join(self.directory, name) for name in names])
             raise
         if not removed:
             return None
-        return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed)
+        return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed, published)
 
 
 class _Compaction:
@@ -164,6 +168,7 @@ class _Compaction:
         self.added: list[DataFile] = []
         self.removed: list[DataFile] = []
         self.written: list[DataFile] = []
+        self.log = ChangeLog(job.table, env, job.directory, job.output_level)
         self.marked: dict[str, Positions] = {}
 
     @property
@@ -255,11 +260,22 @@ class _KeyCompaction(_Compaction):
         above = {file.schema_id for file in self.job.files if file.level} if self.job.older else set()
         unmarked = unmarked_schemas(self.table, self.env, above)
         young = [file for file in self.job.files if file.level == 0 or file.schema_id in unmarked]
-        self.marked = replaced(self.reader, young, self.job.older, self.env.cache)
-        found = [file for file in self.job.older if file.name in self.marked]
-        if not wins_unseen(self.reader.merge, young, found):
+        there = replaced(self.reader, young, self.job.older, self.env.cache)
+        if self.table.options.get(w.DELETION_VECTORS):
+            self.marked = there
+        found = [file for file in self.job.older if file.name in there]
+        if self._shown_from is not None or not wins_unseen(self.reader.merge, young, found):
             self.merged_with = tuple(found)
-            self.reader = replace(self.reader, only=self.marked)
+            self.reader = replace(self.reader, only=there)
+
+    @cached_property
+    def _shown_from(self) -> int | None:
+        """The level from which on the changelog has shown rows; None: this compaction publishes nothing."""
+        options, top = self.table.options, u.level_count(self.table.options) - 1
+        producer = options.get(w.CHANGELOG_PRODUCER)
+        if producer == "lookup":
+            return 1
+        return top if producer == "full-compaction" and self.job.output_level == top else None
 
     def _sections(self) -> Iterator[list[DataFile]]:
         files, kinds = self.merged_with + self.job.files, self.table.key_types
@@ -278,7 +294,11 @@ class _KeyCompaction(_Compaction):
     def _upgrade(self, file: DataFile) -> None:
         if self._must_rewrite(file):
             self._rewrite([[file]])
-        elif file.level != self.job.output_level:
+            return
+        if self._shown_from is not None and file.level < self._shown_from:
+            for _ in self._plain([file]):  # publishes its rows
+                pass
+        if file.level != self.job.output_level:
             self.removed.append(file)
             self.added.append(replace(file, level=self.job.output_level))
 
@@ -317,6 +337,10 @@ class _KeyCompaction(_Compaction):
                     yield kept.pop()
 
     def _merged(self, section: list[DataFile], runs: Sections) -> Iterator[Piece]:
+        if self._shown_from is not None:
+            for one in self.reader.compared(section, runs, self.table.schema.fields, shown_from=self._shown_from):
+                yield from self._published(one)
+            return
         for folded, numbers in self.reader.merged(section, runs, self.table.schema.fields, sequence=True):
             assert numbers is not None
             stays = self._stays(folded.kinds, numbers)
@@ -327,10 +351,36 @@ class _KeyCompaction(_Compaction):
             del folded  # with the rows that were merged
             yield made.pop()
 
+    def _published(self, one: Compared) -> Iterator[Piece]:
+        """Publish what became of keys, and yield their rows."""
+        kinds = one.folded.kinds
+        rows = one.folded.table()
+        shown = np.ones(rows.num_rows, np.bool_) if kinds is None else (kinds & 1) == 0
+        gone = ~shown & one.fresh
+        shown &= one.fresh
+        if isinstance(self.reader.merge.engine, FirstRow):  # the row that was there first stays
+            shown &= one.before < 0
+            if self.job.below:
+                shown &= ~self._lies_below(rows)
+        names = self.table.schema.names
+        self.log.publish(one.rows, one.before, rows.select(names), one.numbers, shown, gone)
+        numbers, made = pa.array(one.numbers), None if kinds is None else pa.array(kinds)
+        stays = self._stays(kinds, one.numbers)
+        if stays is not None:
+            mask = pa.array(stays)
+            rows, numbers, made = rows.filter(mask), numbers.filter(mask), None if made is None else made.filter(mask)
+        yield rows, numbers, made
+
     def _plain(self, files: Sequence[DataFile]) -> Iterator[Piece]:
         names = self.table.schema.names
         for file in files:
+            publishes = self._shown_from is not None and file.level < self._shown_from
             for rows in self.reader.plain(file, self.table.schema.fields, sequence=True):
+                if publishes:
+                    shown = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
+                    if self.job.below and rows.num_rows:
+                        shown &= ~self._lies_below(rows)
+                    self.log.publish_new(rows.select(names), rows.column(SEQUENCE_NUMBER.name).to_numpy(), shown)
                 stays = self._stays(*(rows.column(f.name).to_numpy() for f in (VALUE_KIND, SEQUENCE_NUMBER)))
                 kept = rows if stays is None else rows.filter(pa.array(stays))
                 numbers = kept.column(SEQUENCE_NUMBER.name).combine_chunks()
@@ -352,18 +402,22 @@ class _KeyCompaction(_Compaction):
     def _kept(self, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> Piece:
         there: npt.NDArray[np.bool_] | None = None
         if self.job.below and rows.num_rows:
-            keys = tuple(rows.column(name).combine_chunks() for name in self.table.key)
-            asked = Asked(keys, self.table.key_types)
-            there = np.ones(rows.num_rows, np.bool_)
-            for file, first, end in reached(self.reader, asked, self.job.below):
-                which, _ = find(self.reader, file, asked.slice(first, end), self.env.cache, additions=True)
-                there[first + which] = False
+            there = ~self._lies_below(rows)
         if self.job.drop_retractions and self.table.counting:
             there = rows.column(VALUE_COUNT.name).to_numpy() != 0
         if there is None or there.all():
             return rows, numbers, kinds
         mask = pa.array(there)
         return rows.filter(mask), numbers.filter(mask), None if kinds is None else kinds.filter(mask)
+
+    def _lies_below(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return bool[n], whose keys lie in files that stay."""
+        asked = Asked(tuple(rows.column(name).combine_chunks() for name in self.table.key), self.table.key_types)
+        found = np.zeros(rows.num_rows, np.bool_)
+        for file, first, end in reached(self.reader, asked, self.job.below):
+            which, _ = find(self.reader, file, asked.slice(first, end), self.env.cache, additions=True)
+            found[first + which] = True
+        return found
 
 
 class _AppendCompaction(_Compaction):

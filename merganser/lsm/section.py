@@ -26,12 +26,16 @@ from merganser.lsm.levels import dense_ranks, runs_of
 from merganser.lsm.record_expiry import RecordExpiry, RowSource, Unexpired
 from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Folded, Kinds
+from merganser.merge.functions.segments import any_of
 from merganser.merge.groups import Groups, groups_of
 from merganser.merge.order import arrivals
 from merganser.merge.rules import Merge, merge_of
 from merganser.merge.sort_merge import WINDOW_BYTES, WINDOW_ROWS, Stretch, Window, only_window, windows
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.schema import types as t
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.paths import join
@@ -48,6 +52,25 @@ MANY_FILES = 8
 
 Runs = list[list[DataFile]]
 Sequences = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Merged rows of k keys, and the version of each that was shown before.
+
+    Attributes:
+        rows: the versions: all columns that were read, sequence numbers and kinds.
+        folded: the k merged rows.
+        numbers: int64[k], their sequence numbers.
+        before: int64[k], the version in `rows` that was shown; -1: none, or a retraction.
+        fresh: bool[k], whether a version that was not shown takes part.
+    """
+
+    rows: pa.Table
+    folded: Folded
+    numbers: Sequences
+    before: npt.NDArray[np.int64]
+    fresh: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -76,6 +99,15 @@ class SectionReader:
     def merge(self) -> Merge:
         """How versions of a key merge."""
         return merge_of(self.table)
+
+    @cached_property
+    def is_whole_above(self) -> bool:
+        """Whether a row above level 0 is the whole row of its key, so that rows of deeper levels have no say.
+
+        So it is where compactions look up the row before, and the engine makes rows of several versions.
+        """
+        engine = self.merge.engine
+        return looks_up(self.table.options) and not isinstance(engine, Deduplicate | FirstRow)
 
     def runs(self, files: Sequence[DataFile]) -> Runs:
         """Return sorted runs, oldest first."""
@@ -143,6 +175,45 @@ class SectionReader:
             Merged rows, and int64[k] their sequence numbers, None if not wanted.
         """
         names = [field.name for field in fields]
+        for window, levels in self._windows(files, runs, fields, sequence=sequence, key_filter=key_filter, given=given):
+            made = [self._merged(window, names, sequence, levels)]
+            del window  # what is merged goes before what comes is read
+            yield made.pop()
+
+    def compared(
+        self, files: Sequence[DataFile], runs: Runs, fields: Sequence[t.Field], *, shown_from: int
+    ) -> Iterator[Compared]:
+        """Yield the merged rows of several runs, in key order, each with the row that was shown before.
+
+        Args:
+            files, runs, fields: as for `merged`.
+            shown_from: the level from which on rows were shown.
+        """
+        names = [field.name for field in fields]
+        for window, levels in self._windows(files, runs, fields, sequence=True):
+            kinds = window.rows.column(VALUE_KIND.name).to_numpy()
+            adds = (kinds & 1) == 0
+            groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
+            level = levels[window.run_of()][groups.positions]
+            shown = level >= shown_from
+            before = _youngest(groups, level, shown)
+            folded, numbers = self._merged(window, names, True, levels)
+            assert numbers is not None
+            there = before >= 0
+            there[there] = adds[before[there]]
+            yield Compared(window.rows, folded, numbers, np.where(there, before, -1), any_of(~shown, groups.starts))
+
+    def _windows(
+        self,
+        files: Sequence[DataFile],
+        runs: Runs,
+        fields: Sequence[t.Field],
+        *,
+        sequence: bool,
+        key_filter: Predicate | None = None,
+        given: Mapping[str, pa.Table] | None = None,
+    ) -> Iterator[tuple[Window, npt.NDArray[np.int64]]]:
+        """Yield the versions of several runs, in key order, with the levels of the runs; see `merged`."""
         wanted = self.needed(fields)
         by_level = isinstance(self.merge.engine, FirstRow)
         by_sequence = not _disjoint(runs) or (by_level and not _levels_fall(runs))
@@ -151,8 +222,9 @@ class SectionReader:
         rows_filter = None if key_filter is None else sure(key_filter)
         # Of a first-row table the row of the higher level was shown before, whatever number a writer had taken that was
         # slower to commit.
-        levels = np.array([run[0].level for run in runs]) if by_level and by_sequence else None
-        tie = partial(_tie, self.merge, by_sequence, levels) if by_sequence or self.merge.order else None
+        levels = np.array([run[0].level for run in runs])
+        first_levels = levels if by_level and by_sequence else None
+        tie = partial(_tie, self.merge, by_sequence, first_levels) if by_sequence or self.merge.order else None
         if given is not None:
             rows: pa.Table | None = pa.concat_tables([given[file.name] for run in runs for file in run])
             spans = [(i, sum(given[file.name].num_rows for file in run)) for i, run in enumerate(runs)]
@@ -160,7 +232,7 @@ class SectionReader:
             rows = self._at_once(runs, wanted, sequence=by_sequence or sequence)
             spans = [(i, sum(file.row_count for file in run)) for i, run in enumerate(runs)]
         if rows is not None:
-            yield self._merged(only_window(rows, spans, key=self.table.key, tie=tie), names, sequence)
+            yield only_window(rows, spans, key=self.table.key, tie=tie), levels
             return
         part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
         readers = [
@@ -190,9 +262,9 @@ class SectionReader:
                 window_rows=WINDOW_ROWS,
                 window_bytes=WINDOW_BYTES,
             ):
-                made = [self._merged(window, names, sequence)]
+                made = [window]
                 del window  # what is merged goes before what comes is read
-                yield made.pop()
+                yield made.pop(), levels
         finally:
             for reader in readers:
                 reader.close()
@@ -216,10 +288,20 @@ class SectionReader:
     def _unexpired(self, reader: DataFileReader) -> RowSource:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
 
-    def _merged(self, window: Window, names: Sequence[str], sequence: bool) -> tuple[Folded, Sequences | None]:
+    def _merged(
+        self, window: Window, names: Sequence[str], sequence: bool, levels: npt.NDArray[np.int64]
+    ) -> tuple[Folded, Sequences | None]:
         kinds = window.rows.column(VALUE_KIND.name).to_numpy()
         adds = (kinds & 1) == 0
         groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
+        if self.is_whole_above:
+            level = levels[window.run_of()][groups.positions]
+            place = np.full(window.rows.num_rows, -1)
+            place[groups.positions] = np.arange(len(groups.positions))
+            whole = _youngest(groups, level, level > 0)
+            counts = level == 0
+            counts[place[whole[whole >= 0]]] = True
+            groups, _ = groups.only(counts)
         folded = self._folded(window.rows, groups, kinds, names)
         if not sequence:
             return folded, None
@@ -274,6 +356,27 @@ class SectionReader:
                 path=path,
             ) from None
         return FileToRead(path, file, stored, self.table.schema.id, self.vectors.get(file.name))
+
+
+def looks_up(options: Options) -> bool:
+    """Return whether compactions of level 0 look up the rows above it, so that what they write is the whole row."""
+    return options.get(w.CHANGELOG_PRODUCER) == "lookup" or options.get(u.FORCE_LOOKUP)
+
+
+def _youngest(
+    groups: Groups, level: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:  # fmt: skip
+    """Return int64[k], of each group the row of the lowest level among some; -1: it has none of them.
+
+    Args:
+        level, among: per row, over `groups.positions`.
+    """
+    ranks = np.where(among, level, np.iinfo(np.int64).max)
+    lowest = np.minimum.reduceat(ranks, groups.starts) if groups.count else ranks
+    at = np.flatnonzero(among & (ranks == lowest[groups.group_of]))
+    found = np.full(groups.count, -1)
+    found[groups.group_of[at]] = groups.positions[at]
+    return found
 
 
 def in_turn(merge: Merge, runs: Runs) -> bool:

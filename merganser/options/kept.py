@@ -51,8 +51,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
      "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot."),
     # changelogs
-    ("changelog-producer.row-deduplicate", BOOLEAN, False,
-     "Leave updates that change nothing out of the changelog (producers lookup and full-compaction)."),
     ("changelog-producer.compaction-interval", DURATION, timedelta(0),
      "Of older releases: time between full compactions of the producer full-compaction; 0 is off."),
     ("delete.force-produce-changelog", BOOLEAN, False,

@@ -230,12 +230,14 @@ CHANGELOG_PRODUCER: Final = Option(
     "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
     "How the changelog is made. none: not made. input: rows as they arrive. lookup: by looking up the row that was "
     "there before. full-compaction: by comparing the table before and after a full compaction.",
-    refused=("lookup", "full-compaction"),
+)  # fmt: skip
+CHANGELOG_ROW_DEDUPLICATE: Final = Option(
+    "changelog-producer.row-deduplicate", BOOLEAN, False,
+    "Leave updates that change nothing out of the changelog (producers lookup and full-compaction).",
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS: Final = Option(
     "changelog-producer.row-deduplicate-ignore-fields", COLUMNS, _NO_COLUMNS,
     "Columns that 'changelog-producer.row-deduplicate' does not compare.",
-    state=State.KEPT,
 )  # fmt: skip
 CHANGELOG_FILE_FORMAT: Final = Option[str | None](
     "changelog-file.format",

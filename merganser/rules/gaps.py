@@ -78,12 +78,6 @@ WRITE_GAPS: Final = (
     ),
     Gap("a primary key and 'bucket' = '-1'", (w.BUCKET,), _keyed(_bucket(DYNAMIC)), _NUMBER),
     Gap("a primary key and 'bucket' = '-2'", (w.BUCKET,), _keyed(_bucket(POSTPONE)), _NUMBER),
-    Gap(
-        "'changelog-producer' other than none and input",
-        (w.CHANGELOG_PRODUCER,),
-        lambda table: table.options.get(w.CHANGELOG_PRODUCER) not in ("none", "input"),
-        _ELSEWHERE,
-    ),
     _gap("'sequence.snapshot-ordering'", w.SEQUENCE_SNAPSHOT_ORDERING, _ELSEWHERE),
     _gap("'row-tracking.enabled'", w.ROW_TRACKING, _ELSEWHERE),
     _gap("'data-evolution.enabled'", w.DATA_EVOLUTION, _ELSEWHERE),

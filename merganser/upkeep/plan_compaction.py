@@ -22,6 +22,7 @@ from merganser.lsm.compact import CompactJob, append_groups, uncounted
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
+from merganser.lsm.section import looks_up
 from merganser.lsm.tombstones import Tombstones
 from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
@@ -217,6 +218,8 @@ class _Planner:
         older: tuple[DataFile, ...] = ()
         if options.get(w.DELETION_VECTORS) and found.output_level:  # what lies below is told by vectors
             drops, older = True, tuple(file for file in files if file.name not in chosen)
+        elif looks_up(options) and options.get(w.MERGE_ENGINE) != "first-row":
+            older = tuple(file for file in files if file.name not in chosen and file.level)
         takes_back = any(f.delete_row_count or uncounted(table, f) for run in young for f in run)
         if not drops and not merge_of(table).engine.chooses and takes_back:
             # Merged with what came after it, a retraction would no longer reach the versions that lie below.

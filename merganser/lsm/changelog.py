@@ -1,0 +1,107 @@
+"""ChangeLog: the changelog files of one compaction: what became of each key, row before and row after.
+
+| before | after | published |
+|---|---|---|
+| none | a row | +I after |
+| a row | a row | -U before, +U after; nothing if they are equal and `changelog-producer.row-deduplicate` is set |
+| a row | none | -D before |
+
+The rows of one call are in key order, and -U stands right before its +U. A crash leaves files that no snapshot names.
+
+Format: section "changelog files".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.files.layout import changelog_layout
+from merganser.files.write import RollingWriter
+from merganser.merge.groups import Mask, Positions
+from merganser.merge.images import Fate
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.schema.same import same_rows
+from merganser.schema.table_schema import SEQUENCE_NUMBER
+from merganser.storage.env import Env
+
+Sequences = npt.NDArray[np.int64]
+
+
+class ChangeLog:
+    """Writes the changelog files of one bucket; none if nothing is published.
+
+    Args:
+        directory: the bucket's.
+        level: of the files.
+    """
+
+    def __init__(self, table: TableDef, env: Env, directory: str, level: int) -> None:
+        self._table = table
+        self._writer: RollingWriter | None = None
+        self._made: tuple[DataFile, ...] = ()
+        self._arguments: dict[str, Any] = {"table": table, "env": env, "directory": directory, "level": level}
+
+    def publish(
+        self, versions: pa.Table, before: Positions, after: pa.Table, numbers: Sequences, shown: Mask, gone: Mask
+    ) -> None:
+        """Publish what became of k keys.
+
+        Args:
+            versions: rows of the table with sequence numbers.
+            before: int64[k], the row before, among the versions; -1: there was none.
+            after: k rows.
+            numbers: int64[k], their sequence numbers.
+            shown: bool[k], the keys that have a row now, and may have changed.
+            gone: bool[k], the keys that have none now.
+        """
+        there = before >= 0
+        updated = shown & there
+        if self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE) and updated.any():
+            ignored = self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS)
+            names = [name for name in after.column_names if name not in ignored]
+            olds = versions.select(names).take(pa.array(before[updated]))
+            updated[updated] = ~same_rows(olds, after.select(names).filter(pa.array(updated)))
+        fate = Fate(shown & ~there, updated, gone & there)
+        order, kinds = fate.interleaved()
+        if not len(order):
+            return
+        old = pa.array(before[fate.olds])
+        rows = pa.concat_tables(
+            [versions.select(after.column_names).take(old), after.filter(pa.array(fate.news))], promote_options="none"
+        )
+        old_numbers = versions.column(SEQUENCE_NUMBER.name).take(old).to_numpy()
+        both = np.concatenate([old_numbers, numbers[fate.news]])[order]
+        self._open().write(rows.take(pa.array(order)), sequences=pa.array(both), kinds=pa.array(kinds))
+
+    def publish_new(self, rows: pa.Table, numbers: Sequences, shown: Mask) -> None:
+        """Publish rows of keys that had none.
+
+        Args:
+            rows, numbers: n rows and their sequence numbers.
+            shown: bool[n], which of them are rows, and not retractions.
+        """
+        if shown.any():
+            mask = pa.array(shown)
+            self._open().write(rows.filter(mask), sequences=pa.array(numbers[shown]))
+
+    def close(self) -> tuple[DataFile, ...]:
+        """Finish the files and return them. They are durable."""
+        if self._writer is not None:
+            self._made = self._writer.close()
+        return self._made
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        if self._writer is not None:
+            self._writer.abort()
+
+    def _open(self) -> RollingWriter:
+        if self._writer is None:
+            self._writer = RollingWriter(layout=changelog_layout(self._table), **self._arguments)
+        return self._writer

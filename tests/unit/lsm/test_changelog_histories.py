@@ -1,0 +1,141 @@
+"""Random histories: the changelog, replayed from its first row on, is exactly the table, for every producer and engine.
+
+The replay is strict: a +I needs an absent key, and a -U or -D takes away just the row that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import merganser as mg
+
+SEEDS = range(*(int(number) for number in os.environ.get("MERGANSER_CHANGELOG_SEEDS", "0:4").split(":")))
+Row = dict[str, Any]
+
+ENGINES: dict[str, dict[str, str]] = {
+    "deduplicate": {},
+    "ordered": {"sequence.field": "s"},
+    "partial-update": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    "groups": {"merge-engine": "partial-update", "fields.s.sequence-group": "v"},
+    "aggregation": {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+    "first-row": {"merge-engine": "first-row"},
+}
+KINDS = {"first-row": ("+I",), "groups": ("+I", "+U")}
+
+
+def _write(rng: random.Random, engine: str, table: mg.Table) -> None:
+    rows = [
+        {"p": rng.choice("ab"), "k": rng.randrange(7), "s": rng.randrange(9), "v": rng.choice([None, 1, 2, 3])}
+        for _ in range(rng.randrange(1, 12))
+    ]
+    kinds = [rng.choice(KINDS.get(engine, ("+I", "+I", "+U", "-D"))) for _ in rows]
+    if engine == "aggregation":
+        for row in rows:
+            row["v"] = row["v"] or 0
+    table.write(rows, kinds=kinds)
+
+
+def _compact(rng: random.Random, table: mg.Table, *, full: bool = False) -> None:
+    with patch("merganser.lsm.section.WINDOW_ROWS", rng.choice([1, 3, 65_536])):
+        table.compact(full=full or rng.random() < 0.5)
+
+
+class Replay:
+    """The state that a changelog makes."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[Any, ...], Row] = {}
+
+    def take(self, changes: list[Row]) -> None:
+        for row in changes:
+            kind = row.pop("_row_kind")
+            key = row["p"], row["k"]
+            if kind == "+I":
+                assert key not in self.rows, f"{row} is inserted twice"
+                self.rows[key] = row
+            elif kind == "+U":
+                assert key not in self.rows
+                self.rows[key] = row
+            else:
+                assert self.rows.pop(key, None) == row, f"{kind} {row} is not what was there"
+
+
+def _table(path: Path, producer: str, engine: str, rng: random.Random, **more: str) -> mg.Table:
+    catalog = mg.catalog(str(path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "2", "changelog-producer": producer} | ENGINES[engine] | more
+    options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
+    options["target-file-row-num"] = rng.choice(["3", "1000"])
+    if rng.random() < 0.5:
+        options["changelog-producer.row-deduplicate"] = "true"
+    return catalog.create_table(
+        "db.t",
+        {"p": "STRING", "k": "INT", "s": "INT", "v": "INT"},
+        primary_key=["p", "k"],
+        partition_by=rng.choice([[], ["p"]]),
+        options=options,
+    )
+
+
+def _state(table: mg.Table) -> dict[tuple[Any, ...], Row]:
+    return {(row["p"], row["k"]): row for row in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_producer_lookup_publishes_every_commit_exactly(
+    engine: str, vectors: bool, seed: int, tmp_path: Path
+) -> None:
+    if vectors and engine == "first-row":
+        return
+    rng = random.Random(f"lookup {engine} {seed} {vectors}")
+    table = _table(tmp_path, "lookup", engine, rng, **({"deletion-vectors.enabled": "true"} if vectors else {}))
+    replay, seen = Replay(), 0
+    streams: list[tuple[Any, Replay]] = []
+    for _ in range(12):
+        if rng.random() < 0.3:
+            streams.append((table.stream(follow=False), Replay()))
+        alone = rng.random() < 0.8
+        if not alone:
+            _write(rng, engine, table.with_options({"write-only": "true"}))
+        _write(rng, engine, table)
+        if not alone or rng.random() < 0.3:  # a writer that leaves compaction to others publishes nothing by itself
+            _compact(rng, table)
+        newest = table.snapshots()[-1].id
+        replay.take(table.changes(seen + 1, newest).to_pylist())
+        seen = newest
+        assert replay.rows == _state(table)
+        for stream, state in streams:
+            for plan in stream:
+                state.take(plan.to_pylist())
+            assert state.rows == replay.rows
+    assert table.check() == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "first-row"])
+def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
+    engine: str, seed: int, tmp_path: Path
+) -> None:
+    rng = random.Random(f"full {engine} {seed}")
+    table = _table(tmp_path, "full-compaction", engine, rng)
+    replay, seen = Replay(), 0
+    for _ in range(10):
+        for _ in range(rng.randrange(4)):
+            _write(rng, engine, table)
+            if rng.random() < 0.2:
+                _compact(rng, table)
+        _compact(rng, table, full=True)
+        newest = max((snapshot.id for snapshot in table.snapshots()), default=0)
+        if newest:
+            replay.take(table.changes(seen + 1, newest).to_pylist())
+        seen = newest
+        assert replay.rows == _state(table)
+    assert table.check() == ()
