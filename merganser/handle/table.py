@@ -260,15 +260,16 @@ class Table:
         check_scan_options(definition.options, what=f"cannot follow '{self.name}'")
         fields = definition.schema.user_fields
         if columns is not None:
-            chosen_columns(definition, columns, fields)
+            columns = [field.name for field in chosen_columns(definition, columns, fields)]
+        setting = self.setting(timezone)
         return TableStream(
             definition,
             self.env,
             follow=follow,
             consumer=consumer,
             columns=columns,
-            where=to_predicate(where, (CHANGE_KIND, *fields), setting=self.setting(timezone)),
-            bounds=bounds_of(definition, until),
+            where=lambda table: to_predicate(where, (CHANGE_KIND, *table.schema.user_fields), setting=setting),
+            bounds=bounds_of(definition, until, setting.tzinfo),
         )
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, snapshot: int | None = None) -> pa.Table:

@@ -417,7 +417,12 @@ class Lookup:
         view = _View(table, state, partitions, vectors_by_bucket(table, index), {table.schema.id: table.schema.fields})
         if before is not None and before.table.schema.id == table.schema.id:
             view.schemas = before.schemas
-            view.known = dict(before.known)
+            view.known = {bucket: known for bucket, known in before.known.items() if bucket in state.live.buckets}
+            gone = [known for bucket, known in before.known.items() if bucket not in view.known]
+            with self._files_lock:
+                for files, _, _ in gone:
+                    for entry in files.entries:
+                        self._held.pop(entry.file.name, None)
         return view
 
     def _answered(

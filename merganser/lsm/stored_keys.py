@@ -31,6 +31,7 @@ from merganser.storage.cache import Cache
 
 _READ_ROWS: Final = 1 << 16
 _ROW_BYTES: Final = 8
+"""What an image takes for a row; beside it lie the keys, if they are no single numbers."""
 _SHARE_MAX: Final = 4
 """The keys of one file take a quarter of the memory at most."""
 
@@ -94,7 +95,8 @@ def find(reader: SectionReader, file: DataFile, asked: Asked, cache: Cache, *, a
     if known.keys is None:
         with contextlib.closing(narrowed(reader, file, asked, kind=additions)) as opened:
             known.rows_read += opened.rows
-            bytes_needed = file.row_count * _ROW_BYTES
+            wide = 0 if asked.integers is not None else max(len(file.min_key), len(file.max_key))
+            bytes_needed = file.row_count * (_ROW_BYTES + wide)
             if 2 * known.rows_read < file.row_count or bytes_needed > cache.weight_max // _SHARE_MAX:
                 cache.put(place, known, 1)
                 return found_in(opened, reader, asked, additions=additions)

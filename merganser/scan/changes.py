@@ -115,6 +115,14 @@ class Changes(Rows):
             ExpiredError: a snapshot of the range is not kept any more, and neither is its changelog.
             NotFoundError: there is no such snapshot yet.
         """
+        try:
+            return self._planned()
+        except FormatError as error:
+            if isinstance(error.__cause__, NotFoundError):
+                self._snapshots()  # says that they have expired, if they have
+            raise
+
+    def _planned(self) -> _Plan:
         check_can_read(replace(self.table.schema, options=self.table.options), name=self.table.name, merge=False)
         snapshots, end = self._snapshots()
         reader = MetaReader(self.table.paths, self.env, self.table.name)
@@ -151,7 +159,7 @@ class Changes(Rows):
         if self.start > end + 1:
             raise NotFoundError(
                 f"cannot read the changes of '{name}': they would start with snapshot {self.start} and end with "
-                f"{end}. Nothing was read.",
+                f"{end}. Nothing was read. Wait until more is committed, or start earlier.",
                 table=name,
                 snapshot=self.start,
             )

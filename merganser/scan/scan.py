@@ -305,6 +305,7 @@ def chosen_columns(
         raise InvalidInputError(f"columns must be a list of names, not the text '{names}'. Write columns=['{names}'].")
     if not isinstance(names, Iterable):
         raise InvalidInputError(f"columns must be a list of names, not {names!r:.100}. Write columns=['id'].")
+    names = tuple(names)
     by_name = {field.name: field for field in fields}
     for i, name in enumerate(names):
         if name not in by_name:

@@ -11,9 +11,9 @@ Semantics: "start modes", "streaming".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Final
 
 import pyarrow as pa
@@ -65,8 +65,8 @@ class Bounds:
         return later or marked or (self.snapshot is not None and snapshot.id > self.snapshot)
 
 
-def bounds_of(table: TableDef, until: int | datetime | str | None) -> Bounds:
-    """Return where a stream ends: at `until`, a snapshot id or a time, and where the options say.
+def bounds_of(table: TableDef, until: int | datetime | str | None, zone: tzinfo) -> Bounds:
+    """Return where a stream ends: at `until`, a snapshot id or a time (text is in `zone`), and where the options say.
 
     Raises:
         InvalidInputError: it is neither.
@@ -75,7 +75,7 @@ def bounds_of(table: TableDef, until: int | datetime | str | None) -> Bounds:
     if until is None:
         return Bounds(watermark=watermark)
     if isinstance(until, datetime | str):
-        return Bounds(time_ms=epoch_ms(until), watermark=watermark)
+        return Bounds(time_ms=epoch_ms(until, zone), watermark=watermark)
     if isinstance(until, bool) or not isinstance(until, int) or until < 0:
         raise InvalidInputError(
             f"cannot follow '{table.name}': until is {until!r:.50}. Give the id of a snapshot, or a time."
@@ -93,7 +93,7 @@ class TableStream(Iterator[pa.Table]):
         follow: wait for more once it has caught up; else it ends there.
         consumer: the name under which it keeps its position; None: it keeps none.
         columns: names of the columns to return; None: all, also those that are added later.
-        where: rows to hand over; None: all.
+        where: makes the filter of the rows to hand over for some columns: those of the table, now and after a change.
 
     Raises:
         InvalidInputError: an argument or option that a stream does not have.
@@ -108,15 +108,16 @@ class TableStream(Iterator[pa.Table]):
         follow: bool,
         consumer: str | None,
         columns: Sequence[str] | None,
-        where: Predicate | None,
+        where: Callable[[TableDef], Predicate | None],
         bounds: Bounds,
     ) -> None:
         what = f"cannot follow '{table.name}'"
         self._table = table
         self._env = env
         self._follow = follow
-        self._columns = columns
-        self._where = where
+        self._columns = None if columns is None else tuple(columns)
+        self._filter = where
+        self._where = where(table)
         self._bounds = bounds
         self._consumers = ConsumerStore(table.paths, env, table.name)
         self._consumer = consumer if consumer is not None else table.options.get(r.CONSUMER_ID)
@@ -133,6 +134,10 @@ class TableStream(Iterator[pa.Table]):
             self._next = self._begin(scan_mode(table.options), what)
         else:
             self._next = max(1, position)
+        if self._initial is not None:
+            self._last = self._initial.snapshot
+        elif self._next > 1:  # to notice a rollback
+            self._last = self._store.get(self._next - 1)
         self._kept: int | None = None
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
             self._keep(self._next)
@@ -200,6 +205,9 @@ class TableStream(Iterator[pa.Table]):
         return min((i for i in (self._store.earliest_id(), *kept) if i is not None), default=None)
 
     def _first_since(self, millis: int, after: int) -> int:
+        for kept in ChangelogStore(self._table.paths, self._env).list():
+            if kept.time_millis >= millis:
+                return kept.id
         found = self._store.first(lambda one: one.time_millis >= millis)
         return after if found is None else found.id
 
@@ -216,11 +224,12 @@ class TableStream(Iterator[pa.Table]):
             FormatError: a file is damaged or missing.
         """
         if self._initial is not None:
-            source, self._initial = self._initial, None
-            found = self._state(source)
+            found = self._state(self._initial)
+            self._initial = None  # not before: a read that failed is repeated
             if found.num_rows:
                 return found
-        if self._consumer is not None:
+        if self._consumer is not None and self._kept != self._next:
+            self._check_same_line()  # a rollback moves consumers back, and they stay there
             self._keep(self._next)
         while True:
             snapshot = self._awaited()
@@ -276,7 +285,8 @@ class TableStream(Iterator[pa.Table]):
         return ExpiredError(
             f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {self._next}, and the "
             f"table keeps the changes from snapshot {earliest} on. {earliest - self._next} snapshots have expired that "
-            "were not read. Nothing of them was handed over. Read the table again from 'latest-full', or go on at "
+            "were not read. Nothing of them was handed over. Read the table again from 'latest-full'"
+            f"{self._without_consumer}, or go on at "
             f"'from-snapshot' with 'scan.snapshot-id' = '{earliest}' and do without these changes. A consumer keeps "
             "snapshots from expiring; 'changelog.time-retained' keeps changes for longer.",
             table=self._table.name,
@@ -284,13 +294,20 @@ class TableStream(Iterator[pa.Table]):
             earliest=earliest,
         )
 
+    @property
+    def _without_consumer(self) -> str:
+        """What a new start needs besides, since a consumer overrides where a stream starts."""
+        return "" if self._consumer is None else f" with '{r.CONSUMER_IGNORE_PROGRESS.key}' = 'true'"
+
     def _check_same_line(self) -> None:
         """Refuse to go on in another history: the snapshot that was read last has to be there still, or expired."""
         last = self._last
-        if last is None or last.id != self._next - 1:
+        if last is None:
             return
         now = self._store.get(last.id)
-        if now is not None and not same_snapshot(now, last):
+        if now is None:
+            self._check_not_rolled_back(self._store.latest_id() or 0)
+        elif not same_snapshot(now, last):
             raise self._rolled_back()
 
     def _check_not_rolled_back(self, newest: int) -> None:
@@ -302,7 +319,7 @@ class TableStream(Iterator[pa.Table]):
         return ConflictError(
             f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {self._last.id}, which "
             "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "
-            "from 'latest-full'.",
+            f"from 'latest-full'{self._without_consumer}.",
             table=self._table.name,
             snapshot=self._last.id,
         )
@@ -335,6 +352,11 @@ class TableStream(Iterator[pa.Table]):
         if where is not None:
             wanted |= {f.name: f for f in table.schema.fields if f.name in where.columns}
         tests_kind = where is not None and CHANGE_KIND.name in where.columns
+        options = table.options
+        if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
+            # The commit has published the rows of level 0, though reads do not show them yet.
+            shown = table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"})
+            table = replace(table, options=shown)
         rows = Scan(table, self._env, tuple(wanted.values()), None if tests_kind else where, source).to_arrow()
         rows = rows.add_column(0, arrow_schema((CHANGE_KIND,)).field(0), pa.repeat(pa.scalar(kind), rows.num_rows))
         if where is not None and tests_kind:
@@ -344,9 +366,25 @@ class TableStream(Iterator[pa.Table]):
     def _current(self, snapshot: Snapshot | None) -> TableDef:
         """Return the table with the schema that a snapshot was made with, if that is newer than the one known."""
         if snapshot is not None and snapshot.schema_id > self._table.schema.id:
-            newest = SchemaStore(self._table.paths, self._env).load(snapshot.schema_id)
-            self._table = replace(self._table, schema=newest)
+            newest = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
+            lacking = [name for name in self._columns or () if name not in newest.schema.names]
+            try:
+                where = self._filter(newest)
+            except InvalidInputError as error:
+                raise self._changed(snapshot, str(error)) from error
+            if lacking:
+                raise self._changed(snapshot, f"there is no column '{lacking[0]}' any more.")
+            self._table, self._where = newest, where
         return self._table
+
+    def _changed(self, snapshot: Snapshot, why: str) -> ConflictError:
+        return ConflictError(
+            f"cannot follow '{self._table.name}': its columns have changed with schema {snapshot.schema_id}, and what "
+            f"this reader asks for does not fit any more: {why} Nothing of snapshot {snapshot.id} was handed over. "
+            f"Open the stream again with other columns, from 'from-snapshot' with 'scan.snapshot-id' = '{snapshot.id}'.",
+            table=self._table.name,
+            snapshot=snapshot.id,
+        )
 
     def _chosen(self, table: TableDef) -> tuple[Any, ...]:
         if self._columns is None:

@@ -123,5 +123,5 @@ class Renumbering:
         if not self._table.keyed:
             return replace(file, min_sequence=file.min_sequence + offset, max_sequence=file.max_sequence + offset)
         made = shifted(self._table, self._env, self._table.bucket_directory(*bucket), file, offset)
-        self._made.append(replace(message, added=(made,)))
+        self._made.append(replace(message, added=(made,), changelog=()))
         return made

@@ -208,11 +208,12 @@ class Transaction:
             return
         with contextlib.suppress(MerganserError):  # else they are orphans
             named = {entry.file.name for entry in Publisher(self.table, self.env).reader.delta(snapshot)}
-            ours = [*messages, *self._made]
+            ours = [*messages, *self._made]  # the commit names their changelog: other numbers change no row of it
+            unnamed = [tuple(file for file in one.added if file.name not in named) for one in ours]
             remove_files(
                 self.table,
                 self.env,
-                [replace(one, added=tuple(file for file in one.added if file.name not in named)) for one in ours],
+                [replace(one, added=files, changelog=()) for one, files in zip(ours, unnamed, strict=True)],
             )
             self._made = []
 

@@ -95,10 +95,10 @@ def test_a_table_that_cannot_be_written_here_is_not_made(run: Run) -> None:
 
 def test_describe_says_what_this_version_cannot_do(run: Run) -> None:
     run("create-database", "d")
-    made = create_schema({"x": "INT"}, primary_key=["x"], options={"bucket": "1", "changelog-producer": "lookup"})
+    made = create_schema({"x": "INT"}, primary_key=["x"], options={"bucket": "1", "manifest.format": "orc"})
     paths = TablePaths(str(Path("warehouse/d.db/t").absolute()))
     SchemaStore(paths, mg.catalog("warehouse").env).create(made)  # as another engine does
-    assert "cannot write it: 'changelog-producer'" in run("describe", "d.t").out
+    assert "cannot write it: 'manifest.format'" in run("describe", "d.t").out
 
 
 def test_a_secret_is_no_table_option_and_describe_hides_those_of_other_engines(run: Run) -> None:

@@ -348,7 +348,7 @@ def test_a_dynamic_option_that_does_not_fit_is_refused(
 
 @pytest.mark.parametrize(
     "options",
-    [{"changelog-producer": "lookup"}, {"manifest.format": "orc"}, {"file.format": "csv"}],
+    [{"manifest.format": "orc"}, {"file.format": "csv"}],
 )
 def test_a_dynamic_option_that_this_version_does_not_write_is_refused(
     orders: mg.Table, options: dict[str, str]
@@ -630,7 +630,6 @@ def test_a_key_table_without_a_number_of_buckets_is_asked_for_one_when_it_is_wri
 @pytest.mark.parametrize(
     "options",
     [
-        {"changelog-producer": "lookup"},
         {"sequence.snapshot-ordering": "true", "write-only": "true"},
         {"file.format": "csv"},
         {"manifest.format": "orc"},

@@ -56,7 +56,7 @@ def test_keys_that_move_between_partitions_need_the_partition_columns():
 
 def test_a_refusal_to_write_names_the_table_and_every_feature():
     with pytest.raises(UnsupportedError) as caught:
-        check_can_write(table(KEYED | {"manifest.format": "orc", "changelog-producer": "lookup"}), name="db.t")
+        check_can_write(table(KEYED | {"manifest.format": "orc", "file.format": "csv"}), name="db.t")
     assert str(caught.value).startswith("cannot write to 'db.t': ")
     assert "Nothing was written." in str(caught.value)
     assert len(caught.value.context["features"]) == 2

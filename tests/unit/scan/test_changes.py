@@ -221,3 +221,16 @@ def test_a_table_with_a_column_of_the_name_of_kinds_has_no_changes(tmp_path: Pat
     table = catalog.create_table("db.t", {"_row_kind": "INT"})
     with pytest.raises(mg.errors.InvalidInputError, match="a column '_row_kind'"):
         table.changes()
+
+
+def test_a_commit_whose_rows_get_other_numbers_keeps_its_changelog(tmp_path: Path) -> None:
+    """Two writers overlap: the later commit writes its data files again, and not its changelog files."""
+    table = _table(tmp_path, **{"changelog-producer": "input", "bucket": "1"})
+    with patch("merganser.write.buffer.SMALL_BYTES", 0), table.writer() as one, table.writer() as other:
+        one.write([{"k": 1, "p": "a", "v": 1}])
+        other.write([{"k": 1, "p": "a", "v": 2}, {"k": 2, "p": "a", "v": 2}])
+        one.commit()
+        other.commit()
+    assert [(row["k"], row["v"]) for row in table.changes().to_pylist()] == [(1, 1), (1, 2), (2, 2)]
+    assert {row["k"]: row["v"] for row in table.read().to_pylist()} == {1: 2, 2: 2}
+    assert table.check() == ()

@@ -231,3 +231,64 @@ def test_replayed_changes_make_every_later_state(seed: int, producer: str, tmp_p
                         state[row["k"]] = row["v"]
             assert state == {row["k"]: row["v"] for row in table.read().to_pylist()}
     assert pa.Table is type(next(table.stream(follow=False), pa.table({})))
+
+
+@pytest.mark.parametrize("start", ["latest-full", "latest"])
+def test_a_rollback_is_noticed_before_anything_was_handed_over_of_the_changes(table: mg.Table, start: str) -> None:
+    for v in (1, 2, 3):
+        _write(table, (1, v))
+    stream = table.stream(start, **FAST)
+    if start == "latest-full":
+        next(stream)
+    table.rollback(snapshot=2)
+    _write(table, (1, 10))
+    _write(table, (1, 11))
+    with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 3"):
+        next(stream)
+
+
+def test_a_rollback_moves_a_consumer_back_and_a_reader_leaves_it_there(table: mg.Table) -> None:
+    for v in (1, 2, 3):
+        _write(table, (1, v))
+    stream = table.stream("from-snapshot", consumer="c", **{"scan.snapshot-id": "1"}, **FAST)
+    assert len(list(islice(stream, 3))) == 3
+    table.rollback(snapshot=1)
+    _write(table, (1, 10))
+    with pytest.raises(mg.errors.ConflictError, match=r"'latest-full' with 'consumer.ignore-progress' = 'true'"):
+        next(stream)
+    assert table.consumers.list()[0].next_snapshot <= 3
+
+
+def test_a_state_whose_read_failed_is_read_again(table: mg.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(table, (1, 1))
+    stream = table.stream(follow=False)
+    with monkeypatch.context() as failing:
+        failing.setattr(LocalStorage, "open", lambda *_: (_ for _ in ()).throw(mg.errors.StorageError("away")))
+        failing.setattr(LocalStorage, "read", lambda *_: (_ for _ in ()).throw(mg.errors.StorageError("away")))
+        with pytest.raises(mg.errors.StorageError):
+            next(stream)
+    assert _plans(stream) == [[("+I", 1, 1)]]
+
+
+def test_a_time_may_lie_in_changelogs_that_outlive_snapshots(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true", "changelog-producer": "input", "snapshot.num-retained.min": "1"}
+    options |= {"snapshot.num-retained.max": "1", "changelog.num-retained.max": "9", "changelog.num-retained.min": "9"}
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    for v in range(4):
+        _write(table, (1, v))
+    table.expire()
+    found = table.stream("from-timestamp", follow=False, **{"scan.timestamp-millis": "0"})
+    assert _plans(found) == [[("+I", 1, v)] for v in range(4)]
+
+
+def test_rows_that_wait_for_a_compaction_are_part_of_the_state(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true", "deletion-vectors.enabled": "true"}
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    _write(table, (1, 1))
+    table.compact()
+    _write(table, (1, 2), (3, 3))
+    assert _plans(table.stream(follow=False)) == [[("+I", 1, 2), ("+I", 3, 3)]]
