@@ -381,7 +381,8 @@ class TableStream(Iterator[pa.Table]):
         return ConflictError(
             f"cannot follow '{self._table.name}': its columns have changed with schema {snapshot.schema_id}, and what "
             f"this reader asks for does not fit any more: {why} Nothing of snapshot {snapshot.id} was handed over. "
-            f"Open the stream again with other columns, from 'from-snapshot' with 'scan.snapshot-id' = '{snapshot.id}'.",
+            "Open the stream again with other columns, from 'from-snapshot' with "
+            f"'scan.snapshot-id' = '{snapshot.id}'.",
             table=self._table.name,
             snapshot=snapshot.id,
         )
