@@ -22,6 +22,7 @@ from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import Lookup, shared_lookup
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
+from merganser.lsm.section import looks_up
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -29,8 +30,9 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
+from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.options.option import Options
+from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
@@ -118,6 +120,9 @@ class Table:
         texts = normalize_options(options, columns=self.schema.names)
         own = self.definition.options
         merged = own.merged(texts)
+        whole: tuple[Option[Any], ...] = ()
+        if merged.get(w.MERGE_ENGINE) in ("partial-update", "aggregation") and looks_up(merged) != looks_up(own):
+            whole = (w.CHANGELOG_PRODUCER, u.FORCE_LOOKUP)  # rows above level 0 are whole rows, or are not
         for key in texts:
             if key in _READ_ARGUMENTS:
                 raise InvalidInputError(
@@ -126,7 +131,7 @@ class Table:
                     option=key,
                 )
             option = find_option(key)
-            if option is None or (option.key not in IMMUTABLE_KEYS and option not in _LAYOUT):
+            if option is None or (option.key not in IMMUTABLE_KEYS and option not in (*_LAYOUT, *whole)):
                 continue
             if merged.get(option) != self.schema.options.get(option):
                 stored = self.schema.options.get(option.key)

@@ -139,3 +139,11 @@ def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
         seen = newest
         assert replay.rows == _state(table)
     assert table.check() == ()
+
+
+def test_lookups_cannot_be_turned_on_for_one_handle_of_a_table_that_adds_up(tmp_path: Path) -> None:
+    table = _table(tmp_path, "none", "aggregation", random.Random(0))
+    for options in ({"changelog-producer": "lookup"}, {"force-lookup": "true"}):
+        with pytest.raises(mg.errors.InvalidInputError, match="decides how data is stored"):
+            table.with_options(options)
+    assert table.with_options({"changelog-producer": "input"}).options["changelog-producer"] == "input"
