@@ -96,7 +96,7 @@ def file_layout(table: TableDef, level: int = 0) -> FileLayout:
 
 
 def changelog_layout(table: TableDef) -> FileLayout:
-    """Return how changelog files are written: as data files of level 0, unless options say otherwise."""
+    """Return how changelog files are written: as data files, but for options of levels and their own options."""
     options = table.options
     own = {
         w.FILE_FORMAT.key: options.get(w.CHANGELOG_FILE_FORMAT),
