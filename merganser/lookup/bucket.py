@@ -11,7 +11,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.files.masks import BucketVectors, load
-from merganser.lookup.held import Chosen, HeldFile, NotAtOnceError
+from merganser.lsm.held import Chosen, HeldFile, NotAtOnceError
 from merganser.lsm.key_image import Asked, integers_of
 from merganser.lsm.section import SectionReader, in_turn
 from merganser.meta.data_file import DataFile

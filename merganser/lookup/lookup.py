@@ -21,9 +21,9 @@ from merganser.errors import ExpiredError, FormatError, InvalidInputError
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.bucket import BucketLookup
-from merganser.lookup.held import Chosen, HeldFile, Memory, NotAtOnceError
 from merganser.lookup.keys import check_has_key, key_rows
 from merganser.lookup.prefix import prefix_filter
+from merganser.lsm.held import Chosen, HeldFile, Memory, NotAtOnceError, local_copies
 from merganser.lsm.key_image import Asked, Positions
 from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
@@ -45,7 +45,6 @@ from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
-from merganser.storage.local_copies import LocalCopies
 from merganser.write.buckets import partition_groups
 
 CACHES: Final = ("auto", "all", "none")
@@ -158,15 +157,7 @@ class Lookup:
         self._waiting = waiting
         self._moves_on = moves_on
         options = table.options
-        self._copies = (
-            None
-            if cache == "none"
-            else LocalCopies(
-                options.get(r.LOOKUP_CACHE_DIRECTORY),
-                max_bytes=options.get(r.LOOKUP_CACHE_MAX_DISK_SIZE),
-                unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),
-            )
-        )
+        self._copies = None if cache == "none" else local_copies(table)
         if self._copies is not None and self._copies.is_inside(table.path):
             raise InvalidInputError(
                 f"{action}: 'lookup.cache-directory' is '{options.get(r.LOOKUP_CACHE_DIRECTORY)}', which lies in the "

@@ -34,6 +34,7 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
 from merganser.lsm.changelog import ChangeLog
 from merganser.lsm.clustering import Order, ordered
+from merganser.lsm.held import held_files
 from merganser.lsm.key_image import Asked
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
@@ -266,7 +267,9 @@ class _KeyCompaction(_Compaction):
         found = [file for file in self.job.older if file.name in there]
         if self._shown_from is not None or not wins_unseen(self.reader.merge, young, found):
             self.merged_with = tuple(found)
-            self.reader = replace(self.reader, only=there)
+            known = held_files(self.table, self.env)
+            held = {file.name: known.of(self.reader, file) for file in found}
+            self.reader = replace(self.reader, only=there, held=held)
 
     @cached_property
     def _shown_from(self) -> int | None:
@@ -288,8 +291,21 @@ class _KeyCompaction(_Compaction):
         if len(pending) == 1 and len(self.reader.runs(pending[0])) == 1:
             for file in pending[0]:
                 self._upgrade(file)
+        elif len(pending) == 1 and (alone := self._stands_alone(pending[0])) is not None:
+            for _ in self._merged(pending[0], self.reader.runs(pending[0])):  # publishes
+                pass
+            self._lift(alone)
         elif pending:
             self._rewrite(pending)
+
+    def _stands_alone(self, section: Sequence[DataFile]) -> DataFile | None:
+        """Return the one file of a section that does not stay, if it is at once what its merge would make."""
+        staying = {file.name for file in self.merged_with}
+        young = [file for file in section if file.name not in staying]
+        if len(young) > 1 or self._must_rewrite(young[0]) or young[0].schema_id != self.table.schema.id:
+            return None
+        older = [file for file in section if file.name in staying]
+        return young[0] if wins_unseen(self.reader.merge, young, older) else None
 
     def _upgrade(self, file: DataFile) -> None:
         if self._must_rewrite(file):
@@ -298,6 +314,9 @@ class _KeyCompaction(_Compaction):
         if self._shown_from is not None and file.level < self._shown_from:
             for _ in self._plain([file]):  # publishes its rows
                 pass
+        self._lift(file)
+
+    def _lift(self, file: DataFile) -> None:
         if file.level != self.job.output_level:
             self.removed.append(file)
             self.added.append(replace(file, level=self.job.output_level))

@@ -8,9 +8,9 @@ first rule that picks wins:
 1. size amplification: the young runs are so large beside the oldest that one big merge pays
 2. size ratio: neighbouring runs have about the same size
 3. run count: there are too many runs, of any size
-4. level-0 push: tables whose reads look rows up need an empty level 0, at once or after some commits. A table whose
-   levels are read without a merge takes the next free level while there is one: more runs cost its readers nothing,
-   and a file that only changes its level costs its writer nothing
+4. level-0 push: tables whose compactions look rows up need an empty level 0, at once or after some commits. They take
+   the next free level while there is one: a file that only changes its level costs its writer nothing, and the rules
+   above bound the runs as in any table
 
 Format: section "universal pick".
 """
@@ -55,7 +55,6 @@ def pick(
     *,
     full: bool = False,
     push_level_0: bool | None = None,
-    spread: bool = False,
     now: datetime | None = None,
     last_full: datetime | None = None,
 ) -> Pick | None:
@@ -66,7 +65,6 @@ def pick(
         options: of the table.
         full: compact everything into the highest level, if any run lies elsewhere.
         push_level_0: whether rule 4 applies; None: the options decide.
-        spread: whether rule 4 takes the next free level.
         now: the time, for off-peak hours and the optimisation interval.
         last_full: the time of the last full compaction of the bucket.
     """
@@ -83,7 +81,7 @@ def pick(
         or _size_amplification(runs, options, top)
         or _size_ratio(runs, options, ratio, top)
         or _run_count(runs, options, ratio, top)
-        or (_level_0(runs, ratio, top, spread=spread) if push_level_0 else None)
+        or (_level_0(runs, ratio, top, spread=pushes_level_0(options)) if push_level_0 else None)
     )
     if found is not None and found.run_count == 1 and runs[0].files == 1 and runs[0].level == found.output_level:
         return None

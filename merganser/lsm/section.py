@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,9 @@ PART_BYTES_MIN = 2 * 1024 * 1024
 MANY_FILES = 8
 """So many small files of a section are worth being read at once."""
 
+_TAKEN_ROWS: Final = 1 << 16
+"""Rows that are taken from a file at a time: each time costs some thousands of them."""
+
 Runs = list[list[DataFile]]
 Sequences = npt.NDArray[np.int64]
 
@@ -73,6 +77,14 @@ class Compared:
     fresh: npt.NDArray[np.bool_]
 
 
+class Held(Protocol):
+    """A data file that gives single rows quickly; see `lsm.held`."""
+
+    def take(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
+        """Return the rows at some positions: `fields`, `_SEQUENCE_NUMBER` and `_VALUE_KIND`."""
+        ...
+
+
 @dataclass(frozen=True)
 class SectionReader:
     """Reads sections of one bucket.
@@ -83,6 +95,7 @@ class SectionReader:
         schemas: columns of every schema that a file was written with, by schema id.
         vectors: deletion vectors, by data file; rows that they name are not read.
         only: of some data files, the positions of the rows that are read, whatever their vectors say.
+        held: how merges get these rows, by data file; a file that is missing here is read.
         expiry: which rows are too old to be seen by `plain` and `merged`, a compaction's; their column has to be
             among those read.
     """
@@ -93,6 +106,7 @@ class SectionReader:
     storage: Storage
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     only: Mapping[str, Positions] = field(default_factory=dict)
+    held: Mapping[str, Held] = field(default_factory=dict)
     expiry: RecordExpiry | None = None
 
     @cached_property
@@ -239,7 +253,9 @@ class SectionReader:
             _RunReader(
                 [
                     self._unexpired(
-                        self.opened(
+                        _Taken(self.held[file.name], self.only[file.name], wanted)
+                        if file.name in self.held
+                        else self.opened(
                             file,
                             wanted,
                             kind=True,
@@ -285,7 +301,7 @@ class SectionReader:
             return None
         return read_small(self.storage, [self.target(file) for file in files], columns=fields, sequence=sequence)
 
-    def _unexpired(self, reader: DataFileReader) -> RowSource:
+    def _unexpired(self, reader: RowSource) -> RowSource:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
 
     def _merged(
@@ -432,6 +448,29 @@ def _disjoint(runs: Runs) -> bool:
             return False
         highest = high
     return True
+
+
+class _Taken:
+    """Some rows of a file that gives single rows quickly."""
+
+    def __init__(self, held: Held, positions: Positions, fields: Sequence[t.Field]) -> None:
+        self._held = held
+        self._positions = positions
+        self._fields = fields
+        self._at = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self._positions) - self._at
+
+    def read(self, rows: int) -> pa.Table | None:
+        if not self.rows:
+            return None
+        start, self._at = self._at, min(len(self._positions), self._at + max(rows, _TAKEN_ROWS))
+        return self._held.take(self._positions[start : self._at], self._fields)
+
+    def close(self) -> None:
+        pass
 
 
 class _RunReader:

@@ -203,7 +203,6 @@ class _Planner:
             options,
             full=request.full,
             push_level_0=request.push_level_0,
-            spread=options.get(w.DELETION_VECTORS) or options.get(w.MERGE_ENGINE) == "first-row",
             now=self._now,
             last_full=_last_full(runs[-1]),
         )

@@ -25,11 +25,11 @@ Rows = Sequence[Row]
 def way(name: str) -> Iterator[None]:
     """Let files be asked in one of `WAYS`, in batches and portions of a few rows."""
     with ExitStack() as stack:
-        stack.enter_context(patch("merganser.lookup.held._READ_ROWS", 3))
+        stack.enter_context(patch("merganser.lsm.held._READ_ROWS", 3))
         stack.enter_context(patch("merganser.lsm.stored_keys._READ_ROWS", 3))
-        stack.enter_context(patch("merganser.lookup.copy._BATCH_BYTES", 150))
+        stack.enter_context(patch("merganser.lsm.lookup_copy._BATCH_BYTES", 150))
         if name != "memory":
-            stack.enter_context(patch("merganser.lookup.held._SMALL_ROWS", -1))
+            stack.enter_context(patch("merganser.lsm.held._SMALL_ROWS", -1))
         yield
 
 

@@ -57,7 +57,7 @@ def test_a_second_handle_opens_the_copy_of_the_first(table: mg.Table, tmp_path: 
     wanted = expected(table, KEYS)
     assert answered(handle(table).lookup(KEYS)) == wanted
     (copy,) = copies(tmp_path)
-    with patch("merganser.lookup.held.write_copy", side_effect=AssertionError("made again")):
+    with patch("merganser.lsm.held.write_copy", side_effect=AssertionError("made again")):
         assert answered(handle(table).lookup(KEYS)) == wanted
     assert copies(tmp_path) == [copy]
 
@@ -77,7 +77,7 @@ def test_a_directory_in_the_place_of_a_copy_is_left_there(
     copy.unlink()
     copy.mkdir()
     (copy / "file").touch()
-    with patch("merganser.lookup.held.write_copy", side_effect=AssertionError("written")):
+    with patch("merganser.lsm.held.write_copy", side_effect=AssertionError("written")):
         for _ in range(2):
             assert answered(handle(table).lookup(KEYS)) == wanted
     assert copies(tmp_path) == [copy]
@@ -135,8 +135,8 @@ def test_damage_that_comes_back_is_not_written_over_for_ever(table: mg.Table, tm
 @pytest.mark.parametrize("moment", ["first block", "between", "before the name"])
 def test_a_copy_that_was_not_finished_is_not_seen(moment: str, table: mg.Table, tmp_path: Path) -> None:
     target = {
-        "first block": "merganser.lookup.copy._Blocks.add",
-        "between": "merganser.lookup.copy.image_of",
+        "first block": "merganser.lsm.lookup_copy._Blocks.add",
+        "between": "merganser.lsm.lookup_copy.image_of",
         "before the name": "pathlib.Path.replace",
     }[moment]
     with patch(target, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -147,7 +147,7 @@ def test_a_copy_that_was_not_finished_is_not_seen(moment: str, table: mg.Table, 
 
 def test_a_process_that_is_killed_while_it_writes_leaves_no_copy(table: mg.Table, tmp_path: Path) -> None:
     program = (
-        "import os, merganser as mg, merganser.lookup.held as held, merganser.lookup.copy as copy\n"
+        "import os, merganser as mg, merganser.lsm.held as held, merganser.lsm.lookup_copy as copy\n"
         "held._SMALL_ROWS, write = -1, copy._Blocks.add\n"
         "def add(self, block):\n"
         "    write(self, block)\n"
@@ -190,14 +190,14 @@ def test_copies_that_other_users_may_have_put_there_are_not_used(table: mg.Table
             assert answered(plain.lookups(cache="all").lookup(KEYS)) == expected(table, KEYS)
             assert len(list(directory.iterdir())) == count
         directory.chmod(0o777)
-        with patch("merganser.lookup.held.Copy", side_effect=AssertionError("used")):
+        with patch("merganser.lsm.held.Copy", side_effect=AssertionError("used")):
             assert answered(plain.lookups(cache="all").lookup(KEYS)) == expected(table, KEYS)
 
 
 def test_a_store_that_fails_while_a_copy_is_made_is_no_fault_of_the_disk(table: mg.Table) -> None:
     """The caller is told, and the next lookup makes the copy."""
     lookup = handle(table)
-    failing = patch("merganser.lookup.held.DataFileReader.read", side_effect=StorageError("reset by peer"))
+    failing = patch("merganser.lsm.held.DataFileReader.read", side_effect=StorageError("reset by peer"))
     with failing, pytest.raises(StorageError, match="reset by peer"):
         lookup.lookup(KEYS)
     assert answered(lookup.lookup(KEYS)) == expected(table, KEYS)
@@ -249,7 +249,7 @@ def test_only_copies_are_removed_from_their_directory(table: mg.Table, tmp_path:
 def test_two_processes_make_copies_of_the_same_files_at_once(tmp_path: Path) -> None:
     table = made(tmp_path, files=3)
     program = (
-        "import merganser as mg, merganser.lookup.held as held, os\n"
+        "import merganser as mg, merganser.lsm.held as held, os\n"
         "held._SMALL_ROWS = -1\n"
         f"for _ in range(8):\n"
         f"    rows = mg.table({table.path!r}).lookups(cache='all').lookup([{{'k': k}} for k in range(130)])\n"
@@ -264,7 +264,7 @@ def test_two_processes_make_copies_of_the_same_files_at_once(tmp_path: Path) -> 
 
 def test_the_memory_of_a_handle_is_bounded(tmp_path: Path) -> None:
     """One key after the other: what the limit lets go is not held elsewhere."""
-    with patch("merganser.lookup.held._SMALL_ROWS", 1000):
+    with patch("merganser.lsm.held._SMALL_ROWS", 1000):
         table = made(tmp_path, files=0)
         for i in range(24):
             table.write([{"k": k, "t": random.Random(k).randbytes(5_000).hex()} for k in range(20 * i, 20 * i + 20)])

@@ -187,7 +187,7 @@ def test_level_0_goes_up_where_an_option_asks_for_it() -> None:
     )
 
 
-def test_where_levels_are_read_without_a_merge_level_0_takes_the_next_free_level() -> None:
+def test_where_compactions_look_rows_up_level_0_takes_the_next_free_level() -> None:
     """Beside a run of its own size it is not rewritten. With as many runs as trigger a compaction, sizes decide."""
     picture = """
     * 0 |##               -> 2
@@ -195,8 +195,9 @@ def test_where_levels_are_read_without_a_merge_level_0_takes_the_next_free_level
       4 |####
       5 |#################
     """
-    _check(picture, LOOKUP, spread=True)
-    _check(picture.replace("  3", "* 3").replace("  4", "* 4").replace("-> 2", "-> 4"), LOOKUP)
+    _check(picture, LOOKUP)
+    merged = picture.replace("  3", "* 3").replace("  4", "* 4").replace("-> 2", "-> 4")
+    _check(merged, {"compaction.force-up-level-0": "true"})
     _check(
         """
     * 0 |##
@@ -205,7 +206,6 @@ def test_where_levels_are_read_without_a_merge_level_0_takes_the_next_free_level
       5 |###############################
     """,
         LOOKUP,
-        spread=True,
     )
 
 

@@ -1,4 +1,7 @@
-"""A data file as lookups ask it: through its lookup copy, or, until it is asked often enough, as it lies."""
+"""A data file as lookups ask it: through its lookup copy, or, until it is asked often enough, as it lies.
+
+Lookups and compactions that need the rows before a change share the copies on disk (docs/decisions/0033).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -17,8 +20,8 @@ import pyarrow as pa
 from merganser.codec.deletion_vector import Positions
 from merganser.files.index import Sought, column_filters
 from merganser.files.read import DataFileReader, FileToRead
-from merganser.lookup.copy import Copy, DamagedCopyError, write_copy
 from merganser.lsm.key_image import NOTHING, Asked, Found, IntegerImage, equal
+from merganser.lsm.lookup_copy import Copy, DamagedCopyError, write_copy
 from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import found_in, narrowed
 from merganser.meta.data_file import DataFile
@@ -35,6 +38,10 @@ _SMALL_ROWS: Final = 1 << 16
 _SMALL_BYTES: Final = 4 << 20
 """A file that is smaller in both is held in memory as a whole from the first lookup on."""
 _READ_ROWS: Final = 1 << 16
+_FILES_MAX: Final = 4096
+"""So many files the compactions of a table hold open at most: each is a few hundred bytes, and a mapping."""
+_WEIGHT: Final = 10_000
+"""What they weigh among what a process remembers: copies have limits of their own."""
 
 
 class Memory:
@@ -332,13 +339,65 @@ class HeldFile:
         return np.flatnonzero(keep)
 
     def _taken_from_file(self, positions: Positions, fields: Sequence[t.Field]) -> pa.Table:
-        rising, back = np.unique(positions, return_inverse=True)
+        rising, back = positions, None
+        if not (positions[1:] > positions[:-1]).all():
+            order = np.argsort(positions, kind="stable")
+            is_new = np.diff(positions[order], prepend=-1) > 0
+            rising = positions[order][is_new]
+            back = np.empty(len(order), np.int64)
+            back[order] = np.cumsum(is_new) - 1
         source = DataFileReader(
             self._reader.storage, self.target, columns=fields, sequence=True, kind=True, notes=False, only=rising
         )
         parts: list[pa.Table] = []
         with contextlib.closing(source):
+            self._rows_read += source.rows
             while (rows := source.read(_READ_ROWS)) is not None:
                 parts.append(rows)
         rows = pa.concat_tables(parts)
-        return rows if (rising == positions).all() else rows.take(pa.array(back))
+        return rows if back is None else rows.take(pa.array(back))
+
+
+class HeldFiles:
+    """The data files of one table that compactions of this process have asked for rows. Threads may share it."""
+
+    def __init__(self, table: TableDef, env: Env) -> None:
+        self._env = env
+        copies = local_copies(table)
+        self._copies = None if copies.is_inside(table.path) else copies  # lookups refuse the first
+        self._memory = Memory(table.options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
+        self._held: OrderedDict[str, HeldFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, reader: SectionReader, file: DataFile) -> HeldFile:
+        """Return a file of a bucket that `reader` reads."""
+        with self._lock:
+            found = self._held.get(file.name)
+            if found is None or not found.serves(reader.table):
+                reader = replace(reader, vectors={}, only={}, held={}, expiry=None)
+                found = HeldFile(reader, self._env, file, self._copies, self._memory, at_once=False)
+                self._held[file.name] = found
+                if len(self._held) > _FILES_MAX:
+                    self._held.popitem(last=False)
+            self._held.move_to_end(file.name)
+            return found
+
+
+def held_files(table: TableDef, env: Env) -> HeldFiles:
+    """Return what the process knows of the files of a table."""
+    place = ("held", table.paths.metadata_root, tuple(sorted(table.options.items())))
+    found: HeldFiles | None = env.cache.get(place)
+    if found is None:
+        found = HeldFiles(table, env)
+        env.cache.put(place, found, _WEIGHT)
+    return found
+
+
+def local_copies(table: TableDef) -> LocalCopies:
+    """Return where the options of a table say that its lookup copies lie."""
+    options = table.options
+    return LocalCopies(
+        options.get(r.LOOKUP_CACHE_DIRECTORY),
+        max_bytes=options.get(r.LOOKUP_CACHE_MAX_DISK_SIZE),
+        unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),
+    )
