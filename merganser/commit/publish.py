@@ -85,9 +85,9 @@ class Change:
         commit_user: the name of the committer.
         identifier: which of the user's commits it is; BATCH_IDENTIFIER when it is never repeated.
         overwrites: chooses the files that an overwrite removes, from each newest state; None: no overwrite.
-        renumber: returns the messages with all sequence numbers of new files above those of live files, and the same
-            messages again while they are. None: the numbers stay, as those of rows that a compaction moves, and of an
-            overwrite, which leaves nothing in its buckets.
+        adapt: returns the messages as they may follow a state, such as with sequence numbers above those of its files,
+            and the same messages again for the same state. None: they may follow any state, as those of a compaction,
+            which moves rows, and of an overwrite, which leaves nothing in its buckets.
         allow_empty: make a snapshot even of no change.
         uuid: identifies the snapshot of the change; None: every call makes a new one.
         since: an earlier call with the same uuid cannot have made a snapshot below this id; None: there was no call.
@@ -108,7 +108,7 @@ class Change:
     identifier: int = BATCH_IDENTIFIER
     kind: str = APPEND
     overwrites: Callable[[LiveFiles], list[ManifestEntry]] | None = None
-    renumber: Callable[[LiveFiles], Sequence[CommitMessage]] | None = None
+    adapt: Callable[[TableState], Sequence[CommitMessage]] | None = None
     allow_empty: bool = False
     uuid: str | None = None
     since: int | None = None
@@ -193,7 +193,7 @@ class Publisher:
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
-                    begun, state, done, snapshot, change = self._placed(change, files, seconds)
+                    begun, state, done, snapshot, change = self._placed(change, files)
                     if not done:
                         prepared = self._prepare(change, state, files, steps)
                 except MerganserError as error:
@@ -261,17 +261,14 @@ class Publisher:
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
             check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
 
-    def _placed(
-        self, change: Change, files: MetadataFiles, seconds: dict[str, float]
-    ) -> tuple[float, TableState, bool, Snapshot | None, Change]:
+    def _placed(self, change: Change, files: MetadataFiles) -> tuple[float, TableState, bool, Snapshot | None, Change]:
         """Return a change as it may follow the newest state.
 
-        Others commit while new files get higher sequence numbers. So the newest state is read once more after that:
-        an attempt takes no longer than without.
+        Others commit while new files get higher sequence numbers, or the changes of rows are found out. So the newest
+        state is read once more after that: an attempt takes no longer than without.
 
         Args:
-            files: those of the attempt before; they are removed if they name other numbers.
-            seconds: takes the time that the numbers took.
+            files: those of the attempt before; they are removed if they name other files.
 
         Returns:
             When the newest state was read; that state; whether the change is part of it; the snapshot of the change,
@@ -287,12 +284,11 @@ class Publisher:
             if done:
                 break
             self._check(change, state)
-            messages = change.messages if change.renumber is None else change.renumber(state.live)
+            messages = change.messages if change.adapt is None else change.adapt(state)
             if messages is change.messages:
                 break
             change = replace(change, messages=messages)
             files.discard()
-            seconds["renumber"] = seconds.get("renumber", 0.0) + self.env.seconds() - begun
         return begun, state, done, snapshot, change
 
     def _prepare(

@@ -109,6 +109,14 @@ def changelog_layout(table: TableDef) -> FileLayout:
     return replace(layout, prefix=options.get(w.CHANGELOG_FILE_PREFIX), filters=())
 
 
+def received_layout(table: TableDef) -> FileLayout:
+    """Return how files of received rows are written: they are read once, by the commit that follows."""
+    texts = {w.FILE_COMPRESSION.key: "none", w.STATS_MODE_OPTION.key: "none", w.DATA_FILE_THIN_MODE.key: "true"}
+    layout = file_layout(replace(table, options=Options(texts)))
+    return replace(layout, prefix=RECEIVED_PREFIX)
+
+
+RECEIVED_PREFIX = "received-"
 _OF_LEVELS = {option.key for option in (w.FILE_FORMAT_PER_LEVEL, w.FILE_COMPRESSION_PER_LEVEL, w.STATS_MODE_PER_LEVEL)}
 _EXTENSIONS = {"zstd": "zst", "gzip": "gz", "zlib": "zlib"}
 

@@ -36,6 +36,7 @@ from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
+from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_start, unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
@@ -502,7 +503,8 @@ class Table:
             kinds: the kinds of the rows: the name of a column of `data`, which is not stored, or one of "+I", "-U",
                 "+U", "-D" per row, in the order of the rows across all batches. None: all rows are inserts. An
                 insert replaces an existing row with the same key.
-            columns: the columns that `data` has; the others get their default or null. None: all columns.
+            columns: the columns that `data` has; the others get their default or null. In a deduplicate table with the
+                changelog producer per-record, they keep their values, as with `upsert`. None: all columns.
             overwrite: {"dt": "2026-01-01"} replaces this partition, {} the whole table, and "dynamic" the partitions
                 that occur in `data`. None: replace nothing.
             commit_user, identifier: the name of the committer and the number of this commit. Use a larger identifier
@@ -518,6 +520,8 @@ class Table:
             ConflictError: another commit changed the same files; nothing of this write is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
+        if columns is not None and overwrite is None and self._looks_up_other_columns(columns):
+            return self.upsert(data, kinds, columns, commit_user=commit_user, identifier=identifier).snapshot
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
@@ -858,6 +862,12 @@ class Table:
     @property
     def _snapshots(self) -> SnapshotStore:
         return MetaReader(self.definition.paths, self.env, self.name).snapshots
+
+    def _looks_up_other_columns(self, columns: Sequence[str]) -> bool:
+        options = self.definition.options
+        own = {field.name for field in self.definition.schema.user_fields}
+        engine = options.get(w.MERGE_ENGINE)
+        return engine == "deduplicate" and keeps_other_columns(options) and not own.issubset(columns)
 
     def __repr__(self) -> str:
         return f"Table({self.path!r})" if self.name == self.path else f"Table({self.name!r}, {self.path!r})"

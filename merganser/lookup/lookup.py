@@ -20,9 +20,9 @@ from merganser.codec.stats import EMPTY_ROW
 from merganser.errors import ExpiredError, FormatError, InvalidInputError
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
-from merganser.lookup.bucket import BucketLookup
 from merganser.lookup.keys import check_has_key, key_rows
 from merganser.lookup.prefix import prefix_filter
+from merganser.lsm.bucket_lookup import BucketLookup
 from merganser.lsm.held import Chosen, HeldFile, Memory, NotAtOnceError, local_copies
 from merganser.lsm.key_image import Asked, Positions
 from merganser.lsm.section import SectionReader

@@ -1,4 +1,4 @@
-"""ChangeLog: the changelog files of one compaction: what became of each key, row before and row after.
+"""ChangeLog: changelog files of one bucket: what became of each key, row before and row after.
 
 | before | after | published |
 |---|---|---|
@@ -6,7 +6,8 @@
 | a row | a row | -U before, +U after; nothing if they are equal and `changelog-producer.row-deduplicate` is set |
 | a row | none | -D before |
 
-The rows of one call are in key order, and -U stands right before its +U. A crash leaves files that no snapshot names.
+The rows of one call are in key order, and -U stands right before its +U. Without images of the rows before, an update
+is its +U alone. A crash leaves files that no snapshot names.
 
 Format: section "changelog files".
 """
@@ -26,6 +27,7 @@ from merganser.merge.images import Fate
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.schema import row_kind
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import SEQUENCE_NUMBER
 from merganser.storage.env import Env
@@ -39,16 +41,26 @@ class ChangeLog:
     Args:
         directory: the bucket's.
         level: of the files.
+        before: whether updates publish the row before, too.
     """
 
-    def __init__(self, table: TableDef, env: Env, directory: str, level: int) -> None:
+    def __init__(self, table: TableDef, env: Env, directory: str, level: int, *, before: bool = True) -> None:
         self._table = table
+        self._before = before
         self._writer: RollingWriter | None = None
         self._made: tuple[DataFile, ...] = ()
         self._arguments: dict[str, Any] = {"table": table, "env": env, "directory": directory, "level": level}
 
     def publish(
-        self, versions: pa.Table, before: Positions, after: pa.Table, numbers: Sequences, shown: Mask, gone: Mask
+        self,
+        versions: pa.Table,
+        before: Positions,
+        after: pa.Table,
+        numbers: Sequences,
+        shown: Mask,
+        gone: Mask,
+        *,
+        inserted: int = row_kind.INSERT,
     ) -> None:
         """Publish what became of k keys.
 
@@ -59,6 +71,7 @@ class ChangeLog:
             numbers: int64[k], their sequence numbers.
             shown: bool[k], the keys that have a row now, and may have changed.
             gone: bool[k], the keys that have none now.
+            inserted: the kind of rows without a row before.
         """
         there = before >= 0
         updated = shown & there
@@ -69,6 +82,11 @@ class ChangeLog:
             updated[updated] = ~same_rows(olds, after.select(names).filter(pa.array(updated)))
         fate = Fate(shown & ~there, updated, gone & there)
         order, kinds = fate.interleaved()
+        if not self._before:
+            kept = kinds != row_kind.UPDATE_BEFORE
+            order, kinds = order[kept], kinds[kept]
+        if inserted != row_kind.INSERT:
+            kinds = np.where(kinds == row_kind.INSERT, inserted, kinds).astype(np.int8)
         if not len(order):
             return
         old = pa.array(before[fate.olds])

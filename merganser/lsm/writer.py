@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
-from merganser.files.layout import FileLayout, changelog_layout, file_layout
+from merganser.files.layout import FileLayout, changelog_layout, file_layout, received_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.functions.segments import any_of, selected
 from merganser.merge.groups import Groups
+from merganser.merge.keys import sorted_positions
 from merganser.merge.rules import Merge
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
@@ -30,6 +32,9 @@ from merganser.storage.env import Env
 
 Fold = Callable[[pa.Table, Groups, Kinds | None, Sequence[str]], Folded | None]
 """(rows, groups, kinds, columns) -> one row of each group, or of some; see `merge.engine`."""
+
+Keeps = Literal["published", "received"]
+"""For whom a flush keeps the rows as they came."""
 
 SLICE_ROWS = 262_144
 """Rows gathered at a time."""
@@ -42,7 +47,8 @@ class Flush:
         rows: of many buckets, each column in one piece.
         kinds: int8, one per row; None: all inserts.
         arrival: int64, orders the rows where their position does not; None: by position.
-        publishes: also write the rows as they came, with their kinds, into changelog files.
+        keeps: also write the rows as they came, with their kinds, into changelog files: for readers in merge order, for
+            a job that finds out what each of them changed in the order of their arrival. None: no such files.
         numbers_by_arrival: sequence numbers are the arrival itself, with gaps: rows that arrived earlier may still
             come. Otherwise rows of a bucket are numbered one after the other.
     """
@@ -56,7 +62,7 @@ class Flush:
         kinds: pa.Array | None,
         arrival: npt.NDArray[np.int64] | None,
         *,
-        publishes: bool,
+        keeps: Keeps | None,
         numbers_by_arrival: bool,
     ) -> None:
         self._table = table
@@ -71,7 +77,10 @@ class Flush:
         self._numbers_by_arrival = numbers_by_arrival
         self._picked = Gather(rows)
         self._layout = file_layout(table)
-        self._published = changelog_layout(table) if publishes else None
+        self._keeps = keeps
+        self._published = {None: lambda _: None, "published": changelog_layout, "received": received_layout}[keeps](
+            table
+        )
 
     def write_bucket(
         self,
@@ -103,7 +112,10 @@ class Flush:
         groups = merge.groups(ordered, keys, of_bucket)
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
         if self._published is not None:
-            publish(self._write_changelog(directory, self._published, groups.positions, start, numbers, at))
+            order = groups.positions
+            if self._keeps == "received" and merge.order is not None:
+                order, _ = sorted_positions(keys)
+            publish(self._write_changelog(directory, self._published, order, start, numbers, at))
         runs = self._runs(groups, at)
         for i, (versions, fold) in enumerate(runs):
             part = None
@@ -184,7 +196,7 @@ class Flush:
         """Write the rows of a bucket as they came.
 
         Args:
-            order: the rows of the bucket in merge order; other arguments as for `_write_run`.
+            order: the rows of the bucket as the files have them; other arguments as for `_write_run`.
         """
         writer = RollingWriter(table=self._table, env=self._env, directory=directory, layout=layout)
         try:

@@ -26,8 +26,9 @@ class CommitMetrics:
         attempts: how often a snapshot was tried; above 1, other writers were first.
         seconds: by phase, in the order they came. "check": rows checked and converted; "write": rows ordered, folded
             and written into files; "compact": files read, merged and written; "tasks": all of that in an engine's
-            tasks; "renumber": sequence numbers raised above those of other writers; "manifests": conflicts checked and
-            metadata written; "publish": the snapshot made. Waiting for other writers is in none of them.
+            tasks; "renumber": sequence numbers raised above those of other writers; "record": found out what each
+            row changed; "manifests": conflicts checked and metadata written; "publish": the snapshot made. Waiting for
+            other writers is in none of them.
     """
 
     table: str

@@ -119,6 +119,10 @@ class MetaReader:
         """Return the entries of a snapshot's own commit."""
         return self._entries_of(self._lists([_delta(snapshot)])[0])
 
+    def changelog(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Return the entries of a snapshot's changelog files."""
+        return self._entries_of(self.changelog_lists([snapshot])[0])
+
     def manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
         """Return all manifests of a snapshot: those of the base list, then those of the delta list."""
         if snapshot is None:

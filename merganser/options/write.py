@@ -227,13 +227,24 @@ COLUMN_STATS_MODE: Final = ColumnOption[str | None](
 # changelog
 
 CHANGELOG_PRODUCER: Final = Option(
-    "changelog-producer", choice("none", "input", "lookup", "full-compaction"), "none",
+    "changelog-producer", choice("none", "input", "lookup", "full-compaction", "per-record"), "none",
     "How the changelog is made. none: not made. input: rows as they arrive. lookup: by looking up the row that was "
-    "there before. full-compaction: by comparing the table before and after a full compaction.",
+    "there before. full-compaction: by comparing the table before and after a full compaction. per-record, ours: what "
+    "each single row changed; stored as input, which is what it is to other engines.",
+)  # fmt: skip
+ASKED_PRODUCER: Final = Option[str | None](
+    "merganser.changelog-producer", choice("per-record"), None,
+    "Ours: the requested changelog producer, if the format has another name for it. per-record: stored as input.",
+)  # fmt: skip
+CHANGELOG_IMAGE: Final = Option(
+    "changelog.image", choice("full", "wal"), "full",
+    "Ours, for producer per-record: what an update publishes. full: the row before and the row after. wal: the row "
+    "after.",
+    aliases=("table.changelog.image",),
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE: Final = Option(
     "changelog-producer.row-deduplicate", BOOLEAN, False,
-    "Leave updates that change nothing out of the changelog (producers lookup and full-compaction).",
+    "Leave updates that change nothing out of the changelog (producers lookup, full-compaction and per-record).",
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS: Final = Option(
     "changelog-producer.row-deduplicate-ignore-fields", COLUMNS, _NO_COLUMNS,

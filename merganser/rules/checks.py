@@ -15,6 +15,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean, split_column_key
+from merganser.rules.dialects import PER_RECORD, publishes_each_record
 from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
@@ -155,6 +156,15 @@ def _check_changelog(table: TableSchema, what: str) -> None:
     options = table.options
     producer = options.get(w.CHANGELOG_PRODUCER)
     counting = options.get(w.WRITE_MODE) == "change-log"
+    if publishes_each_record(options):
+        if not table.primary_keys or counting:
+            refuse(what, f"'changelog-producer' = '{PER_RECORD}' needs a primary key. Define one, or use input.")
+        if options.get(w.CHANGELOG_IMAGE) == "wal" and options.get(w.MERGE_ENGINE) == "aggregation":
+            refuse(
+                what,
+                "'changelog.image' = 'wal' does not go with merge engine aggregation: readers that add up changes need "
+                "the row before. Use full.",
+            )
     if producer != "none" and not table.primary_keys and (producer == "full-compaction" or not counting):
         refuse(what, f"'changelog-producer' = '{producer}' needs a primary key. Define one, or remove the option.")
     if options.get(u.FULL_COMPACTION_DELTA_COMMITS) is not None:

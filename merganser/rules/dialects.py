@@ -3,6 +3,9 @@
 * Engine `versioned`: a row replaces the stored one if its version is not older. It is stored as deduplicate with
   that column as `sequence.field` and `ignore-delete`, which is the same rule, so other engines read it rightly;
   `merganser.merge-engine` remembers what was asked for.
+* Producer `per-record`: a writer publishes what each of its rows changed. Other engines read that like the producer
+  `input`, so it is stored as this; `merganser.changelog-producer` remembers what was asked for. In a first-row table
+  each key changes once, which is what the producer `lookup` publishes, so that is stored.
 * Fluss: `table.merge-engine`, `table.merge-engine.versioned.ver-column`, `table.delete.behavior`,
   `fields.<column>.agg`, `fields.<column>.listagg.delimiter`, and its names of aggregate functions.
 
@@ -15,11 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.rules.facts import refuse, type_of
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 
+PER_RECORD: Final = "per-record"
 _FLUSS_ENGINE: Final = "table.merge-engine"
 _FLUSS_DELETES: Final = "table.delete.behavior"
 _VERSION_COLUMNS: Final = (
@@ -43,6 +48,7 @@ def translated(options: Mapping[str, Any], *, what: str) -> dict[str, Any]:
         InvalidInputError: begins with `what`; a pair of options that exclude each other.
     """
     found = dict(options)
+    translate_producer(found)
     engine = found.pop(_FLUSS_ENGINE, None)
     if engine is not None:
         if found.get(w.MERGE_ENGINE.key, engine) != engine:
@@ -56,7 +62,30 @@ def translated(options: Mapping[str, Any], *, what: str) -> dict[str, Any]:
     deletes = found.pop(_FLUSS_DELETES, None)
     if engine is not None or deletes is not None or versioned:
         _translate_deletes(found, engine, deletes, versioned, what)
+    if w.ASKED_PRODUCER.key in found and str(found.get(w.MERGE_ENGINE.key)).replace("_", "-") == "first-row":
+        found[w.CHANGELOG_PRODUCER.key] = "lookup"
     return found
+
+
+def translate_producer(found: dict[str, Any]) -> None:
+    """Replace the changelog producer per-record by what is stored."""
+    if str(found.get(w.CHANGELOG_PRODUCER.key, "")).strip().lower() == PER_RECORD:
+        found[w.CHANGELOG_PRODUCER.key] = "input"
+        found[w.ASKED_PRODUCER.key] = PER_RECORD
+
+
+def publishes_each_record(options: Options) -> bool:
+    """Return whether writers publish what each of their rows changed."""
+    return options.get(w.ASKED_PRODUCER) == PER_RECORD and options.get(w.CHANGELOG_PRODUCER) == "input"
+
+
+def keeps_other_columns(options: Options) -> bool:
+    """Return whether a row that has some columns changes these and no others, as in Fluss.
+
+    Each row then depends on the one before it, which tables of producer per-record look up anyway. Engines that merge
+    columns have rules of their own.
+    """
+    return options.get(w.ASKED_PRODUCER) == PER_RECORD and options.get(w.MERGE_ENGINE) in ("deduplicate", "first-row")
 
 
 def check_has_key(options: Mapping[str, Any], key: Sequence[str], *, what: str) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.handle.table import Table
-from merganser.lsm.compact import CompactJob
+from merganser.lsm.job import BucketJob
 from merganser.meta.snapshot import Snapshot
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of, spelling_of
@@ -64,7 +64,7 @@ def compact(
 def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
     """Return what runs compactions as Spark tasks."""
 
-    def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
+    def run(jobs: Sequence[BucketJob]) -> list[CommitMessage]:
         task = CompactTask(tuple(pickle.dumps(job) for job in jobs), env)
         outcomes = run_jobs(spark.range(0, len(jobs), 1, len(jobs)), task)
         return messages_of(jobs[0].table, env, outcomes)
@@ -85,7 +85,7 @@ class CompactTask:
             for number in batch.column(0).to_pylist():
                 yield batch_of(self._run(pickle.loads(self.jobs[number])))
 
-    def _run(self, job: CompactJob) -> Outcome:
+    def _run(self, job: BucketJob) -> Outcome:
         try:
             message = job.run(Env(self.env.storage, self.env.clock, threads=1))  # a task has one core
         except StorageError:

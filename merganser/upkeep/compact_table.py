@@ -28,6 +28,7 @@ from merganser.commit.turns import Turn, take_turn
 from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
+from merganser.lsm.job import BucketJob
 from merganser.lsm.pick import pushes_level_0
 from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
@@ -44,7 +45,7 @@ from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, plan_jobs
 
-RunJobs = Callable[[Sequence[CompactJob]], list[CommitMessage]]
+RunJobs = Callable[[Sequence[BucketJob]], list[CommitMessage]]
 """Runs jobs side by side and returns what they changed."""
 
 _ATTEMPTS: Final = 10
@@ -446,7 +447,7 @@ def _not_compacted(table: TableDef, error: Exception) -> None:
 
 
 def _on_threads(env: Env) -> RunJobs:
-    def run(jobs: Sequence[CompactJob]) -> list[CommitMessage]:
+    def run(jobs: Sequence[BucketJob]) -> list[CommitMessage]:
         done: list[CommitMessage] = []
 
         title, size = f"compacting {jobs[0].table.name}", sum(job.size_bytes for job in jobs)
@@ -454,7 +455,7 @@ def _on_threads(env: Env) -> RunJobs:
         try:
             with env.progress.work(title, size_bytes=size, steps=len(jobs)) as work:
 
-                def one(job: CompactJob) -> CommitMessage | None:
+                def one(job: BucketJob) -> CommitMessage | None:
                     shown = 0
 
                     def advance(size_bytes: int) -> None:

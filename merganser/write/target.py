@@ -16,6 +16,7 @@ from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
+from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
@@ -48,6 +49,8 @@ class WriteTarget:
         self.table = table
         self.action = action or f"cannot write to '{table.name}'"
         self.columns = self._checked_columns(columns)
+        if action is None and overwrite is None:
+            self._check_columns_can_be_left_out()
         self.dynamic = False
         self.spec: dict[str, Any] | None = None
         if isinstance(overwrite, str):
@@ -182,6 +185,23 @@ class WriteTarget:
                 ) from error
             out[name] = arrow_to_stored(scalar, kind)
         return out
+
+    def _check_columns_can_be_left_out(self) -> None:
+        given, names = self.columns, self.table.schema.shown.names
+        if given is None or set(given) == set(names) or not keeps_other_columns(self.table.options):
+            return
+        if self.table.options.get(w.MERGE_ENGINE) == "first-row":
+            raise InvalidInputError(
+                f"{self.action}: partial rows (columns {', '.join(given)}) cannot be written, since a first-row table "
+                "keeps the row that came first as it is. Nothing was written. Give all columns.",
+                table=self.table.name,
+            )
+        raise InvalidInputError(
+            f"{self.action}: the table publishes what each row changes, and a row with some columns "
+            f"({', '.join(given)}) leaves the others as they are. Nothing was written. Use Table.write or "
+            "Table.upsert, which look up the rows before, or give all columns.",
+            table=self.table.name,
+        )
 
     def _checked_columns(self, columns: Sequence[str] | None) -> tuple[str, ...] | None:
         if columns is None:

@@ -17,7 +17,7 @@ Format: sections "commit algorithm", "commitUser and replay".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,12 +29,15 @@ from merganser.errors import CommitUnknownError, InvalidInputError, MerganserErr
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import TableState
 from merganser.options import write as w
+from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs, catch_up
 from merganser.write import overwrite as ow
 from merganser.write.job import WriteJob
+from merganser.write.recording import Recording
 from merganser.write.renumber import Renumbering
 from merganser.write.sequences import StartingSequences, is_numbered, starting_sequences
 from merganser.write.target import WriteTarget
@@ -207,13 +210,23 @@ class Transaction:
         if not self._made or snapshot is None or snapshot.uuid != self.uuid:
             return
         with contextlib.suppress(MerganserError):  # else they are orphans
-            named = {entry.file.name for entry in Publisher(self.table, self.env).reader.delta(snapshot)}
-            ours = [*messages, *self._made]  # the commit names their changelog: other numbers change no row of it
-            unnamed = [tuple(file for file in one.added if file.name not in named) for one in ours]
+            reader = Publisher(self.table, self.env).reader
+            named = {entry.file.name for entry in reader.delta(snapshot)}
+            if publishes_each_record(self.table.options):
+                named |= {entry.file.name for entry in reader.changelog(snapshot)}
+            else:  # the commit names all: other numbers change no row of it
+                named |= {file.name for one in messages for file in one.changelog}
             remove_files(
                 self.table,
                 self.env,
-                [replace(one, added=files, changelog=()) for one, files in zip(ours, unnamed, strict=True)],
+                [
+                    replace(
+                        one,
+                        added=tuple(file for file in one.added if file.name not in named),
+                        changelog=tuple(file for file in one.changelog if file.name not in named),
+                    )
+                    for one in (*messages, *self._made)
+                ],
             )
             self._made = []
 
@@ -233,7 +246,7 @@ class Transaction:
             commit_user=self.user,
             identifier=self.identifier,
             overwrites=removes,
-            renumber=self._renumbering(messages) if removes is None and messages else None,
+            adapt=self._adapting(messages) if removes is None and messages else None,
             allow_empty=allow_empty,
             uuid=self.uuid,
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
@@ -244,9 +257,28 @@ class Transaction:
         )
         return Publisher(self.table, self.env).commit(change)
 
-    def _renumbering(self, messages: Sequence[CommitMessage]) -> Renumbering | None:
-        """Return what keeps the new rows the newest; None: the buckets of the table have no order."""
-        return Renumbering(self.table, self.env, messages, self._made) if is_numbered(self.table) else None
+    def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
+        """Return what keeps the new rows the newest and finds out what they changed; None: nothing needs to."""
+        if not is_numbered(self.table):
+            return None
+        renumbering = Renumbering(self.table, self.env, messages, self._made)
+        recording = None
+        if publishes_each_record(self.table.options) and any(message.changelog for message in messages):
+            recording = Recording(self.table, self.env, self._made, self._run)
+
+        def adapt(state: TableState) -> Sequence[CommitMessage]:
+            begun = self.env.seconds()
+            numbered = renumbering(state.live)
+            if numbered is not messages:
+                self.spent("renumber", self.env.seconds() - begun)
+            if recording is None:
+                return numbered
+            begun = self.env.seconds()
+            recorded = recording(state, numbered)
+            self.spent("record", self.env.seconds() - begun)
+            return recorded
+
+        return adapt
 
 
 def begin(

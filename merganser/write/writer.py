@@ -24,11 +24,12 @@ from merganser.commit.message import CommitMessage
 from merganser.files.layout import file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
-from merganser.lsm.writer import SLICE_ROWS, Flush
+from merganser.lsm.writer import SLICE_ROWS, Flush, Keeps
 from merganser.merge.rules import merge_of
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
 from merganser.write.buckets import Group, assigner_of
 from merganser.write.buffer import SMALL_BYTES, RowBuffer, WrittenBuckets
@@ -102,7 +103,9 @@ class KeyTableWriter:
         self._written = WrittenBuckets(table, env, starts)
         self._run: Callable[..., object] = env.map if parallel else _in_turn
         self._numbers_by_arrival = False
-        self._publishes = table.options.get(w.CHANGELOG_PRODUCER) == "input" and not overwrites
+        self._keeps: Keeps | None = None
+        if table.options.get(w.CHANGELOG_PRODUCER) == "input" and not overwrites:
+            self._keeps = "received" if publishes_each_record(table.options) else "published"
 
     def begin(self, starts: Starts) -> None:
         """Number the rows of the next commit from there on."""
@@ -148,7 +151,7 @@ class KeyTableWriter:
             rows,
             kinds,
             arrival,
-            publishes=self._publishes,
+            keeps=self._keeps,
             numbers_by_arrival=self._numbers_by_arrival,
         )
         work: list[tuple[str, Group, int]] = []

@@ -1,4 +1,7 @@
-"""The files of one bucket, asked for keys: where their versions lie, and the row that the versions make."""
+"""The files of one bucket, asked for keys: where their versions lie, and the row that the versions make.
+
+Lookups ask it, and so do writes that need the rows before them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from merganser.lsm.held import Chosen, HeldFile, NotAtOnceError
 from merganser.lsm.key_image import Asked, integers_of
 from merganser.lsm.section import SectionReader, in_turn
 from merganser.meta.data_file import DataFile
+from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.table_schema import VALUE_KIND
+from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
 class BucketLookup:
@@ -71,6 +76,26 @@ class BucketLookup:
 
         Returns:
             Which keys have a row, int64[k], in any order; and the k rows.
+
+        Raises:
+            FormatError: a file that may hold one of the keys is damaged or missing; names it.
+        """
+        which, found = self.states(asked, fields)
+        adds = (found.column(VALUE_KIND.name).to_numpy() & 1) == 0
+        found = found.select([field.name for field in fields])
+        if not adds.all():
+            shown = np.flatnonzero(adds)
+            which, found = which[shown], found.take(pa.array(shown))
+        return which, found
+
+    def states(self, asked: Asked, fields: Sequence[t.Field]) -> tuple[Positions, pa.Table]:
+        """Return what all versions of a key are together: its row, or what its retractions take from later rows.
+
+        Args:
+            fields: the columns to return.
+
+        Returns:
+            Which keys have a version, int64[k], in any order; and k rows, with `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
 
         Raises:
             FormatError: a file that may hold one of the keys is damaged or missing; names it.
@@ -152,21 +177,11 @@ class BucketLookup:
     def _alone(
         self, hits: Sequence[tuple[DataFile, Positions, Positions]], fields: Sequence[t.Field]
     ) -> tuple[Positions, pa.Table]:
-        """Return the rows of versions that stand as they are."""
-        names = [field.name for field in fields]
-        which: list[Positions] = []
-        parts: list[pa.Table] = []
-        for file, keys, at in hits:
-            rows = self._held[file.name].take(at, fields)
-            adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
-            if not adds.all():
-                shown = np.flatnonzero(adds)
-                keys, rows = keys[shown], rows.take(pa.array(shown))
-            which.append(keys)
-            parts.append(rows.select(names))
-        if not parts:
-            return np.empty(0, np.int64), pa.table({name: [] for name in names})
-        return np.concatenate(which), pa.concat_tables(parts)
+        """Return versions that stand as they are."""
+        if not hits:
+            return np.empty(0, np.int64), arrow_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND)).empty_table()
+        parts = [self._held[file.name].take(at, fields) for file, _, at in hits]
+        return np.concatenate([keys for _, keys, _ in hits]), pa.concat_tables(parts)
 
     def _merged(
         self,
@@ -174,7 +189,7 @@ class BucketLookup:
         counts: Positions,
         fields: Sequence[t.Field],
     ) -> tuple[Positions, pa.Table]:
-        """Return the rows of keys that have several versions, some of them."""
+        """Return the states of keys that have several versions, some of them."""
         single = [(file, keys[counts[keys] == 1], at[counts[keys] == 1]) for file, keys, at in hits]
         which, rows = self._alone([hit for hit in single if len(hit[1])], fields)
         needed = self._reader.needed(fields)
@@ -185,14 +200,17 @@ class BucketLookup:
                 versions[file.name] = self._held[file.name].take(at[several], needed)
         files = [file for file in self._files if file.name in versions]
         runs = self._reader.runs(files)
-        shown_keys = np.flatnonzero(counts > 1)
+        names = [field.name for field in fields]
         made: list[pa.Table] = []
-        for folded, _ in self._reader.merged(files, runs, fields, given=versions):
-            visible = folded.visible()
-            adds = slice(None) if folded.kinds is None else (folded.kinds & 1) == 0
-            shown_keys = shown_keys[adds]
-            made.append(visible.table().select([field.name for field in fields]))
+        for folded, numbers in self._reader.merged(files, runs, fields, sequence=True, given=versions):
+            assert numbers is not None
+            kinds = row_kind.inserts(len(numbers)) if folded.kinds is None else pa.array(folded.kinds)
+            table = folded.table().select(names)
+            for name, column in ((SEQUENCE_NUMBER.name, pa.array(numbers)), (VALUE_KIND.name, kinds)):
+                table = table.append_column(name, column)
+            made.append(table)
         merged = pa.concat_tables(made)
+        of_several = np.flatnonzero(counts > 1)
         if not len(which):
-            return shown_keys, merged
-        return np.concatenate([which, shown_keys]), pa.concat_tables([rows, merged.cast(rows.schema)])
+            return of_several, merged
+        return np.concatenate([which, of_several]), pa.concat_tables([rows, merged.cast(rows.schema)])

@@ -1,0 +1,274 @@
+"""The producer per-record: random commits publish what their rows would, each committed by itself.
+
+The oracle is a second table without a producer, into which every row goes as a commit of its own. The state of its key
+before and after says what the row changed. Updates between equal rows are left out of both.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import merganser as mg
+from merganser.errors import ConflictError, InvalidInputError
+from merganser.lsm.record_log import RecordLogJob
+from merganser.meta.table_state import MetaReader
+from tests.unit.lsm.test_changelog_histories import ENGINES, KINDS, SEEDS, Replay, Row
+
+_ENGINES = ENGINES | {
+    "max of late rows": {
+        "merge-engine": "aggregation",
+        "fields.v.aggregate-function": "max",
+        "sequence.field": "s",
+        "ignore-delete": "true",
+    },
+    "collect": {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    | {"aggregation.remove-record-on-delete": "true"},
+    "descending": {"sequence.field": "s", "sequence.field.sort-order": "descending"},
+}
+
+
+def _tables(path: Path, engine: str, rng: random.Random, **more: str) -> tuple[mg.Table, mg.Table]:
+    catalog = mg.catalog(str(path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": rng.choice(["1", "2"])} | _ENGINES[engine] | more
+    options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
+    options["target-file-row-num"] = rng.choice(["3", "1000"])
+    schema = {"p": "STRING", "k": "INT", "s": "INT", "v": "INT"}
+    partitions = rng.choice([[], ["p"]])
+    tables = [
+        catalog.create_table(
+            f"db.{name}", schema, primary_key=["p", "k"], partition_by=partitions, options=options | own
+        )
+        for name, own in (("log", {"changelog-producer": "per-record"}), ("oracle", {}))
+    ]
+    return tables[0], tables[1]
+
+
+def _commit(rng: random.Random, engine: str) -> tuple[list[Row], list[str]]:
+    keys = rng.choice([1, 3, 7])
+    rows = [
+        {"p": rng.choice("ab"), "k": rng.randrange(keys), "s": rng.randrange(9), "v": rng.choice([None, 1, 2, 3])}
+        for _ in range(rng.randrange(1, 25))
+    ]
+    kinds = [rng.choice(KINDS.get(engine, ("+I", "+I", "+U", "-D"))) for _ in rows]
+    if _ENGINES[engine].get("merge-engine") == "aggregation":
+        for row in rows:
+            row["v"] = row["v"] or 0
+    return rows, kinds
+
+
+def _by_key(changes: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """Return changes by key, in order, without updates between equal rows."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in changes:
+        found.setdefault((row["p"], row["k"]), []).append(row)
+    for key, rows in found.items():
+        kept: list[Row] = []
+        for row in rows:
+            if kept and row["_row_kind"] == "+U" and kept[-1] == row | {"_row_kind": "-U"}:
+                kept.pop()
+            else:
+                kept.append(row)
+        found[key] = kept
+    return {key: rows for key, rows in found.items() if rows}
+
+
+def _changed(before: Row | None, after: Row | None) -> list[Row]:
+    if before is None or after is None:
+        return [row | {"_row_kind": kind} for row, kind in ((before, "-D"), (after, "+I")) if row is not None]
+    return [before | {"_row_kind": "-U"}, after | {"_row_kind": "+U"}]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("engine", [engine for engine in _ENGINES if engine != "first-row"])
+def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(f"records {engine} {seed}")
+    vectors = rng.random() < 0.3
+    log, oracle = _tables(tmp_path, engine, rng, **({"deletion-vectors.enabled": "true"} if vectors else {}))
+    replay, last = Replay(), 0
+    for _ in range(5):
+        rows, kinds = _commit(rng, engine)
+        window, prefix = rng.choice([2, 5, 65_536]), rng.choice([1, 40, 1 << 18])
+        with (
+            patch("merganser.lsm.record_log.WINDOW_ROWS", window),
+            patch("merganser.lsm.record_log._PREFIX_ROWS", prefix),
+            patch("merganser.lsm.record_log._ROUND_MIN", 1 if prefix < 50 else 16),
+            patch("merganser.write.recording._HERE_ROWS", rng.choice([0, 100])),
+        ):
+            buffered = log.with_options({"write-buffer-size": rng.choice(["1 b", "64 mb"])})
+            snapshot = buffered.write(rows, kinds=kinds)
+        assert snapshot is not None
+        expected: list[Row] = []
+        for row, kind in zip(rows, kinds, strict=True):
+            where = f"p = '{row['p']}' AND k = {row['k']}"
+            before = oracle.read(where=where).to_pylist()
+            oracle.write([row], kinds=[kind])
+            after = oracle.read(where=where).to_pylist()
+            expected += _changed(*(found[0] if found else None for found in (before, after)))
+        newest = log.snapshots()[-1].id
+        changes = log.changes(last + 1, newest).to_pylist()
+        assert _by_key(changes) == _by_key(expected), (rows, kinds)
+        replay.take(changes)
+        last = newest
+        if rng.random() < 0.3:
+            log.compact(full=rng.random() < 0.5)
+            last = log.snapshots()[-1].id
+    assert log.check() == ()
+    if not vectors:
+        assert sorted(map(str, replay.rows.values())) == sorted(map(str, log.read().to_pylist()))
+    assert not list(Path(log.path).rglob("received-*")), "rows as they came are kept no longer than their commit"
+
+
+def _table(path: Path, **options: str) -> mg.Table:
+    catalog = mg.catalog(str(path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    own = {"bucket": "1", "changelog-producer": "per-record"} | {
+        key.replace("_", "-").replace("--", "."): value for key, value in options.items()
+    }
+    return catalog.create_table("db.t", {"k": "INT", "v": "INT", "w": "STRING"}, primary_key=["k"], options=own)
+
+
+def _published(table: mg.Table, start: int = 1) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.changes(start).to_pylist()]
+
+
+def test_a_pair_of_update_rows_is_one_update_and_equal_rows_are_published(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1, "w": "a"}])
+    table.write(
+        [
+            {"k": 1, "v": 1, "w": "a"},
+            {"k": 1, "v": 2, "w": "b"},
+            {"k": 1, "v": 2, "w": "b"},
+            {"k": 2, "v": 0, "w": "z"},
+        ],
+        kinds=["-U", "+U", "+I", "-D"],
+    )
+    assert _published(table, 2) == [
+        ("-U", 1, 1, "a"),
+        ("+U", 1, 2, "b"),
+        ("-U", 1, 2, "b"),
+        ("+U", 1, 2, "b"),
+    ]
+    deduplicated = table.with_options({"changelog-producer.row-deduplicate": "true"})
+    deduplicated.write([{"k": 1, "v": 2, "w": "b"}])
+    assert _published(table, 3) == []
+
+
+def test_rows_that_come_late_by_the_sequence_field_publish_nothing(tmp_path: Path) -> None:
+    table = _table(tmp_path, sequence__field="v")
+    table.write([{"k": 1, "v": 5, "w": "a"}, {"k": 1, "v": 4, "w": "late"}, {"k": 1, "v": 5, "w": "b"}])
+    table.write([{"k": 1, "v": 3, "w": "late"}], kinds=["-D"])
+    assert _published(table) == [("+I", 1, 5, "a"), ("-U", 1, 5, "a"), ("+U", 1, 5, "b")]
+
+
+def test_an_image_wal_has_no_rows_before(tmp_path: Path) -> None:
+    table = _table(tmp_path, changelog__image="wal")
+    table.write([{"k": 1, "v": 1, "w": "a"}, {"k": 1, "v": 2, "w": "b"}])
+    table.write([{"k": 1, "v": 0, "w": None}, {"k": 7, "v": 0, "w": None}], kinds=["-D", "-D"])
+    assert _published(table) == [("+U", 1, 1, "a"), ("+U", 1, 2, "b"), ("-D", 1, 2, "b")]
+    ordered = _table(tmp_path / "ordered", changelog__image="wal", sequence__field="v")
+    ordered.write([{"k": 1, "v": 1, "w": "a"}, {"k": 1, "v": 2, "w": "b"}, {"k": 1, "v": 1, "w": "late"}])
+    assert _published(ordered) == [("+I", 1, 1, "a"), ("+U", 1, 2, "b")]
+
+
+def test_rows_with_some_columns_leave_the_others_as_they_are(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1}], columns=["k", "v"])
+    snapshot = table.write([{"k": 1, "w": "x"}], columns=["k", "w"], commit_user="me", identifier=7)
+    assert snapshot is not None
+    assert snapshot.id == 2
+    again = table.write([{"k": 1, "w": "y"}], columns=["k", "w"], commit_user="me", identifier=7)
+    assert again == snapshot
+    assert _published(table) == [("+I", 1, 1, None), ("-U", 1, 1, None), ("+U", 1, 1, "x")]
+    with pytest.raises(InvalidInputError, match=r"leaves the others as they are.*Table\.upsert"):
+        table.writer(columns=["k", "w"])
+    first = _table(tmp_path / "first", merge_engine="first-row")
+    with pytest.raises(InvalidInputError, match="partial rows"):
+        first.write([{"k": 1, "v": 1}], columns=["k", "v"])
+
+
+def test_the_changes_follow_what_another_writer_committed_meanwhile(tmp_path: Path) -> None:
+    """The changelog is made again if the bucket has changed, and no file of an earlier attempt is left."""
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1, "w": "a"}])
+    jobs: list[int] = []
+    run = RecordLogJob.run
+
+    def overtaken(job: RecordLogJob, *arguments: Any) -> Any:
+        done = run(job, *arguments)
+        jobs.append(len(job.files))
+        if len(jobs) == 1:
+            with patch.object(RecordLogJob, "run", run):
+                table.write([{"k": 1, "v": 2, "w": "other"}])
+        return done
+
+    with patch.object(RecordLogJob, "run", overtaken), table.writer() as writer:
+        writer.session._transaction.take_turn = lambda: None  # type: ignore[method-assign]
+        writer.write([{"k": 1, "v": 3, "w": "mine"}])
+        writer.commit()
+    assert jobs == [1, 2]
+    assert _published(table, 2) == [
+        ("-U", 1, 1, "a"),
+        ("+U", 1, 2, "other"),
+        ("-U", 1, 2, "other"),
+        ("+U", 1, 3, "mine"),
+    ]
+    assert [finding for finding in table.check() if "orphan" in str(finding)] == []
+    assert sorted(path.name for path in Path(table.path).rglob("changelog-*.parquet")) == sorted(
+        entry.file.name
+        for snapshot in table.snapshots()
+        for entry in MetaReader(table.definition.paths, table.env, table.name).changelog(snapshot)
+    )
+
+
+def test_a_commit_that_fails_leaves_no_files_of_its_rows(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    before = sorted(path.name for path in Path(table.path).rglob("*.parquet"))
+    with (
+        patch("merganser.commit.publish.Publisher._prepare", side_effect=ConflictError("another one was first")),
+        pytest.raises(ConflictError),
+    ):
+        table.write([{"k": 1, "v": 3, "w": "mine"}])
+    assert sorted(path.name for path in Path(table.path).rglob("*.parquet")) == before
+
+
+def test_upserts_publish_what_they_change_and_overwrites_and_compactions_nothing(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1, "w": "a"}])
+    table.upsert([{"k": 1, "v": 2}, {"k": 2, "v": 2}], columns=["k", "v"])
+    table.compact(full=True)
+    table.write([{"k": 5, "v": 5, "w": "z"}], overwrite={})
+    assert _published(table, 2) == [("-U", 1, 1, "a"), ("+U", 1, 2, "a"), ("+I", 2, 2, None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"merge-engine": "aggregation", "changelog.image": "wal"}, "'changelog.image' = 'wal'"),
+        ({"merge-engine": "aggregation", "table.changelog.image": "wal"}, "'changelog.image' = 'wal'"),
+        ({"write-mode": "change-log"}, "needs a primary key"),
+    ],
+)
+def test_what_has_no_record_log_is_refused(options: dict[str, str], message: str, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    key = [] if "write-mode" in options else ["k"]
+    own = {"bucket": "1", "changelog-producer": "per-record"} | options
+    with pytest.raises(InvalidInputError, match=message):
+        catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=key, options=own)
+
+
+def test_other_engines_see_the_producer_input(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    assert table.options["changelog-producer"] == "input"
+    assert table.options["merganser.changelog-producer"] == "per-record"
+    first = _table(tmp_path / "first", merge_engine="first-row")
+    assert first.options["changelog-producer"] == "lookup"
+    first.write([{"k": 1, "v": 1, "w": "a"}, {"k": 1, "v": 2, "w": "b"}])
+    assert _published(first) == [("+I", 1, 1, "a")]
