@@ -208,7 +208,7 @@ class OrcFileWriter:
                     column=name,
                 )
         columns = [
-            column if column.type.equals(field.type) else column.cast(field.type)
+            _with_bare_rows(column if column.type.equals(field.type) else column.cast(field.type))
             for column, field in zip(group.combine_chunks().columns, self._schema, strict=True)
         ]
         try:
@@ -276,6 +276,41 @@ def _without_time(kind: pa.DataType) -> pa.DataType:
         parts = [kind.field(i) for i in range(kind.num_fields)]
         return pa.struct([part.with_type(_without_time(part.type)) for part in parts])
     return kind
+
+
+def _with_bare_rows(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the same values, so laid out that pyarrow's ORC writer writes each ROW as it is.
+
+    The writer, up to pyarrow 26 at least, takes the nulls of a ROW from the start of its memory even if the rows are a
+    slice of it. If a ROW in a ROW is null, it writes what lies under the null for the rows after it. So nothing here is
+    a slice, and below a null everything is null.
+    """
+    if not _has_rows(values.type):
+        return values
+    # of two arrays, so that no version of the library may return the slice itself
+    chunks = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in values.chunks]
+    return pa.chunked_array([_with_nulls_below(chunk) for chunk in chunks], type=values.type)
+
+
+def _with_nulls_below(values: pa.Array) -> pa.Array:
+    """Return an array without an offset, with nulls in all parts of a ROW that is null."""
+    kind = values.type
+    if not _has_rows(kind):
+        return values
+    if pa.types.is_struct(kind):
+        own, parts = values.buffers()[:1], [_with_nulls_below(part) for part in values.flatten()]
+    elif pa.types.is_map(kind):
+        pairs = [_with_nulls_below(values.keys), _with_nulls_below(values.items)]
+        own, parts = values.buffers()[:2], [pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])]
+    else:
+        own, parts = values.buffers()[:2], [_with_nulls_below(values.values)]
+    return pa.Array.from_buffers(kind, len(values), own, children=parts)
+
+
+def _has_rows(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _has_rows(kind.key_type) or _has_rows(kind.item_type)
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _has_rows(kind.value_type))
 
 
 def _fits_nanos(values: pa.ChunkedArray | pa.Array) -> bool:

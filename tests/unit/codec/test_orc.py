@@ -50,6 +50,39 @@ def test_all_types_together_come_back_under_every_compression(compression: str) 
     assert samples.same(samples.round_trip("orc", fields, rows, compression=compression), rows)
 
 
+def drawn(kind: t.DataType, rng: random.Random) -> Any:
+    if rng.random() < 0.4:
+        return None
+    match kind:
+        case t.Row():
+            return {field.name: drawn(field.type, rng) for field in kind.fields}
+        case t.Array():
+            return [drawn(kind.element, rng) for _ in range(rng.randrange(3))]
+        case t.Map():
+            return [(key, drawn(kind.value, rng)) for key in range(rng.randrange(3))]
+    return rng.randrange(100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ROW<a INT>",
+        "ROW<x ROW<a INT>>",
+        "ROW<x ROW<y ROW<a INT, b INT>>, c INT>",
+        "ARRAY<ROW<x ROW<a INT>>>",
+        "MAP<INT, ROW<x ROW<a INT>>>",
+        "ROW<x ARRAY<ROW<a INT>>, y MAP<INT, ROW<a INT>>>",
+    ],
+)
+def test_slices_with_rows_that_are_null_come_back(text: str) -> None:
+    rng = random.Random(text)
+    values = [drawn(parse_type(text), rng) for _ in range(40)]
+    fields, rows = samples.sample({text: values})
+    for _ in range(40):
+        part = rows.slice(rng.randrange(40), rng.randrange(1, 8))
+        assert samples.round_trip("orc", fields, part).to_pylist() == part.to_pylist()
+
+
 def test_times_inside_containers_come_back() -> None:
     fields, rows = samples.sample({"ARRAY<TIME(3)>": [[1, None], None], "MAP<INT, TIME(3)>": [[(1, 2)], []]})
     assert samples.same(samples.round_trip("orc", fields, rows), rows)
