@@ -74,7 +74,7 @@ class Upsert:
         self._action = f"cannot upsert into '{table.name}'"
         self._table = table
         self._env = env
-        if not table.keyed:
+        if not table.keyed or table.counting:
             raise InvalidInputError(
                 f"{self._action}: the table has no primary key, so no row replaces another one. Nothing was written. "
                 "Use write.",
@@ -190,11 +190,13 @@ class Upsert:
             )
         if not self._is_partial:
             return given_rows(self._table, rows, kinds)
-        if self._merge.order is not None:
+        deletes = np.flatnonzero(found == row_kind.DELETE)
+        if self._merge.order is not None and len(deletes):
+            row = int(deletes[0])
             raise InvalidInputError(
-                f"{self._action}: row {row + 1} (counting from 1) is of kind {row_kind.SYMBOLS[found[row]]}, and a "
-                "table with 'sequence.field' takes deletes as whole rows only. Nothing was written. Give all columns, "
-                "or set columns to null by inserts.",
+                f"{self._action}: row {row + 1} (counting from 1) is of kind -D, and a table with "
+                "'sequence.field' takes deletes as whole rows only. Nothing was written. Give all columns, or set "
+                "columns to null by inserts.",
                 row=row,
             )
         shown = found != row_kind.UPDATE_BEFORE  # the row after an update says it all

@@ -25,7 +25,7 @@ def check_has_key(table: TableDef, action: str) -> None:
     Raises:
         InvalidInputError: it has none.
     """
-    if not table.keyed:
+    if not table.keyed or table.counting:
         raise InvalidInputError(
             f"{action}: the table has no primary key, so no column says which row is meant. Nothing was read. Use "
             "read(where=...).",

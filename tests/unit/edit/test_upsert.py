@@ -157,6 +157,8 @@ def test_a_row_that_comes_late_by_its_sequence_field_changes_nothing(catalog: mg
     assert by_key(table) == {1: {"a": 9, "b": "w"}}
     with pytest.raises(InvalidInputError, match=r"'sequence\.field' takes deletes as whole rows only"):
         table.upsert([{"k": 1, "b": "z"}], kinds=["-D"], columns=["k", "b"])
+    pair = [{"k": 1, "b": "w"}, {"k": 1, "b": "u"}]
+    assert counts(table.upsert(pair, kinds=["-U", "+U"], columns=["k", "b"])) == (0, 1, 0, 0)
     table.upsert([{"k": 1, "a": 9, "b": None}], kinds=["-D"])
     assert counts(table.upsert([{"k": 1, "a": 3, "b": "late"}])) == (0, 0, 0, 1)
     assert by_key(table) == {}
@@ -230,8 +232,13 @@ def test_wrong_calls_are_refused_before_anything_is_written(table: mg.Table, cat
     with pytest.raises(InvalidInputError, match="'k' is null"):
         table.upsert([{"k": None, "a": 1}], columns=["k", "a"])
     log = catalog.create_table("db.log", COLUMNS)
-    with pytest.raises(InvalidInputError, match="no primary key"):
-        log.upsert([row])
+    counting = catalog.create_table("db.counting", COLUMNS, options={"write-mode": "change-log"})
+    for keyless in (log, counting):
+        with pytest.raises(InvalidInputError, match="no primary key"):
+            keyless.upsert([row])
+        with pytest.raises(InvalidInputError, match="no primary key"):
+            keyless.lookup(row)
+        assert keyless.snapshots() == ()
     assert table.snapshots() == ()
 
 

@@ -22,6 +22,7 @@ COLUMNS = {
     "c": "STRING",
     "d": "ARRAY<INT>",
     "e": "INT",
+    "f": "ROW<x INT, y ROW<z INT>>",
 }
 
 
@@ -35,6 +36,8 @@ def _value(rng: random.Random, name: str) -> Any:
             return rng.choice(["m", "n"])
         case "d":
             return rng.choice([None, [], [1], [None, 2]])
+        case "f":
+            return rng.choice([None, {"x": 1, "y": None}, {"x": None, "y": {"z": 1}}, {"x": None, "y": {"z": None}}])
         case "b":
             return rng.choice([None, 0.0, -0.0, float("nan"), 1.5])
         case "c":
@@ -57,6 +60,8 @@ class _History:
             options["sequence.field"] = "e"
         if rng.random() < 0.3:
             options["deletion-vectors.enabled"] = "true"
+        if rng.random() < 0.3:
+            options["target-file-row-num"] = "3"
         defaults = {}
         if rng.random() < 0.5:
             options["fields.a.default-value"] = "7"
@@ -82,6 +87,8 @@ class _History:
         kinds = ["+I"] * len(data)
         if if_exists == "update" and not self.ordered and rng.random() < 0.6:
             kinds = [rng.choice(["+I", "+U", "-D", "-D", "-U"]) for _ in data]
+        elif if_exists == "update" and columns is not None and set(columns) != set(COLUMNS) and rng.random() < 0.5:
+            kinds = [rng.choice(["+I", "+U", "-U"]) for _ in data]
         wanted, changes = self.oracle.upsert(data, kinds, columns, if_exists)
         found = self.table.upsert(data, kinds=kinds, columns=columns, if_exists=if_exists)
         given = len({tuple(row[name] for name in self.key) for row in self._counted(data, kinds, columns)})
