@@ -101,8 +101,7 @@ def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int,
             patch("merganser.write.recording._HERE_ROWS", rng.choice([0, 100])),
         ):
             buffered = log.with_options({"write-buffer-size": rng.choice(["1 b", "64 mb"])})
-            snapshot = buffered.write(rows, kinds=kinds)
-        assert snapshot is not None
+            buffered.write(rows, kinds=kinds)
         expected: list[Row] = []
         for row, kind in zip(rows, kinds, strict=True):
             where = f"p = '{row['p']}' AND k = {row['k']}"
@@ -110,7 +109,7 @@ def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int,
             oracle.write([row], kinds=[kind])
             after = oracle.read(where=where).to_pylist()
             expected += _changed(*(found[0] if found else None for found in (before, after)))
-        newest = log.snapshots()[-1].id
+        newest = max((snapshot.id for snapshot in log.snapshots()), default=last)
         changes = log.changes(last + 1, newest).to_pylist()
         assert _by_key(changes) == _by_key(expected), (rows, kinds)
         replay.take(changes)
