@@ -37,14 +37,15 @@ from merganser.options.registry import IMMUTABLE_KEYS, did_you_mean, find_option
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
 from merganser.rules.dialects import keeps_other_columns
-from merganser.rules.gaps import check_can_start, unsupported_for_writing
+from merganser.rules.gaps import unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
-from merganser.rules.starts import check_scan_options
-from merganser.scan.changes import Changes, changes_of
+from merganser.rules.starts import check_scan_options, scan_mode
+from merganser.scan.changes import Changes, changes_of, published
+from merganser.scan.increments import increment_of
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
-from merganser.scan.source import Source, State
+from merganser.scan.source import Increment, Source, State
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import epoch_ms, resolve, source_of
 from merganser.scan.views import VIEWS, view
@@ -196,11 +197,12 @@ class Table:
 
     def changes(
         self,
-        start: int = 1,
+        start: int | None = None,
         end: int | None = None,
         columns: Sequence[str] | None = None,
         where: str | Any | None = None,
         timezone: str = "UTC",
+        mode: str = "auto",
     ) -> Changes:
         """Return a lazy read of what snapshots published, in order, each row with its kind in `_row_kind`.
 
@@ -208,21 +210,42 @@ class Table:
         commits wrote, without old values. Compactions and overwrites publish nothing then.
 
         Args:
-            start, end: ids of the first and the last snapshot, both included. None: up to the newest snapshot.
+            start, end: ids of the first and the last snapshot, both included. None: from snapshot 1 on, and up to the
+                newest snapshot. If the table was opened with an option such as 'incremental-between', and both are
+                None, the option says which changes are read.
             columns: names of the columns to return after `_row_kind`; None: all.
             where: as for `read`; it may look at `_row_kind`.
             timezone: as for `read`.
+            mode: "changelog": the rows of changelog files. "delta": the rows that commits wrote. "auto": the one or the
+                other, as above.
 
         Raises:
-            InvalidInputError: a column, the filter or an id is invalid.
+            InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and
+                the table has none.
             NotFoundError: the end is not there yet.
             ExpiredError: a snapshot has expired, and its changelog with it; `context["earliest"]` is the first that is
                 kept. Raised when a result is asked for.
         """
+        return self.changes_between(start, end, columns, where, mode, self.setting(timezone))
+
+    def changes_between(
+        self,
+        start: int | None,
+        end: int | None,
+        columns: Sequence[str] | None,
+        where: str | Any | None,
+        mode: str,
+        setting: Setting,
+    ) -> Changes:
+        """Return a lazy read of changes; see `changes`."""
+        if start is None and end is None and mode == "auto" and scan_mode(self.definition.options) == "incremental":
+            source = increment_of(self.definition.options, self._snapshots, setting.tzinfo)
+        else:
+            source = published(self.name, 1 if start is None else start, end, mode)
         fields = self.definition.schema.user_fields
         chosen = chosen_columns(self.definition, columns, fields)
-        predicate = to_predicate(where, (CHANGE_KIND, *fields), setting=self.setting(timezone))
-        return changes_of(self.definition, self.env, start, end, chosen, predicate)
+        predicate = to_predicate(where, (CHANGE_KIND, *fields), setting=setting)
+        return changes_of(self.definition, self.env, source, chosen, predicate)
 
     def stream(
         self,
@@ -342,13 +365,13 @@ class Table:
         """Return the snapshot that the scan options select for lookups; None: the newest one.
 
         Raises:
-            InvalidInputError, UnsupportedError: they select changes and not a state.
+            InvalidInputError: they select changes and not a state.
         """
         definition = self.definition
-        check_can_start(replace(definition.schema, options=definition.options), name=self.name)
-        source = source_of(definition.options, self._snapshots)
-        if isinstance(source, State):
-            return source.snapshot
+        if scan_mode(definition.options) != "incremental":
+            source = source_of(definition.options, self._snapshots)
+            if isinstance(source, State):
+                return source.snapshot
         raise InvalidInputError(
             f"cannot look up in '{self.name}': its scan options select what changed, and lookups need a state of the "
             "table. Nothing was read. Open the table without 'scan.*' options, or give snapshot=..."
@@ -370,9 +393,9 @@ class Table:
     ) -> Scan:
         """Return a lazy scan of the table; see `read`."""
         definition = self.definition
+        source: Source | Increment
         if snapshot is None and tag is None and timestamp is None:
-            check_can_start(replace(definition.schema, options=definition.options), name=self.name)
-            source: Source = source_of(definition.options, self._snapshots)
+            source = self._asked(setting)
         else:
             source = State(
                 resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp, zone=setting.tzinfo)
@@ -388,6 +411,13 @@ class Table:
             source,
             limit,
         )
+
+    def _asked(self, setting: Setting) -> Source | Increment:
+        """Return what the scan options select."""
+        options = self.definition.options
+        if scan_mode(options) == "incremental":
+            return increment_of(options, self._snapshots, setting.tzinfo)
+        return source_of(options, self._snapshots)
 
     def system(
         self,

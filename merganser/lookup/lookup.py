@@ -37,9 +37,10 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
+from merganser.scan.kept import has_expired
 from merganser.scan.plan import is_masked, level_0_waits
-from merganser.scan.read import without_columns
-from merganser.scan.scan import Scan, check_is_there, chosen_columns, has_expired
+from merganser.scan.rows import without_columns
+from merganser.scan.scan import Scan, check_is_there, chosen_columns
 from merganser.scan.source import State
 from merganser.scan.time_travel import resolve
 from merganser.schema import types as t

@@ -88,11 +88,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("scan.parallelism", integer(1), None, "How many tasks read."),
     ("source.split.open-file-cost", BYTES, 4 << 20, "Least bytes that a file counts for when splits are packed."),
     ("read.batch-size", integer(1), 1024, "Rows that are read from a file at a time."),
-    ("incremental-between-scan-mode", choice("auto", "delta", "changelog", "diff"), "auto",
-     "What the changes are. delta: files that were added. changelog: changelog files. diff: the two states "
-     "compared. auto: the changelog if the table has one, else delta."),
-    ("incremental-between-tag-to-snapshot", BOOLEAN, False,
-     "Treat the tags of 'incremental-between' as their snapshots."),
     # streams
     ("consumer.mode", choice("exactly-once", "at-least-once"), "exactly-once",
      "When the progress of a consumer is recorded."),

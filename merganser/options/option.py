@@ -297,6 +297,13 @@ def levels(form: TextForm[str], example: str) -> TextForm[Mapping[int, str]]:
     return TextForm(f"level:value pairs such as '{example}', each value {form.expected}", parse)
 
 
+def _pair(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(text)
+    return text
+
+
 def _moment(text: str) -> str:
     datetime.fromisoformat(text)
     return text
@@ -334,6 +341,7 @@ NUMBER: Final = TextForm("a number", _float)
 SHARE: Final = TextForm("a number above 0 and below 1", _share)
 TEXT: Final = TextForm("text", str)
 MOMENT: Final = TextForm("a time such as '2026-01-31 10:00:00'", _moment)
+PAIR: Final = TextForm("a start and an end with a comma between, such as '1,5'", _pair)
 COLUMNS: Final = TextForm("column names separated by commas", _columns)
 DURATION: Final = TextForm("a duration such as '1 h', '30 s', '3 d' or '10 ms'", _duration)
 BYTES: Final = size()

@@ -13,6 +13,7 @@ from merganser.options.option import (
     LONG,
     LONG_MAX,
     MOMENT,
+    PAIR,
     TEXT,
     Option,
     State,
@@ -31,7 +32,6 @@ SCAN_MODE: Final = Option(
     "default",
     "What is read, and where a stream starts. default: as the other scan options say, else latest-full.",
     aliases=("log.scan",),
-    refused=("incremental",),
 )  # fmt: skip
 SCAN_TIMESTAMP_MILLIS: Final = Option[int | None](
     "scan.timestamp-millis", LONG, None, "Milliseconds since 1970 for the mode from-timestamp.",
@@ -77,19 +77,26 @@ SOURCE_SPLIT_TARGET_SIZE: Final = Option(
     "source.split.target-size", size(1), 128 << 20, "Bytes of data that one split should hold."
 )
 INCREMENTAL_BETWEEN: Final = Option[str | None](
-    "incremental-between", TEXT, None,
-    "Changes between two snapshots or tags, 'start,end': the start is not part of it, the end is.",
-    state=State.REFUSED,
+    "incremental-between", PAIR, None,
+    "Batch: changes between two snapshots or tags, 'start,end': the start is not part of it, the end is.",
 )  # fmt: skip
 INCREMENTAL_BETWEEN_TIMESTAMP: Final = Option[str | None](
-    "incremental-between-timestamp", TEXT, None, "Changes between two times, 'start,end'.", state=State.REFUSED
-)
+    "incremental-between-timestamp", PAIR, None,
+    "Batch: changes between two times, 'start,end': milliseconds since 1970, or texts such as '2026-01-31 10:00:00'.",
+)  # fmt: skip
 INCREMENTAL_TO_AUTO_TAG: Final = Option[str | None](
-    "incremental-to-auto-tag",
-    TEXT,
-    None,
-    "Changes from the automatic tag before this one up to this tag.",
-    state=State.REFUSED,
+    "incremental-to-auto-tag", TEXT, None, "Batch: changes from the automatic tag before this one up to this tag."
+)
+INCREMENTAL_SCAN_MODE: Final = Option(
+    "incremental-between-scan-mode", choice("auto", "delta", "changelog", "diff"), "auto",
+    "What the changes are. delta: files that were added. changelog: changelog files. diff: the two states compared. "
+    "auto: the changelog if the table has a producer, else delta. Between tags, always diff.",
+)  # fmt: skip
+INCREMENTAL_TAG_TO_SNAPSHOT: Final = Option(
+    "incremental-between-tag-to-snapshot",
+    BOOLEAN,
+    False,
+    "Treat the tags of 'incremental-between' as their snapshots.",
 )
 CONSUMER_CHANGELOG_ONLY: Final = Option(
     "consumer.changelog-only", BOOLEAN, False, "The consumer keeps changelogs from expiring, but not snapshots."

@@ -17,7 +17,6 @@ from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.rules.checks import check_file_options
 from merganser.rules.facts import DYNAMIC, POSTPONE
-from merganser.rules.starts import scan_mode
 from merganser.schema.table_schema import TableSchema
 
 
@@ -118,16 +117,6 @@ MERGE_READ_GAPS: Final = (
 )
 """Features that reads do not have yet if rows of several files have to be merged."""
 
-START_GAPS: Final = (
-    Gap(
-        "changes between snapshots ('incremental-between' and its like)",
-        (r.SCAN_MODE, r.INCREMENTAL_BETWEEN, r.INCREMENTAL_BETWEEN_TIMESTAMP, r.INCREMENTAL_TO_AUTO_TAG),
-        lambda table: scan_mode(table.options) == "incremental",
-        "Remove the option to read a state.",
-    ),
-)
-"""Starts of a read that are not possible yet. A read of a named snapshot does not check them."""
-
 EXPIRY_GAPS: Final = (
     Gap(
         "'partition.expiration-strategy' = 'custom', a Java class",
@@ -142,7 +131,6 @@ EXPIRY_GAPS: Final = (
 _ASKED_OF_NEW_TABLES: Final = (
     ("write tables with", WRITE_GAPS),
     ("read tables with", (*READ_GAPS, *MERGE_READ_GAPS)),
-    ("read", START_GAPS),
     ("expire partitions by", EXPIRY_GAPS),
 )
 
@@ -210,21 +198,6 @@ def check_can_read(table: TableSchema, *, name: str, merge: bool) -> None:
             table=name,
             features=[gap.feature for gap in gaps],
         )
-
-
-def check_can_start(table: TableSchema, *, name: str) -> None:
-    """Refuse a read that would start where this version cannot.
-
-    Raises:
-        UnsupportedError: names the option.
-    """
-    for gap in START_GAPS:
-        if gap.applies(table):
-            raise UnsupportedError(
-                f"cannot read '{name}': this version of merganser does not read {gap.feature}. {gap.advice}",
-                table=name,
-                features=[gap.feature],
-            )
 
 
 def check_can_expire_partitions(table: TableSchema, *, name: str) -> None:

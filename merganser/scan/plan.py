@@ -40,8 +40,9 @@ from merganser.options import write as w
 from merganser.options.upkeep import level_count
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.by_index import IndexQuestions
-from merganser.scan.read import key_filter, without_columns
-from merganser.scan.split import ReadJob, Split, What
+from merganser.scan.read import key_filter
+from merganser.scan.rows import without_columns
+from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -52,16 +53,18 @@ class Plan:
     """The plan of a scan.
 
     Attributes:
-        snapshot: the snapshot that is read; None of an empty table.
+        snapshot: the snapshot that is read; None of an empty table, and of changes.
         job: what every worker must know.
         splits: the portions.
         counts: files left after each step of pruning, by step, for `explain`.
+        notes: of changes, what they are, for `explain`: titles and texts.
     """
 
     snapshot: Snapshot | None
     job: ReadJob
-    splits: tuple[Split, ...]
+    splits: tuple[AnySplit, ...]
     counts: dict[str, int] = field(default_factory=dict)
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 def plan(

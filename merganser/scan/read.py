@@ -16,7 +16,9 @@ import pyarrow as pa
 from merganser.expr.predicate import Predicate, conjunction, conjuncts
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
-from merganser.scan.split import ReadJob, Split, What
+from merganser.scan.published import read_published
+from merganser.scan.rows import without_columns
+from merganser.scan.split import AnySplit, PublishedSplit, ReadJob, Split, What
 from merganser.schema import row_kind
 from merganser.schema.table_schema import ROW_KIND, SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.protocol import Storage
@@ -26,12 +28,22 @@ _OF_STORED_ROWS: Final = (ROW_KIND, SEQUENCE_NUMBER)
 _SYMBOLS: Final = pa.array(row_kind.SYMBOLS)
 
 
-def read_split(job: ReadJob, split: Split, storage: Storage) -> Iterator[pa.Table]:
-    """Yield the rows of a split as tables of the job's columns; some may be large, none is empty."""
+def read_split(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.Table]:
+    """Yield the rows of a split as tables of the job's columns; some may be large, none is empty.
+
+    Rows of changes come in their order.
+    """
+    for table in _tables(job, split, storage):
+        if table.num_rows:
+            yield table
+
+
+def _tables(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.Table]:
+    if isinstance(split, PublishedSplit):
+        yield from read_published(job, split, storage)
+        return
     for section in split.sections:
-        for table in _Section(job, split, section, storage).rows():
-            if table.num_rows:
-                yield table
+        yield from _Section(job, split, section, storage).rows()
 
 
 def key_filter(where: Predicate | None, key: Sequence[str]) -> Predicate | None:
@@ -103,11 +115,6 @@ class _Section:
         if not names:  # rows without columns: only their number is left
             return without_columns(len(positions))
         return rows.select(names).take(pa.array(positions))
-
-
-def without_columns(rows: int) -> pa.Table:
-    """Return a table of rows that have no columns."""
-    return pa.table({"": pa.nulls(rows)}).select([])
 
 
 def _with_kinds(rows: pa.Table, kinds: np.ndarray | None, numbers: np.ndarray | None = None) -> pa.Table:

@@ -26,6 +26,22 @@ def waiting(files: int) -> str:
     return f"{counted(files, 'file')} of level 0 will show once the table is compacted"
 
 
+def without_columns(rows: int) -> pa.Table:
+    """Return a table of rows that have no columns."""
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table under the declared schema: the same columns, nullability as declared where it holds."""
+    if not len(schema):
+        return table
+    fields = [
+        f if f.nullable or not column.null_count else f.with_nullable(True)
+        for f, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
+
+
 class Rows:
     """Conversions over `to_arrow` and `to_batches`, which the heirs define."""
 

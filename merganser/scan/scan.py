@@ -11,20 +11,20 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
-from merganser.meta.refs import TagStore, same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
+from merganser.scan.kept import has_expired
 from merganser.scan.plan import Plan, plan, unseen_files
-from merganser.scan.read import read_split, without_columns
-from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting
-from merganser.scan.source import Compacted, Source, State
-from merganser.scan.split import Split, What
+from merganser.scan.plan_changes import explained, plan_changes, unless_gone
+from merganser.scan.read import read_split
+from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting, with_schema, without_columns
+from merganser.scan.source import Compacted, Increment, Source, State
+from merganser.scan.split import AnySplit, Split, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -40,7 +40,7 @@ class Scan(Rows):
         table: the table, with the schema that is read with.
         columns: columns to return, in order.
         where: rows to return; None: all.
-        source: which stored files are looked at.
+        source: which stored files are looked at; or changes, of which the rows that were added are returned.
         limit: most rows to return; which ones is not defined.
         what: which rows are made of the versions of a key.
     """
@@ -49,7 +49,7 @@ class Scan(Rows):
     env: Env
     columns: tuple[t.Field, ...]
     where: Predicate | None = None
-    source: Source = State()  # noqa: RUF009  an immutable value
+    source: Source | Increment = State()  # noqa: RUF009  an immutable value
     limit: int | None = None
     what: What = What.MERGED
 
@@ -71,6 +71,10 @@ class Scan(Rows):
             UnsupportedError: the table needs something this version cannot read rightly.
             FormatError: metadata is damaged or missing.
         """
+        if isinstance(self.source, Increment):
+            return plan_changes(
+                self.table, self.env, self.source, columns=self.columns, where=self.where, what=self.what
+            )
         at_once = self.table.options.get(r.SCAN_MANIFEST_PARALLELISM)
         reader = MetaReader(self.table.paths, self.env, self.table.name, at_once)
         with self._unless_expired(self.snapshot):
@@ -89,7 +93,9 @@ class Scan(Rows):
             what=self.what,
         )
         asked = replace(self.table.schema, options=self.table.options)
-        check_can_read(asked, name=self.table.name, merge=any(not split.raw for split in found.splits))
+        check_can_read(
+            asked, name=self.table.name, merge=any(isinstance(split, Split) and not split.raw for split in found.splits)
+        )
         return found
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -109,7 +115,7 @@ class Scan(Rows):
             return schema.empty_table()
         if not len(schema):
             return without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables([_with_schema(table, schema) for table in tables])
+        return pa.concat_tables([with_schema(table, schema) for table in tables])
 
     def count(self) -> int:
         """Return the number of rows; from metadata alone where that is exact."""
@@ -128,7 +134,9 @@ class Scan(Rows):
     def explain(self) -> str:
         """Return what the scan would read, and what was left out at each step."""
         found = self.plan()
-        splits = found.splits
+        if isinstance(self.source, Increment):
+            return explained(self.table.name, found)
+        splits = [split for split in found.splits if isinstance(split, Split)]
         lines = [
             f"table      {self.table.name}",
             f"snapshot   {found.snapshot.id if found.snapshot else 'none: the table is empty'}",
@@ -185,7 +193,7 @@ class Scan(Rows):
         title, size = f"reading {self.table.name}", sum(split.size_bytes for split in found.splits)
         with self.env.progress.work(title, size_bytes=size, steps=len(found.splits)) as work:
 
-            def read(split: Split) -> R:
+            def read(split: AnySplit) -> R:
                 with self._unless_expired(found.snapshot):
                     value = result(read_split(found.job, split, self.env.storage))
                 work.advance(split.size_bytes)
@@ -200,7 +208,7 @@ class Scan(Rows):
         gather = self.env.gather if not ordered else _in_turn
         with self._unless_expired(found.snapshot):
             for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):
-                yield _with_schema(table, schema)
+                yield with_schema(table, schema)
 
     @contextlib.contextmanager
     def _unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
@@ -209,6 +217,10 @@ class Scan(Rows):
         Raises:
             ExpiredError: it was removed while it was read.
         """
+        if isinstance(self.source, Increment):
+            with unless_gone(self.table, self.env, self.source):
+                yield
+            return
         try:
             yield
         except FormatError as error:
@@ -236,35 +248,9 @@ class Scan(Rows):
                 break
 
 
-def _in_turn(read: Callable[[Split], Iterator[pa.Table]], splits: Sequence[Split]) -> Iterator[pa.Table]:
+def _in_turn(read: Callable[[AnySplit], Iterator[pa.Table]], splits: Sequence[AnySplit]) -> Iterator[pa.Table]:
     for split in splits:
         yield from read(split)
-
-
-def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table under the declared schema: the same columns, nullability as declared where it holds."""
-    if not len(schema):
-        return table
-    fields = [
-        f if f.nullable or not column.null_count else f.with_nullable(True)
-        for f, column in zip(schema, table.columns, strict=True)
-    ]
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
-
-
-def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatError) -> bool:
-    """Return whether a file is missing because the snapshot that needs it has expired: no snapshot and no tag keeps it.
-
-    Args:
-        error: why the file cannot be read.
-    """
-    if not isinstance(error.__cause__, NotFoundError):
-        return False
-    found = SnapshotStore(table.paths, env, table.name).get(snapshot.id)
-    if found is not None and same_snapshot(found, snapshot):
-        return False
-    tags = TagStore(table.paths, env, table.name).list()
-    return not any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
 
 
 def check_is_there(table: TableDef, env: Env, state: TableState, action: str) -> None:
@@ -318,13 +304,13 @@ def chosen_columns(
     return tuple(by_name[name] for name in names)
 
 
-def _rows_told(split: Split, *, keyed: bool) -> int | None:
+def _rows_told(split: AnySplit, *, keyed: bool) -> int | None:
     """Return the number of rows of a split, as metadata tells it; None: it does not.
 
     In a table with a key, the count of retractions is believed above level 0. A deletion vector may mark retractions,
     too, so that it cannot be told how many rows are left.
     """
-    if split.deleted is None:
+    if not isinstance(split, Split) or split.deleted is None:
         return None
     if not keyed:
         return split.rows - split.deleted if split.raw else None

@@ -8,12 +8,20 @@
 | `Above` | live files of a snapshot above level 0 |
 | `Exchanged` | those that a commit added, or those that it removed |
 | `Compacted` | of another source what the last full compactions left, which no merge is needed for |
+
+Two more are changes instead of a state (`Increment`, planned by `scan.changes`):
+
+| | rows |
+|---|---|
+| `Published` | what some snapshots published, one after the other |
+| `Difference` | what a state has that an earlier one had not, and the other way round |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import EMPTY
@@ -119,6 +127,42 @@ class Exchanged:
         chosen = [replace(entry, kind=ADD) for entry in reader.delta(self.commit) if entry.kind == self.kind]
         return _of(self.snapshot, chosen, reader)
 
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What snapshots published, or the sum of it.
+
+    Attributes:
+        first, last: ids, both included; last None: the newest.
+        mode: "delta": the rows of files that commits added. "changelog": those of changelog files. "diff": what the
+            snapshots changed together. "auto": the changelog if the table has a producer, else delta.
+    """
+
+    first: int
+    last: int | None
+    mode: str = "auto"
+
+    @property
+    def snapshot(self) -> None:
+        """None: it is no state."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs between two states; None: a table without rows."""
+
+    before: Snapshot | None
+    after: Snapshot | None
+
+    @property
+    def snapshot(self) -> None:
+        """None: it is no state."""
+        return None
+
+
+Increment = Published | Difference
+NOTHING_CHANGED: Final = Difference(None, None)
 
 Source = State | Delta | MadeSince | Compacted | Above | Exchanged
 

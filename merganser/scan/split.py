@@ -1,4 +1,4 @@
-"""Split: one worker's portion of a scan, as a value that pickles."""
+"""Split: one worker's portion of a scan, as a value that pickles: of a state (`Split`) or of changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import Enum
 
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import Vector
+from merganser.files.read import FileToRead
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -54,15 +55,46 @@ class Split:
         return sum(file.size for section in self.sections for file in section)
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedSplit:
+    """Files whose rows are changes, each as it stands.
+
+    Attributes:
+        targets: the files, in order.
+    """
+
+    targets: tuple[FileToRead, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All files."""
+        return tuple(target.file for target in self.targets)
+
+    @property
+    def rows(self) -> int:
+        """Stored rows."""
+        return sum(target.file.row_count for target in self.targets)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(target.file.size for target in self.targets)
+
+
+AnySplit = Split | PublishedSplit
+
+
 class What(Enum):
     """The stored versions of each key that a read returns.
 
     MERGED: the row that they make, as a batch shows the table.
     STORED: the same with its kind, and a key whose newest row is a retraction has that row: whatever is stored still.
+    CHANGED: of changes, all rows with their kinds. MERGED leaves out retractions there.
     """
 
     MERGED = "merged rows"
     STORED = "stored rows"
+    CHANGED = "changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +103,8 @@ class ReadJob:
 
     Attributes:
         table: the table.
-        columns: columns to return, in this order; of stored rows `ROW_KIND` and `SEQUENCE_NUMBER` may be among them.
+        columns: columns to return, in this order; of stored rows `ROW_KIND` and `SEQUENCE_NUMBER` may be among them, of
+            changes `CHANGE_KIND`.
         where: rows to return; applied exactly. None: all.
         schemas: columns of every older schema that a file was written with, by schema id.
         what: which rows are made of the versions of a key.

@@ -30,7 +30,7 @@ _NO_WATERMARK: Final = -(1 << 63)
 
 
 def source_of(options: Options, store: SnapshotStore) -> Source:
-    """Return what a table's scan options ask for, in a batch read that `rules.gaps.check_can_start` has let pass.
+    """Return what a table's scan options ask for, if it is a state or files of one: not changes.
 
     Raises:
         InvalidInputError: an option's value has no meaning here.
@@ -45,7 +45,7 @@ def source_of(options: Options, store: SnapshotStore) -> Source:
         case "from-timestamp":
             millis = options.get(r.SCAN_TIMESTAMP_MILLIS)
             when: datetime | str | None = options.get(r.SCAN_TIMESTAMP)
-            return State(_at(store, when) if when is not None else _at_ms(store, millis or 0))
+            return State(_at(store, when) if when is not None else newest_by(store, millis or 0))
         case "from-snapshot" | "from-snapshot-full":
             return State(_chosen(options, store))
         case "from-file-creation-time":
@@ -180,11 +180,15 @@ def epoch_ms(timestamp: datetime | str, zone: tzinfo = UTC) -> int:
 
 
 def _at(store: SnapshotStore, timestamp: datetime | str, zone: tzinfo = UTC) -> Snapshot:
-    return _at_ms(store, epoch_ms(timestamp, zone))
+    return newest_by(store, epoch_ms(timestamp, zone))
 
 
-def _at_ms(store: SnapshotStore, wanted: int) -> Snapshot:
-    """Return the newest snapshot that is not later than a time."""
+def newest_by(store: SnapshotStore, wanted: int) -> Snapshot:
+    """Return the newest snapshot that is not later than a time, in epoch milliseconds.
+
+    Raises:
+        NotFoundError, ExpiredError: there is none, or no longer.
+    """
     earliest, latest = store.earliest_id(), store.latest_id()
     if earliest is None or latest is None:
         raise NotFoundError(f"table '{store.table_name}' has no snapshots yet.", table=store.table_name)

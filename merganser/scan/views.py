@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from merganser.errors import InvalidInputError
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.scan.scan import Scan, chosen_columns
-from merganser.scan.source import Compacted
+from merganser.scan.source import Compacted, Increment
 from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.schema.table_schema import ROW_KIND, SEQUENCE_NUMBER
@@ -44,6 +45,11 @@ def view(name: str, scan: Scan, columns: Sequence[str] | None, where: str | Any 
 
 
 def _read_optimized(scan: Scan) -> tuple[Scan, tuple[t.Field, ...]]:
+    if isinstance(scan.source, Increment):
+        raise InvalidInputError(
+            f"cannot read the changes of '{scan.table.name}$ro': changes are those of the table. Nothing was read. "
+            f"Read '{scan.table.name}', or '{scan.table.name}$audit_log', which shows kinds."
+        )
     source = scan.source if isinstance(scan.source, Compacted) else Compacted(scan.source)
     return replace(scan, source=source), scan.table.schema.user_fields
 

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from merganser.scan.read import read_split
-from merganser.scan.split import ReadJob, Split
+from merganser.scan.split import AnySplit, ReadJob
 from merganser.spark.types import spark_batches
 from merganser.storage.protocol import Storage
 
@@ -22,14 +22,14 @@ _PACK_BYTES_MIN: Final = 8 << 20
 _FILE_BYTES: Final = 1 << 20
 """What opening a file costs, in bytes that could be read meanwhile, about."""
 
-Pack = tuple[Split, ...]
+Pack = tuple[AnySplit, ...]
 
 
-def packed(splits: Sequence[Split], *, tasks_max: int) -> tuple[Pack, ...]:
+def packed(splits: Sequence[AnySplit], *, tasks_max: int) -> tuple[Pack, ...]:
     """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first."""
     weights = [split.size_bytes + _FILE_BYTES * len(split.files) for split in splits]
     count = max(1, min(len(splits), tasks_max, -(-sum(weights) // _PACK_BYTES_MIN)))
-    packs: list[list[Split]] = [[] for _ in range(count)]
+    packs: list[list[AnySplit]] = [[] for _ in range(count)]
     lightest = [(0, i) for i in range(count)]
     for i in sorted(range(len(splits)), key=lambda i: -weights[i]):
         weight, pack = heapq.heappop(lightest)

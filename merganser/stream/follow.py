@@ -33,7 +33,7 @@ from merganser.options import write as w
 from merganser.rules.starts import scan_mode
 from merganser.scan.changes import Changes
 from merganser.scan.scan import Scan
-from merganser.scan.source import Above, Compacted, Exchanged, MadeSince, Source, State
+from merganser.scan.source import Above, Compacted, Exchanged, MadeSince, Published, Source, State
 from merganser.scan.time_travel import compacted, epoch_ms
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.table_schema import CHANGE_KIND
@@ -327,7 +327,7 @@ class TableStream(Iterator[pa.Table]):
     def _published(self, snapshot: Snapshot) -> pa.Table:
         """Return what a snapshot published."""
         table = self._current(snapshot)
-        changes = Changes(table, self._env, snapshot.id, snapshot.id, self._chosen(table), self._where)
+        changes = Changes(table, self._env, Published(snapshot.id, snapshot.id), self._chosen(table), self._where)
         if snapshot.commit_kind == OVERWRITE and table.options.get(r.STREAMING_READ_OVERWRITE):
             return self._exchanged(table, snapshot)
         return changes.to_arrow()

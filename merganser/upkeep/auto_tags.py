@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -21,19 +20,13 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
-from merganser.options.option import Options
+from merganser.rules.tag_periods import EPOCH, periods_of
 from merganser.storage.env import Env
 from merganser.upkeep.expire_snapshots import remove_files_of_tag
 from merganser.upkeep.tags import drop_listed_tag
 
 _BATCH: Final = "batch-write-"
 _NO_WATERMARK: Final = -(1 << 63)
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - periods are counted in local time
-_DASHES: Final = {
-    "with-dashes": ("%Y-%m-%d", "%Y-%m-%d %H"),
-    "without-dashes": ("%Y%m%d", "%Y%m%d %H"),
-    "without-dashes-and-spaces": ("%Y%m%d", "%Y%m%d%H"),
-}
 
 
 def make_tags(table: TableDef, env: Env, *, identifier: int) -> None:
@@ -57,41 +50,9 @@ def make_tags(table: TableDef, env: Env, *, identifier: int) -> None:
         _tag_periods(table, env, newest, by_watermark=mode == "watermark")
 
 
-@dataclass(frozen=True, slots=True)
-class _Periods:
-    """The periods of time, and the names of their tags."""
-
-    length: timedelta
-    form: str
-
-    def before(self, time: datetime) -> datetime:
-        """Return the beginning of the last period that is over."""
-        return time - (time - _EPOCH) % self.length - self.length
-
-    def name(self, start: datetime) -> str:
-        """Return the name of the tag of a period."""
-        return start.strftime(self.form)
-
-    def start(self, name: str) -> datetime | None:
-        """Return the beginning of the period of a tag; None for a tag that a user made."""
-        try:
-            found = datetime.strptime(name, self.form)  # noqa: DTZ007 - local
-        except ValueError:
-            return None
-        return found if self.name(found) == name else None
-
-
-def _periods(options: Options) -> _Periods:
-    if options.get(u.TAG_CREATION_PERIOD_DURATION) is not None:
-        return _Periods(u.tag_period(options), "%Y%m%d%H%M")
-    period = options.get(u.TAG_CREATION_PERIOD)
-    dashes = "with-dashes" if period == "two-hours" else options.get(u.TAG_PERIOD_FORMATTER)
-    return _Periods(u.tag_period(options), _DASHES[dashes][period != "daily"])
-
-
 def _tag_periods(table: TableDef, env: Env, newest: Snapshot, *, by_watermark: bool) -> None:
     options = table.options
-    periods, delay = _periods(options), options.get(u.TAG_CREATION_DELAY)
+    periods, delay = periods_of(options), options.get(u.TAG_CREATION_DELAY)
     tags = TagStore(table.paths, env, table.name)
     starts = {start: name for name in tags.names() if (start := periods.start(name)) is not None}
     last = max(starts, default=None)
@@ -106,7 +67,7 @@ def _tag_periods(table: TableDef, env: Env, newest: Snapshot, *, by_watermark: b
     above = 0 if kept is None else kept.snapshot.id
     store = SnapshotStore(table.paths, env, table.name)
     while (found := store.first(due, above=above)) is not None:
-        time = _time(found, by_watermark=by_watermark) or _EPOCH
+        time = _time(found, by_watermark=by_watermark) or EPOCH
         if last is not None and options.get(u.TAG_AUTOMATIC_COMPLETION):
             start = last + periods.length
         else:
@@ -123,7 +84,7 @@ def _time(snapshot: Snapshot, *, by_watermark: bool) -> datetime | None:
     if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
         return None
     try:
-        return _EPOCH + timedelta(milliseconds=snapshot.watermark)
+        return EPOCH + timedelta(milliseconds=snapshot.watermark)
     except OverflowError:
         return None
 

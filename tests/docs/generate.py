@@ -20,7 +20,7 @@ from merganser.cli import main as cli
 from merganser.expr.text import parse_projection
 from merganser.options import catalog, read, registry, upkeep, write
 from merganser.options.option import DURATION, Option, State, TextForm
-from merganser.rules.gaps import EXPIRY_GAPS, MERGE_READ_GAPS, READ_GAPS, START_GAPS, WRITE_GAPS
+from merganser.rules.gaps import EXPIRY_GAPS, MERGE_READ_GAPS, READ_GAPS, WRITE_GAPS
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.casts import CastError, can_read_as, cast_array
@@ -203,9 +203,8 @@ def _escaped(text: str) -> str:
 def with_gaps(page: str) -> str:
     """Return the page with its list of gaps made anew."""
     lines = ["", "| asks for | write | read |", "|---|---|---|"]
-    reading = (*READ_GAPS, *START_GAPS)
-    features = dict.fromkeys(gap.feature for gap in (*WRITE_GAPS, *reading, *MERGE_READ_GAPS))
-    unwritten, unread, unmerged = ({gap.feature for gap in gaps} for gaps in (WRITE_GAPS, reading, MERGE_READ_GAPS))
+    features = dict.fromkeys(gap.feature for gap in (*WRITE_GAPS, *READ_GAPS, *MERGE_READ_GAPS))
+    unwritten, unread, unmerged = ({gap.feature for gap in gaps} for gaps in (WRITE_GAPS, READ_GAPS, MERGE_READ_GAPS))
     for feature in features:
         reads = "no" if feature in unread else "where no files have to be merged" if feature in unmerged else "yes"
         if feature.startswith("'file.format'"):

@@ -63,7 +63,12 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("prune", "from_arrow", "to_polars"),
         ("text",),
     ),
-    "rules": (("facts",), ("starts", "merging", "dialects", "definition"), ("checks",), ("gaps", "create")),
+    "rules": (
+        ("facts",),
+        ("tag_periods", "starts", "merging", "dialects", "definition"),
+        ("checks",),
+        ("gaps", "create"),
+    ),
 }
 """The same inside of packages whose docstrings draw it: all modules of each, lowest first."""
 

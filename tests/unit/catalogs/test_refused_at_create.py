@@ -22,6 +22,7 @@ from merganser.testing.builders import catalog_over, memory_with
 _names = itertools.count()
 _PLAIN = ("true", "false", "1", "3", "0.5", "1 mb", "1 h", "v", "0:avro", "0:zstd", "2026-01-31 10:00:00")
 _STATES = {
+    "incremental-to-auto-tag",
     "scan.snapshot-id",
     "scan.tag-name",
     "scan.timestamp",
@@ -104,7 +105,6 @@ def test_every_format_is_refused_at_create_or_written() -> None:
         ({"tombstone.time-retained": "1 h"}, (), "'tombstone.time-retained' = '1 h' needs a primary key"),
         ({"changelog-producer": "input"}, (), "'changelog-producer' = 'input' needs a primary key"),
         ({"bucket": "-2"}, ("k",), "a primary key and 'bucket' = '-2'"),
-        ({"scan.mode": "incremental", "incremental-between": "1,2"}, (), "does not read changes between snapshots"),
         ({"scan.timestamp": "noon"}, (), "expected a time such as"),
         ({"s3.endpoint": "http://x"}, (), "'s3.endpoint' is an option of a catalog"),
         ({"cache.manifest.max-memory": "1 gb"}, (), "'cache.manifest.max-memory' is an option of a catalog"),

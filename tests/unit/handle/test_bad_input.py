@@ -359,7 +359,6 @@ def test_a_dynamic_option_that_this_version_does_not_write_is_refused(
 @pytest.mark.parametrize(
     "options",
     [
-        {"incremental-between": "1,2"},
         {"scan.fallback-branch": "b"},
     ],
 )

@@ -401,7 +401,6 @@ def test_a_lookup_in_an_event_loop_gives_the_same(catalog: mg.Catalog) -> None:
         ("sequence.snapshot-ordering", "true"),
         ("pk-clustering-override", "true"),
         ("scan.fallback-branch", "main"),
-        ("incremental-between", "1,2"),
     ],
 )
 def test_what_reads_refuse_lookups_refuse(option: str, value: str, catalog: mg.Catalog) -> None:

@@ -12,7 +12,6 @@ from merganser.rules.gaps import (
     EXPIRY_GAPS,
     MERGE_READ_GAPS,
     READ_GAPS,
-    START_GAPS,
     WRITE_GAPS,
     check_can_read,
     check_can_write,
@@ -20,7 +19,7 @@ from merganser.rules.gaps import (
     unsupported_for_writing,
 )
 
-GAPS = (WRITE_GAPS, READ_GAPS, MERGE_READ_GAPS, START_GAPS, EXPIRY_GAPS)
+GAPS = (WRITE_GAPS, READ_GAPS, MERGE_READ_GAPS, EXPIRY_GAPS)
 
 
 def test_plain_tables_can_be_written_and_read():

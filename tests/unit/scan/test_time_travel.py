@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import ExpiredError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 
 START = datetime(2026, 1, 1, 10, tzinfo=UTC)
 
@@ -161,8 +161,3 @@ def test_two_places_at_once_are_refused(table: mg.Table) -> None:
         table.read(snapshot=1, tag="v1")
     with pytest.raises(InvalidInputError, match="Keep one"):
         table.with_options({"scan.snapshot-id": "1", "scan.tag-name": "v1"})
-
-
-def test_changes_between_snapshots_are_no_state(table: mg.Table) -> None:
-    with pytest.raises(UnsupportedError, match="incremental-between"):
-        table.with_options({"incremental-between": "1,2"}).read()

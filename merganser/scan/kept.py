@@ -1,0 +1,25 @@
+"""Whether what a read needs is still kept."""
+
+from __future__ import annotations
+
+from merganser.errors import FormatError, NotFoundError
+from merganser.meta.refs import TagStore, same_snapshot
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
+
+
+def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatError) -> bool:
+    """Return whether a file is missing because the snapshot that needs it has expired: no snapshot and no tag keeps it.
+
+    Args:
+        error: why the file cannot be read.
+    """
+    if not isinstance(error.__cause__, NotFoundError):
+        return False
+    found = SnapshotStore(table.paths, env, table.name).get(snapshot.id)
+    if found is not None and same_snapshot(found, snapshot):
+        return False
+    tags = TagStore(table.paths, env, table.name).list()
+    return not any(same_snapshot(tag.snapshot, snapshot) for tag in tags)

@@ -1,0 +1,235 @@
+"""What a read of changes has to read: the files that snapshots published, or those in which two states differ.
+
+| the table has | a snapshot published |
+|---|---|
+| a changelog producer | the rows of its changelog files; an overwrite publishes none |
+| none | the rows of the files that its commit added; compactions and overwrites publish none |
+
+Nothing is merged: a key may come several times, once for each commit, and with old values only if a producer gives
+them. Rows of a snapshot come bucket by bucket, and those of a bucket in the order of its files.
+
+Format: sections "changelog files", "changelog lifecycle". Semantics: "incremental".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.expr.predicate import Predicate
+from merganser.files.read import FileToRead, is_small
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+from merganser.rules.gaps import check_can_read
+from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
+from merganser.scan.rows import counted
+from merganser.scan.shown import kind_column
+from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
+from merganser.scan.split import PublishedSplit, ReadJob, What
+from merganser.schema import types as t
+from merganser.storage.env import Env
+from merganser.storage.paths import join
+
+_TOGETHER: Final = 512
+"""So many small files are read at once."""
+
+
+def plan_changes(
+    table: TableDef,
+    env: Env,
+    source: Increment,
+    *,
+    columns: Sequence[t.Field],
+    where: Predicate | None,
+    what: What = What.CHANGED,
+) -> Plan:
+    """Return the splits that may hold changes of the filter, in the order of the changes.
+
+    Raises:
+        ExpiredError: a snapshot of the range is not kept any more, and neither is its changelog.
+        NotFoundError: there is no such snapshot yet.
+        InvalidInputError: changelog files are asked for, and the table has none.
+        FormatError: metadata is damaged or missing.
+    """
+    job = ReadJob(table, tuple(columns), where, {}, what)
+    if source == NOTHING_CHANGED:
+        return Plan(None, job, (), notes=(("snapshots", "none: the range is empty"),))
+    if isinstance(source, Difference) or source.mode == "diff":
+        raise UnsupportedError(f"cannot compare two states of '{table.name}': this version does not do it yet.")
+    with unless_gone(table, env, source):
+        return _published(table, env, source, job)
+
+
+@contextmanager
+def unless_gone(table: TableDef, env: Env, source: Increment) -> Iterator[None]:
+    """Say that snapshots have expired, where that is why one of their files is missing.
+
+    Raises:
+        ExpiredError: they were removed while they were read.
+    """
+    try:
+        yield
+    except FormatError as error:
+        if isinstance(error.__cause__, NotFoundError):
+            _check_kept(table, env, source)
+        raise
+
+
+def explained(name: str, plan: Plan) -> str:
+    """Return what a plan of changes reads, line by line."""
+    splits = plan.splits
+    where = plan.job.where
+    return "\n".join(
+        [
+            f"table      {name}",
+            *(f"{title:<11}{text}" for title, text in plan.notes),
+            f"filter     {where if where is not None else 'none'}",
+            f"read       {sum(split.size_bytes for split in splits):,} bytes in "
+            f"{counted(sum(len(split.files) for split in splits), 'file')}, "
+            f"{counted(sum(split.rows for split in splits), 'row')} stored",
+        ]
+    )
+
+
+def _check_kept(table: TableDef, env: Env, source: Increment) -> None:
+    assert isinstance(source, Published)
+    _snapshots(table, env, source, changelog=_from_changelog(table, source))
+
+
+def _from_changelog(table: TableDef, source: Published) -> bool:
+    producer = table.options.get(w.CHANGELOG_PRODUCER)
+    return source.mode == "changelog" or (source.mode == "auto" and producer != "none")
+
+
+def _published(table: TableDef, env: Env, source: Published, job: ReadJob) -> Plan:
+    check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
+    changelog = _from_changelog(table, source)
+    snapshots, end = _snapshots(table, env, source, changelog=changelog)
+    reader = MetaReader(table.paths, env, table.name)
+    if changelog:
+        chosen = [one for one in snapshots if one.commit_kind != OVERWRITE and one.changelog_manifest_list]
+        if not chosen and snapshots and table.options.get(w.CHANGELOG_PRODUCER) == "none":
+            raise InvalidInputError(
+                f"cannot read the changelog of '{table.name}': its 'changelog-producer' is 'none', and snapshots "
+                f"{source.first} to {end} have no changelog files. Nothing was read. Use 'delta', the rows that "
+                "commits added, or 'diff', what changed in all.",
+                table=table.name,
+            )
+        lists = reader.changelog_lists(chosen)
+    else:
+        chosen = [one for one in snapshots if one.commit_kind == APPEND]
+        lists = reader.delta_lists(chosen)
+    entries = iter(reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
+    targets: list[FileToRead] = []
+    published = 0
+    schemas = {table.schema.id: table.schema.fields}
+    for manifests in lists:
+        added = [entry for _ in manifests for entry in next(entries) if entry.kind == ADD]
+        published += bool(added)
+        targets += _targets(table, env, job, added, schemas)
+    notes = (
+        ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
+        ("from", "changelog files" if changelog else "the files that commits added"),
+    )
+    return Plan(None, job, _parted(targets, keyed=table.keyed), notes=notes)
+
+
+def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool) -> tuple[list[Snapshot], int]:
+    """Return the snapshots of the range, and its end.
+
+    Args:
+        changelog: whether their changelog files are wanted, and not their data files.
+    """
+    name = table.name
+    store = SnapshotStore(table.paths, env, name)
+    latest = store.latest()
+    newest = 0 if latest is None else latest.id
+    end = newest if source.last is None else source.last
+    if end > newest:
+        raise NotFoundError(
+            f"cannot read the changes of '{name}': snapshot {end} is not there yet, the newest is {newest}. "
+            "Nothing was read. Leave end out to read up to the newest.",
+            table=name,
+            snapshot=end,
+        )
+    if source.first > end + 1:
+        raise NotFoundError(
+            f"cannot read the changes of '{name}': they would start with snapshot {source.first} and end with "
+            f"{end}. Nothing was read. Wait until more is committed, or start earlier.",
+            table=name,
+            snapshot=source.first,
+        )
+    ids = range(source.first, end + 1)
+    changelogs = ChangelogStore(table.paths, env)
+    outlive = changelog or table.options.get(w.CHANGELOG_PRODUCER) == "none"  # else changelog files alone are kept
+    found: list[Snapshot] = []
+    for number, one in zip(ids, env.fetch(store.get, ids), strict=True):
+        kept = one if one is not None else changelogs.get(number) if outlive else None
+        if kept is None:
+            kept_ids = changelogs.ids()[:1] if outlive else []
+            raise _expired(
+                table, number, min((i for i in (store.earliest_id(), *kept_ids) if i is not None), default=end)
+            )
+        found.append(kept)
+    return found, end
+
+
+def _expired(table: TableDef, number: int, earliest: int) -> ExpiredError:
+    return ExpiredError(
+        f"cannot read the changes of '{table.name}': snapshot {number} has expired. The table keeps the "
+        f"changes from snapshot {earliest} on. Nothing was read. Start there after a read of that snapshot, and "
+        "raise 'changelog.time-retained' or 'snapshot.time-retained' to keep changes for longer.",
+        table=table.name,
+        snapshot=number,
+        earliest=earliest,
+    )
+
+
+def _targets(
+    table: TableDef,
+    env: Env,
+    job: ReadJob,
+    entries: Sequence[ManifestEntry],
+    schemas: dict[int, tuple[t.Field, ...]],
+) -> list[FileToRead]:
+    """Return the files of a snapshot that may hold rows of the filter."""
+    where, kind = job.where, kind_column(job.what)
+    through = partitions_through(table, {entry.partition for entry in entries}, partition_filter(table, where))
+    entries = [entry for entry in entries if entry.partition in through]
+    if where is not None and (kind is None or kind.name not in where.columns):
+        entries = by_stats(table, list(entries), where)
+    store = SchemaStore(table.paths, env)
+    targets = []
+    for (partition, bucket), group in groupby(entries, key=lambda entry: (entry.partition, entry.bucket)):
+        directory = table.bucket_directory(partition, bucket)
+        for entry in group:
+            file = entry.file
+            if file.schema_id not in schemas:
+                schemas[file.schema_id] = store.load(file.schema_id).fields
+            path = file.external_path or join(directory, file.name)
+            targets.append(FileToRead(path, file, schemas[file.schema_id], table.schema.id))
+    return targets
+
+
+def _parted(targets: Sequence[FileToRead], *, keyed: bool) -> tuple[PublishedSplit, ...]:
+    """Return files as splits: large ones by themselves, small ones together."""
+    parts: list[list[FileToRead]] = []
+    open_part = False
+    for target in targets:
+        small = keyed and is_small(target.file)
+        if small and open_part and len(parts[-1]) < _TOGETHER:
+            parts[-1].append(target)
+        else:
+            parts.append([target])
+        open_part = small
+    return tuple(PublishedSplit(tuple(part)) for part in parts)
