@@ -217,7 +217,9 @@ class Table:
             where: as for `read`; it may look at `_row_kind`.
             timezone: as for `read`.
             mode: "changelog": the rows of changelog files. "delta": the rows that commits wrote. "auto": the one or the
-                other, as above.
+                other, as above. "diff": what the snapshots changed in all, from the state before the first to the state
+                of the last: "+I", "-U" with the row before and "+U" with the row after, or "-D". Of a table without a
+                key, "+I" and "-D". It needs no changelog, and reads only files that the two states do not share.
 
         Raises:
             InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and

@@ -117,7 +117,7 @@ def _last_of_each(ordered: npt.NDArray[np.signedinteger]) -> Mask:
 
 def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None) -> tuple[Positions, Mask]:
     names = [f"k{i}" for i in range(len(columns))]
-    frame = pl.DataFrame({name: _series(column) for name, column in zip(names, columns, strict=True)})
+    frame = pl.DataFrame({name: polars_column(column) for name, column in zip(names, columns, strict=True)})
     by = list(names)
     if tie is not None:
         frame = frame.with_columns(pl.Series("tie", tie))
@@ -131,7 +131,8 @@ def _by_polars(columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | 
     return frame["row"].to_numpy().astype(np.int64), is_last
 
 
-def _series(column: pa.ChunkedArray) -> pl.Series:
+def polars_column(column: pa.ChunkedArray) -> pl.Series:
+    """Return a column in a form that Polars compares as keys compare, and can hold whatever its type."""
     kind = column.type
     if pa.types.is_floating(kind):
         valid = pc.is_valid(column).to_numpy()

@@ -18,8 +18,13 @@ def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatErro
     """
     if not isinstance(error.__cause__, NotFoundError):
         return False
+    return not is_kept(table, env, snapshot)
+
+
+def is_kept(table: TableDef, env: Env, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is still there, or a tag keeps it."""
     found = SnapshotStore(table.paths, env, table.name).get(snapshot.id)
     if found is not None and same_snapshot(found, snapshot):
-        return False
+        return True
     tags = TagStore(table.paths, env, table.name).list()
-    return not any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
+    return any(same_snapshot(tag.snapshot, snapshot) for tag in tags)

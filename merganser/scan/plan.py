@@ -109,9 +109,9 @@ def _planned(
 ) -> Plan:
     vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
     counts = {"files in the snapshot": len(state.live)}
-    chosen = _by_partition(table, state.live, where)
+    chosen = partitions_of(table, state.live, where)
     counts["after partitions"] = sum(len(files.entries) for _, files in chosen)
-    chosen = _by_bucket(table, chosen, where)
+    chosen = buckets_through(table, chosen, where)
     if table.options.get(r.SCAN_PLAN_SORT_PARTITION):
         chosen = _sorted_by_partition(table, chosen)
     counts["after buckets"] = sum(len(files.entries) for _, files in chosen)
@@ -175,7 +175,7 @@ def partitions_table(table: TableDef, partitions: Sequence[bytes]) -> pa.Table:
     )
 
 
-def _by_partition(table: TableDef, live: LiveFiles, where: Predicate | None) -> list[tuple[BucketId, BucketFiles]]:
+def partitions_of(table: TableDef, live: LiveFiles, where: Predicate | None) -> list[tuple[BucketId, BucketFiles]]:
     kept = partitions_through(table, {partition for partition, _ in live.buckets}, partition_filter(table, where))
     return [(bucket, files) for bucket, files in live.buckets.items() if bucket[0] in kept]
 
@@ -197,7 +197,7 @@ def partitions_through(table: TableDef, partitions: Collection[bytes], where: Pr
     return {partition for partition, keep in zip(found, mask.tolist(), strict=True) if keep}
 
 
-def _by_bucket(
+def buckets_through(
     table: TableDef, chosen: list[tuple[BucketId, BucketFiles]], where: Predicate | None
 ) -> list[tuple[BucketId, BucketFiles]]:
     key = table.schema.bucket_key

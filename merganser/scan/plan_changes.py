@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
@@ -31,7 +31,9 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
+from merganser.scan.kept import is_kept
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
+from merganser.scan.plan_diff import plan_diff
 from merganser.scan.rows import counted
 from merganser.scan.shown import kind_column
 from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
@@ -64,9 +66,11 @@ def plan_changes(
     job = ReadJob(table, tuple(columns), where, {}, what)
     if source == NOTHING_CHANGED:
         return Plan(None, job, (), notes=(("snapshots", "none: the range is empty"),))
-    if isinstance(source, Difference) or source.mode == "diff":
-        raise UnsupportedError(f"cannot compare two states of '{table.name}': this version does not do it yet.")
     with unless_gone(table, env, source):
+        if isinstance(source, Difference):
+            return plan_diff(table, env, source, job)
+        if source.mode == "diff":
+            return plan_diff(table, env, _difference(table, env, source), job)
         return _published(table, env, source, job)
 
 
@@ -102,8 +106,37 @@ def explained(name: str, plan: Plan) -> str:
 
 
 def _check_kept(table: TableDef, env: Env, source: Increment) -> None:
-    assert isinstance(source, Published)
+    if isinstance(source, Difference) or source.mode == "diff":
+        ends = source if isinstance(source, Difference) else _difference(table, env, source)
+        for snapshot in (ends.before, ends.after):
+            if snapshot is not None and not is_kept(table, env, snapshot):
+                raise _not_kept(table, snapshot.id)
+        return
     _snapshots(table, env, source, changelog=_from_changelog(table, source))
+
+
+def _not_kept(table: TableDef, number: int) -> ExpiredError:
+    return ExpiredError(
+        f"cannot compare two states of '{table.name}': snapshot {number} has expired. Nothing more was read. Tags keep "
+        "snapshots, and 'snapshot.time-retained' or 'snapshot.num-retained.min' keep them for longer.",
+        table=table.name,
+        snapshot=number,
+    )
+
+
+def _difference(table: TableDef, env: Env, source: Published) -> Difference:
+    """Return the states before and after some snapshots."""
+    store = SnapshotStore(table.paths, env, table.name)
+    end = store.latest() if source.last is None else store.load(source.last) if source.last else None
+    last = 0 if end is None else end.id
+    if source.first > last + 1:
+        raise NotFoundError(
+            f"cannot read the changes of '{table.name}': they would start with snapshot {source.first} and end with "
+            f"{last}. Nothing was read. Wait until more is committed, or start earlier.",
+            table=table.name,
+            snapshot=source.first,
+        )
+    return Difference(store.load(source.first - 1) if source.first > 1 else None, end)
 
 
 def _from_changelog(table: TableDef, source: Published) -> bool:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from merganser.expr.predicate import Predicate, conjunction, conjuncts
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
+from merganser.scan.diff import read_diff
 from merganser.scan.published import read_published
 from merganser.scan.rows import without_columns
-from merganser.scan.split import AnySplit, PublishedSplit, ReadJob, Split, What
+from merganser.scan.split import AnySplit, DiffSplit, PublishedSplit, ReadJob, Split, What
 from merganser.schema import row_kind
 from merganser.schema.table_schema import ROW_KIND, SEQUENCE_NUMBER, VALUE_COUNT, VALUE_KIND
 from merganser.storage.protocol import Storage
@@ -41,6 +42,9 @@ def read_split(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.T
 def _tables(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.Table]:
     if isinstance(split, PublishedSplit):
         yield from read_published(job, split, storage)
+        return
+    if isinstance(split, DiffSplit):
+        yield from read_diff(job, split, storage)
         return
     for section in split.sections:
         yield from _Section(job, split, section, storage).rows()

@@ -81,7 +81,52 @@ class PublishedSplit:
         return sum(target.file.size for target in self.targets)
 
 
-AnySplit = Split | PublishedSplit
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Files of one state in one bucket.
+
+    Attributes:
+        directory: the bucket's directory.
+        files: in the order in which they were committed.
+        vectors: deletion vectors, by data file.
+    """
+
+    directory: str
+    files: tuple[DataFile, ...]
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSplit:
+    """Files of two states whose rows are compared: no key of theirs lies in another split.
+
+    Attributes:
+        before, after: the portions of both; several where the rows moved between buckets.
+        shared: names of the files that both states have, perhaps with other deletion vectors.
+    """
+
+    before: tuple[Portion, ...]
+    after: tuple[Portion, ...]
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that are not shared."""
+        every = (file for portion in (*self.before, *self.after) for file in portion.files)
+        return tuple(file for file in every if file.name not in self.shared)
+
+    @property
+    def rows(self) -> int:
+        """Stored rows of the files that are not shared."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that are not shared."""
+        return sum(file.size for file in self.files)
+
+
+AnySplit = Split | PublishedSplit | DiffSplit
 
 
 class What(Enum):
@@ -108,6 +153,7 @@ class ReadJob:
         where: rows to return; applied exactly. None: all.
         schemas: columns of every older schema that a file was written with, by schema id.
         what: which rows are made of the versions of a key.
+        key_filter: the part of `where` that looks at key columns alone, for splits that compare states.
     """
 
     table: TableDef
@@ -115,3 +161,4 @@ class ReadJob:
     where: Predicate | None
     schemas: Mapping[int, tuple[t.Field, ...]]
     what: What = What.MERGED
+    key_filter: Predicate | None = None

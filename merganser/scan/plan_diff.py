@@ -1,0 +1,158 @@
+"""Two states and a filter -> the splits to compare: buckets and ranges of keys in which the states differ.
+
+A bucket whose files are the same in both states, with the same deletion vectors, is left out. Of the others the files
+of both states are cut into sections, ranges of keys that no file crosses; a section with the same files on both sides
+is left out, too. Where a partition changed its number of buckets, rows have moved between them, so the partition is
+one split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from merganser.codec.binary_row import deserialize_columns
+from merganser.errors import InvalidInputError
+from merganser.expr.predicate import Predicate
+from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
+from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.section import looks_up
+from merganser.lsm.unmarked import unmarked_schemas
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketFiles, BucketId
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.rules.gaps import check_can_read
+from merganser.scan.plan import Plan, buckets_through, is_masked, level_0_waits, partitions_of
+from merganser.scan.read import key_filter
+from merganser.scan.rows import counted
+from merganser.scan.source import Difference
+from merganser.scan.split import DiffSplit, Portion, ReadJob
+from merganser.schema.table_schema import SEQUENCE_NUMBER
+from merganser.storage.env import Env
+
+_Buckets = dict[BucketId, tuple[BucketFiles, BucketVectors]]
+
+
+def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Plan:
+    """Return the splits in which two states may differ.
+
+    Raises:
+        InvalidInputError: sequence numbers are asked for.
+        UnsupportedError: the table needs something this version cannot read rightly.
+        FormatError: metadata is damaged or missing.
+    """
+    if SEQUENCE_NUMBER in job.columns:
+        raise InvalidInputError(
+            f"cannot compare two states of '{table.name}': rows of two states have no sequence number. Nothing was "
+            f"read. Leave out the column '{SEQUENCE_NUMBER.name}'.",
+            column=SEQUENCE_NUMBER.name,
+        )
+    check_can_read(replace(table.schema, options=table.options), name=table.name, merge=table.keyed)
+    states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
+    narrow = key_filter(job.where, table.key) if table.keyed else None
+    splits = [split for group in _groups(*states) for split in _splits(table, env, group, states, narrow)]
+    ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
+    store = SchemaStore(table.paths, env)
+    schemas = {i: table.schema.fields if i == table.schema.id else store.load(i).fields for i in ids}
+    titles = ["an empty table" if one is None else f"snapshot {one.id}" for one in (source.before, source.after)]
+    buckets = len({bucket for state in states for bucket in state})
+    notes = (
+        ("between", " and ".join(titles)),
+        ("from", f"states compared: {counted(len(splits), 'split')} of {counted(buckets, 'bucket')}"),
+    )
+    return Plan(None, replace(job, schemas=schemas, key_filter=narrow), tuple(splits), notes=notes)
+
+
+def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None, where: Predicate | None) -> _Buckets:
+    reader = MetaReader(table.paths, env, table.name)
+    vectors = vectors_by_bucket(table, reader.index(snapshot))
+    chosen = buckets_through(table, partitions_of(table, reader.state(snapshot).live, where), where)
+    return {bucket: (files, vectors.get(bucket, NO_VECTORS)) for bucket, files in chosen if bucket[1] >= 0}
+
+
+def _groups(before: _Buckets, after: _Buckets) -> Iterator[list[BucketId]]:
+    """Yield the buckets that have to be compared together: each by itself, unless rows moved between them."""
+    totals: dict[bytes, set[int]] = {}
+    for state in (before, after):
+        for bucket, (files, _) in state.items():
+            totals.setdefault(bucket[0], set()).add(files.total_buckets)
+    moved: dict[bytes, list[BucketId]] = {}
+    for bucket in dict.fromkeys([*before, *after]):
+        if len(totals[bucket[0]]) > 1:
+            moved.setdefault(bucket[0], []).append(bucket)
+        else:
+            yield [bucket]
+    yield from moved.values()
+
+
+def _splits(
+    table: TableDef, env: Env, group: Sequence[BucketId], states: Sequence[_Buckets], narrow: Predicate | None
+) -> Iterator[DiffSplit]:
+    portions = [[p for bucket in group if (p := _portion(table, env, bucket, state)) is not None] for state in states]
+    before, after = portions
+    if all(_alike(table, *pair) for pair in zip(before, after, strict=True)) if len(before) == len(after) else False:
+        return
+    if not table.keyed or len(group) > 1:
+        yield DiffSplit(tuple(before), tuple(after))
+        return
+    empty = Portion((before or after)[0].directory, ())
+    yield from _sections(table, (before or [empty])[0], (after or [empty])[0])
+
+
+def _portion(table: TableDef, env: Env, bucket: BucketId, state: _Buckets) -> Portion | None:
+    """Return the files of a bucket that a state shows; None: it shows none."""
+    if bucket not in state:
+        return None
+    held, vectors = state[bucket]
+    files = [entry.file for entry in held.entries]
+    if table.keyed and level_0_waits(table):
+        seen: Collection[int] = ()
+        if is_masked(table):
+            seen = unmarked_schemas(table, env, {file.schema_id for file in files})
+        files = [file for file in files if file.level or file.schema_id in seen]
+    names = [file.name for file in files]
+    return Portion(table.bucket_directory(*bucket), tuple(files), vectors.of(names)) if files else None
+
+
+def _identity(table: TableDef, file: DataFile) -> tuple[str, bool]:
+    """Return what makes a file the same in two states. A compaction that moves a file up changes no row.
+
+    Only where rows above level 0 count as whole rows does it matter whether it lies there.
+    """
+    return file.name, looks_up(table.options) and not file.level
+
+
+def _alike(table: TableDef, one: Portion, other: Portion) -> bool:
+    return (
+        one.directory == other.directory
+        and {_identity(table, file) for file in one.files} == {_identity(table, file) for file in other.files}
+        and one.vectors == other.vectors
+    )
+
+
+def _sections(table: TableDef, before: Portion, after: Portion) -> Iterator[DiffSplit]:
+    """Yield the sections of a bucket in which two states differ."""
+    files = [*before.files, *after.files]
+    low = deserialize_columns([file.min_key for file in files], table.key_types)
+    high = deserialize_columns([file.max_key for file in files], table.key_types)
+    for members in sections(*dense_ranks(low, high)):
+        places = np.sort(members).tolist()
+        parts = [
+            _part(before, [i for i in places if i < len(before.files)]),
+            _part(after, [i - len(before.files) for i in places if i >= len(before.files)]),
+        ]
+        if not _alike(table, *parts):
+            names = [{_identity(table, file) for file in part.files} for part in parts]
+            yield DiffSplit((parts[0],), (parts[1],), frozenset(name for name, _ in names[0] & names[1]))
+
+
+def _part(portion: Portion, places: Sequence[int]) -> Portion:
+    files = tuple(portion.files[i] for i in places)
+    return Portion(
+        portion.directory, files, {f.name: portion.vectors[f.name] for f in files if f.name in portion.vectors}
+    )
