@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from merganser.spark.compaction import compact
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
-    from merganser.spark.scan import read
+    from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
 
-__all__ = ["compact", "load", "lookup_join", "read", "register", "write"]
+__all__ = ["changes", "compact", "load", "lookup_join", "read", "register", "write"]
 
 _HOMES = {
+    "changes": "merganser.spark.scan",
     "compact": "merganser.spark.compaction",
     "load": "merganser.spark.files",
     "lookup_join": "merganser.spark.lookup",

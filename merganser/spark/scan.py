@@ -1,4 +1,4 @@
-"""`ms.read`: a table as a DataFrame, planned when it is called.
+"""`ms.read` and `ms.changes`: a table, or its changes, as a DataFrame, planned when it is called.
 
 The process of the caller makes the plan once, with its own storage. So every action of the DataFrame sees the same
 snapshot. The tasks read only the needed columns and apply the filter. Spark applies filters that are added later; they
@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
+from merganser.scan.changes import Changes
+from merganser.scan.scan import Scan
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
@@ -65,6 +67,44 @@ def read(
     found = table if isinstance(table, TableView) else opened(table)
     columns = spelling_of(spark, found.base if isinstance(found, TableView) else found).names(columns)
     scan = found.scan(columns, where, snapshot, tag, timestamp, limit, setting_of(spark, found))
+    return _frame(spark, scan, limit)
+
+
+def changes(
+    spark: SparkSession,
+    table: Table | str,
+    start: int | None = None,
+    end: int | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | Any | None = None,
+    mode: str = "auto",
+) -> DataFrame:
+    """Return what snapshots published, or changed in all, as a DataFrame with the kinds in `_row_kind`, in no order.
+
+    Args:
+        spark: the session whose tasks read.
+        table: a table, or its path. If it was opened with an option such as 'incremental-between', and `start` and
+            `end` are None, the option says which changes are read.
+        start, end: ids of the first and the last snapshot, both included. None: from snapshot 1 on, and up to the
+            snapshot that is the newest now.
+        columns: names of the columns to return after `_row_kind`; None: all.
+        where: as for `read`; it may look at `_row_kind`.
+        mode: "auto", "delta", "changelog" or "diff"; see `Table.changes`.
+
+    Raises:
+        InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and the
+            table has none.
+        NotFoundError: the table does not exist, or the end is not there yet.
+        ExpiredError: a snapshot has expired, and its changelog with it.
+        FormatError: metadata is damaged or missing.
+    """
+    found = opened(table)
+    columns = spelling_of(spark, found).names(columns)
+    return _frame(spark, found.changes_between(start, end, columns, where, mode, setting_of(spark, found)), None)
+
+
+def _frame(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> DataFrame:
+    """Return the rows of a scan, planned now."""
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:

@@ -50,7 +50,7 @@ SPARK_SLICE: dict[str, list[str] | None] = {
     "sequence_groups": ["sg-two-groups", "sg-listagg", "sg-remove-record-on-sequence-group-older"],
     "first_row": ["fr-first-wins-inside"],
     "changelog": ["cl-input-passes", "cl-lookup-insert", "cl-fc-update"],
-    "reads": ["rd-time-travel", "rd-batch-from-timestamp"],
+    "reads": ["rd-time-travel", "rd-batch-from-timestamp", "rd-incremental"],
     "scenarios": None,
 }  # fmt: skip
 """File -> beginnings of the names of the cases that also go through Spark; None: all."""

@@ -64,6 +64,10 @@ def round_trip(spark: SparkSession, directory: Path) -> None:
     expected |= {1: -1, 1000: -2}
     assert rows(orders) == expected
 
+    changed = ms.changes(spark, orders, where="id = 1000").collect()
+    assert [(row._row_kind, row.dt, row.n) for row in changed] == [("+I", "d0", -2)]
+    assert ms.changes(spark, orders, mode="diff", where="_row_kind = '+I'").count() == 501
+
     ms.register(spark)
     found = spark.read.format("merganser").option("columns", "id,n").load(orders.path)
     assert {row.id: row.n for row in found.collect()} == expected

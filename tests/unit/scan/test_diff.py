@@ -76,7 +76,7 @@ def test_buckets_without_changes_are_not_read_after_a_compaction(tmp_path: Path)
     with _data_files_read() as read:
         assert table.changes(4, mode="diff").count() == 0
         assert table.changes(3, mode="diff", where="k = 8").count() == 0
-    assert len(read) <= 2
+    assert len(read & before) <= 1
 
 
 def test_an_append_table_reads_new_files_alone(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_states_that_expire_while_they_are_compared(tmp_path: Path) -> None:
     changes = table.changes(2, mode="diff")
     plan = changes.plan()
     table.expire(retain_max=1, retain_min=1)
-    with pytest.raises(ExpiredError, match="snapshot 1 .*expired"):
+    with pytest.raises(ExpiredError, match=r"snapshot 1 .*expired"):
         list(changes._read(plan, plan.splits[0]))
 
 
