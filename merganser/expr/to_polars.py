@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
 
 from merganser.expr import tree
 from merganser.expr.compare import MIRRORED
@@ -51,6 +52,20 @@ def superset(p: Predicate, names: Mapping[str, str]) -> pl.Expr | None:
         None where it would let everything through, or where `p` can fail: an error counts, whatever other parts say.
     """
     return None if can_fail(p.expression) else _superset(p.expression, names)
+
+
+def is_among(column: str, kind: t.DataType, values: pa.Array) -> pl.Expr | None:
+    """Return the condition that a column has one of some values; None: Polars may take others for equal.
+
+    Args:
+        column: its name in the file.
+        kind: its type.
+        values: without nulls, as the table holds them.
+    """
+    if type(kind) not in _TYPES or values.null_count:
+        return None
+    held = pl.Series(pl.from_arrow(values)).cast(_TYPES[type(kind)])
+    return pl.col(column).is_in(held.implode())
 
 
 def _superset(node: tree.Expression, names: Mapping[str, str]) -> pl.Expr | None:

@@ -27,7 +27,7 @@ from merganser.codec.parquet_pages import Kept
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many
-from merganser.expr.to_polars import superset
+from merganser.expr.to_polars import is_among, superset
 from merganser.files.checksum import AT_ONCE_BYTES, checked_whole
 from merganser.files.masks import Vector, load, mask_of
 from merganser.meta.data_file import DataFile
@@ -105,6 +105,7 @@ class DataFileReader:
             drop rows before a merge: one on key columns, or any when the file needs no merge.
         rows_filter: only rows that this keeps are returned. It looks at some of `columns`, cannot fail for any row, and
             may be asked of rows that a merge would replace.
+        among: a column, and the values of it that are wanted; rows with others may be left out.
         notes: believe what the footer notes of kinds, instead of reading them.
         positions: also return `_POSITION`, where each row is in the file, the first being 0.
         only: rising positions of the rows to return; None: all that are not deleted.
@@ -126,6 +127,7 @@ class DataFileReader:
         kind: bool = False,
         groups_filter: Predicate | None = None,
         rows_filter: Predicate | None = None,
+        among: tuple[t.Field, pa.Array] | None = None,
         notes: bool = True,
         positions: bool = False,
         only: Positions | None = None,
@@ -181,6 +183,8 @@ class DataFileReader:
         if rows_filter is not None and only is None and self._deleted is None and not positions:
             alike = {name: old.name for name, old in self._evolution.unchanged.items()}
             self._superset = superset(rows_filter, alike)
+        if among is not None and self._deleted is None and among[0].name in self._evolution.unchanged:
+            self._superset = is_among(self._evolution.unchanged[among[0].name].name, among[0].type, among[1])
         self._growth = 1.0  # bytes in memory for each byte that the footer says; dictionaries of text make it grow
 
     @property

@@ -343,6 +343,7 @@ class SectionReader:
         sequence: bool = False,
         groups_filter: Predicate | None = None,
         rows_filter: Predicate | None = None,
+        among: tuple[t.Field, pa.Array] | None = None,
         positions: bool = False,
         part_bytes: int | None = None,
     ) -> DataFileReader:
@@ -355,6 +356,7 @@ class SectionReader:
             sequence=sequence,
             groups_filter=groups_filter,
             rows_filter=rows_filter,
+            among=among,
             positions=positions,
             only=self.only.get(file.name),
             part_bytes=part_bytes or PART_BYTES,

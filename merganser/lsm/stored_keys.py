@@ -20,12 +20,14 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
+from merganser.expr.to_polars import is_among
 from merganser.files.masks import load
 from merganser.files.read import DataFileReader
 from merganser.lsm.key_image import NOTHING, Asked, Found, HashImage, IntegerImage, equal, image_of, integers_of
 from merganser.lsm.levels import dense_ranks
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
+from merganser.schema import types as t
 from merganser.schema.table_schema import POSITION, VALUE_KIND
 from merganser.storage.cache import Cache
 
@@ -159,10 +161,43 @@ def reached(
 
 def narrowed(reader: SectionReader, file: DataFile, asked: Asked, *, kind: bool = False) -> DataFileReader:
     """Return the keys and positions of a file, opened at the row groups that may hold one of the keys asked for."""
-    names, column = reader.table.key, asked.columns[0]
+    names = reader.table.key
     opened = reader.opened(file, [reader.table.schema.field(name) for name in names], positions=True, kind=kind)
+    keep_reached(opened, names[0], asked)
+    return opened
+
+
+def rows_of(reader: SectionReader, file: DataFile, asked: Asked, fields: Sequence[t.Field]) -> pa.Table | None:
+    """Return the rows of a file that have one of the keys asked for; None: it has to be asked with `find`.
+
+    Polars leaves the others out before it decodes them, where the key is one number or text and no row is deleted.
+
+    Args:
+        fields: the columns, the key among them; numbers and kinds of the rows come, too.
+    """
+    name, column = reader.table.key[0], asked.columns[0]
+    field = reader.table.schema.field(name)
+    if len(asked.columns) > 1 or file.name in reader.vectors or is_among(name, field.type, column) is None:
+        return None
+    parts: list[pa.Table] = []
+    among = (field, column)
+    with contextlib.closing(reader.opened(file, fields, kind=True, sequence=True, among=among)) as opened:
+        keep_reached(opened, name, asked)
+        while (rows := opened.read(_READ_ROWS)) is not None:
+            held = rows.column(name)
+            parts.append(rows.filter(pc.is_in(held, column.cast(held.type))))
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
+def keep_reached(opened: DataFileReader, name: str, asked: Asked) -> None:
+    """Leave out row groups that have none of the keys asked for; close the reader if that fails.
+
+    Args:
+        name: the first key column.
+    """
+    column = asked.columns[0]
     try:
-        bounds = None if column.null_count else opened.group_bounds(names[0])  # bounds say nothing of nulls
+        bounds = None if column.null_count else opened.group_bounds(name)  # bounds say nothing of nulls
         if bounds is not None:
             low, high = (bound.cast(column.type) for bound in bounds)
             values, ends = dense_ranks([column], [pa.concat_arrays([low, high])])
@@ -173,7 +208,6 @@ def narrowed(reader: SectionReader, file: DataFile, asked: Asked, *, kind: bool 
     except BaseException:
         opened.close()
         raise
-    return opened
 
 
 def _read_keys(reader: SectionReader, file: DataFile) -> _Keys:

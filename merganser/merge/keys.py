@@ -25,6 +25,9 @@ Image = tuple[tuple[Any, ...], ...]
 
 NULL_IMAGE: Final = (0,)
 
+_RUNS_MAX: Final = 8
+"""So many sorted runs are merged faster than they are sorted."""
+
 
 def sorted_positions(
     columns: Sequence[pa.ChunkedArray], tie: npt.NDArray[np.int64] | None = None
@@ -83,7 +86,7 @@ def _by_integer(image: npt.NDArray[np.signedinteger], tie: npt.NDArray[np.int64]
     packed = _packed(image)
     if packed is not None:
         words, bits = packed
-        words.sort()
+        words.sort(kind="stable" if _is_few_runs(image) else None)
         positions = words & ((1 << bits) - 1)
         words >>= bits
         return positions, _last_of_each(words)
@@ -106,6 +109,11 @@ def _packed(image: npt.NDArray[np.signedinteger]) -> tuple[npt.NDArray[np.int64]
     words <<= bits
     words |= np.arange(len(image), dtype=np.int64)
     return words, bits
+
+
+def _is_few_runs(image: npt.NDArray[np.signedinteger]) -> bool:
+    """Return whether the keys are a few sorted runs: numpy's stable sort merges these, at a tenth of the cost."""
+    return int(np.count_nonzero(image[1:] < image[:-1])) < _RUNS_MAX
 
 
 def _last_of_each(ordered: npt.NDArray[np.signedinteger]) -> Mask:

@@ -33,7 +33,7 @@ import pyarrow as pa
 from merganser.files.masks import load
 from merganser.lsm.key_image import Asked
 from merganser.lsm.section import SectionReader
-from merganser.lsm.stored_keys import find, reached
+from merganser.lsm.stored_keys import find, reached, rows_of
 from merganser.merge.images import Fate
 from merganser.merge.keys import polars_column
 from merganser.merge.sort_merge import WINDOW_ROWS, Window, only_window, windows
@@ -245,9 +245,13 @@ class _Looked:
         shared = [file for file in portion.files if file.name in self._shared]
         found = {file.name: given[file.name] for file in portion.files if file.name in given}
         for file, first, end in reached(reader, asked, shared):
-            _, at = find(reader, file, asked.slice(first, end), self._cache)
-            if len(at):
-                found[file.name] = _rows_at(reader, file, np.sort(at), self._fields)
+            some = asked.slice(first, end)
+            rows = rows_of(reader, file, some, self._fields)
+            if rows is None:
+                _, at = find(reader, file, some, self._cache)
+                rows = _rows_at(reader, file, np.sort(at), self._fields) if len(at) else None
+            if rows is not None and rows.num_rows:
+                found[file.name] = rows
         files = [file for file in portion.files if file.name in found]
         fields = self._job.table.schema.fields
         if not files:

@@ -33,8 +33,11 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def same_values(a: pa.Array, b: pa.Array) -> Mask:
     """Return bool[n], which values of two arrays of n values and one type are the same."""
-    valid, other = np.asarray(a.is_valid()), np.asarray(b.is_valid())
     kind = a.type
+    if not a.null_count and not b.null_count and (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        same: Mask = _numbers(a) == _numbers(b)
+        return same
+    valid, other = np.asarray(a.is_valid()), np.asarray(b.is_valid())
     if pa.types.is_struct(kind):
         equal = np.ones(len(a), np.bool_)
         for i in range(kind.num_fields):
@@ -43,10 +46,18 @@ def same_values(a: pa.Array, b: pa.Array) -> Mask:
         equal = _same_items(a, b)
     elif pa.types.is_floating(kind):
         left, right = (pc.fill_null(each, 0.0).to_numpy(zero_copy_only=False) for each in (a, b))
-        equal = (left == right) & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right))
+        whole = np.int64 if left.dtype.itemsize == 8 else np.int32 if left.dtype.itemsize == 4 else np.int16
+        equal = (left.view(whole) == right.view(whole)) | (np.isnan(left) & np.isnan(right))
     else:
-        equal = np.asarray(pc.fill_null(pc.equal(a, b), False))
+        equal = np.asarray(pc.equal(a, b).fill_null(False))
     return np.where(valid & other, equal, valid == other)
+
+
+def _numbers(values: pa.Array) -> npt.NDArray[np.signedinteger]:
+    """Return whole numbers and moments without nulls as integers."""
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return values.to_numpy()  # type: ignore[no-any-return]
 
 
 def _same_items(a: pa.Array, b: pa.Array) -> Mask:

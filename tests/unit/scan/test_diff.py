@@ -175,3 +175,16 @@ def test_automatic_tags(tmp_path: Path) -> None:
     assert to("2026-01-01") == to("2026-01-03") == []
     with pytest.raises(NotFoundError, match="names such as '1970-01-01'"):
         to("mine")
+
+
+def test_text_keys_are_looked_up_in_shared_files(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true"}
+    table = catalog.create_table("db.t", {"k": "STRING", "v": "INT"}, primary_key=["k"], options=options)
+    table.write([{"k": f"k{i:04}", "v": i} for i in range(5000)])
+    table.compact(full=True)
+    table.write([{"k": "k0007", "v": 0}, {"k": "k0008", "v": 8}, {"k": "k00", "v": 1}])
+    table.write([{"k": "k4999", "v": 0}], kinds=["-D"])
+    found = [tuple(row.values()) for row in table.changes(3, mode="diff").to_pylist()]
+    assert found == [("+I", "k00", 1), ("-U", "k0007", 7), ("+U", "k0007", 0), ("-D", "k4999", 4999)]

@@ -47,7 +47,7 @@ def _table(path: Path, engine: str, rng: random.Random) -> mg.Table:
     options |= {"write-only": rng.choice(["true", "false"])} | ENGINES[engine]
     if keyed or engine == "counting":
         options["bucket"] = rng.choice(["1", "2"])
-    columns = {"p": "STRING", "k": rng.choice(["INT", "DOUBLE"]), "s": "INT", "v": "INT", "f": "DOUBLE"}
+    columns = {"p": "STRING", "k": rng.choice(["INT", "DOUBLE", "BIGINT"]), "s": "INT", "v": "INT", "f": "DOUBLE"}
     return catalog.create_table(
         "db.t",
         columns | ({} if engine == "counting" else {"a": "ARRAY<STRING>"}),
