@@ -89,13 +89,10 @@ class ChangeLog:
             kinds = np.where(kinds == row_kind.INSERT, inserted, kinds).astype(np.int8)
         if not len(order):
             return
-        old = pa.array(before[fate.olds])
-        rows = pa.concat_tables(
-            [versions.select(after.column_names).take(old), after.filter(pa.array(fate.news))], promote_options="none"
-        )
-        old_numbers = versions.column(SEQUENCE_NUMBER.name).take(old).to_numpy()
-        both = np.concatenate([old_numbers, numbers[fate.news]])[order]
-        self._open().write(rows.take(pa.array(order)), sequences=pa.array(both), kinds=pa.array(kinds))
+        rows = pa.concat_tables([versions.select(after.column_names), after], promote_options="none").combine_chunks()
+        at = np.concatenate([before[fate.olds], versions.num_rows + np.flatnonzero(fate.news)])[order]
+        every = np.concatenate([versions.column(SEQUENCE_NUMBER.name).to_numpy(), numbers])
+        self._open().write(rows.take(pa.array(at)), sequences=pa.array(every[at]), kinds=pa.array(kinds))
 
     def publish_new(self, rows: pa.Table, numbers: Sequences, shown: Mask) -> None:
         """Publish rows of keys that had none.

@@ -20,6 +20,7 @@ from merganser.errors import InvalidInputError
 from merganser.files.layout import FileLayout, changelog_layout, file_layout, received_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
+from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.functions.segments import any_of, selected
 from merganser.merge.groups import Groups
@@ -113,10 +114,13 @@ class Flush:
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
         if self._published is not None:
             order = groups.positions
-            if self._keeps == "received" and merge.order is not None:
-                order, _ = sorted_positions(keys)
-            publish(self._write_changelog(directory, self._published, order, start, numbers, at))
+            if self._keeps == "received":
+                order = self._not_stored(groups, keys)
+            if len(order):
+                publish(self._write_changelog(directory, self._published, order, start, numbers, at))
         runs = self._runs(groups, at)
+        if self._keeps == "received" and isinstance(merge.engine, Deduplicate):
+            keep = _both(keep, publish)  # the files of the bucket hold the other rows as they came
         for i, (versions, fold) in enumerate(runs):
             part = None
             if len(runs) > 1:
@@ -127,6 +131,17 @@ class Flush:
                 last = i == len(runs) - 1
                 part = np.maximum(numbers, rising[i]) if last else np.full(len(at), rising[i])
             keep(self._write_run(directory, versions, start, numbers if part is None else part, at, fold))
+
+    def _not_stored(self, groups: Groups, keys: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
+        """Return the rows of a bucket that its files will not hold as they came, in the order of key and arrival."""
+        order = groups.positions
+        if self._merge.order is not None:
+            order, _ = sorted_positions(keys)
+        if not isinstance(self._merge.engine, Deduplicate):
+            return order
+        stored = np.zeros(len(order), np.bool_)
+        stored[groups.last] = True
+        return order[~stored[order]]
 
     def _runs(self, groups: Groups, at: npt.NDArray[np.int64]) -> list[tuple[Groups, Fold]]:
         """Return the versions of a bucket as runs, the oldest first, each with what its groups become.
@@ -232,6 +247,16 @@ class Flush:
         if chooses and folded is not None and folded.positions is not None:  # they are positions in `rows`
             return replace(folded, rows=self._picked.take(folded.positions), positions=None)
         return folded
+
+
+def _both(one: Callable[[Sequence[DataFile]], None], other: Callable[[Sequence[DataFile]], None]) -> (
+    Callable[[Sequence[DataFile]], None]
+):  # fmt: skip
+    def take(files: Sequence[DataFile]) -> None:
+        one(files)
+        other(files)
+
+    return take
 
 
 def _both_ways(groups: Groups) -> Groups | None:
