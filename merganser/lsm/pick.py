@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from merganser.options import upkeep as u
 from merganser.options import write as w
@@ -98,6 +98,14 @@ def pushes_level_0(options: Options) -> bool:
     )
 
 
+def full_compaction_commits(options: Options) -> int | None:
+    """Return after how many commits everything is compacted; None: the number of commits does not say."""
+    every = options.get(u.FULL_COMPACTION_DELTA_COMMITS)
+    if every is None and options.get(w.CHANGELOG_PRODUCER) == "full-compaction":
+        return None if options.get(u.CHANGELOG_COMPACTION_INTERVAL) else 1
+    return every
+
+
 def _level_0_is_due(runs: Sequence[RunSize], options: Options) -> bool:
     """Return whether level 0 has to be emptied by now.
 
@@ -116,11 +124,15 @@ def _level_0_is_due(runs: Sequence[RunSize], options: Options) -> bool:
 def _early_full(
     runs: Sequence[RunSize], options: Options, top: int, now: datetime | None, last_full: datetime | None
 ) -> Pick | None:
+    everything = Pick(len(runs), top)
+    waits = runs[0].level != top and options.get(w.CHANGELOG_PRODUCER) == "full-compaction"
+    publishing = options.get(u.CHANGELOG_COMPACTION_INTERVAL) if waits else None
+    if publishing and _has_passed(publishing, now, last_full):
+        return everything
     if len(runs) == 1:
         return None
-    everything = Pick(len(runs), top)
     interval = options.get(u.OPTIMIZATION_INTERVAL)
-    if interval is not None and (last_full is None or (now is not None and now - last_full > interval)):
+    if interval is not None and _has_passed(interval, now, last_full):
         return everything
     total = options.get(u.TOTAL_SIZE_THRESHOLD)
     if total is not None and sum(run.size for run in runs) < total:
@@ -129,6 +141,10 @@ def _early_full(
     if incremental is not None and sum(run.size for run in runs if run.level != top) > incremental:
         return everything
     return None
+
+
+def _has_passed(interval: timedelta, now: datetime | None, last_full: datetime | None) -> bool:
+    return last_full is None or (now is not None and now - last_full > interval)
 
 
 def _size_amplification(runs: Sequence[RunSize], options: Options, top: int) -> Pick | None:

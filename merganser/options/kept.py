@@ -7,7 +7,6 @@ They are data, not constants, because no code names them. Work that honours one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, Final
 
 from merganser.options.option import (
@@ -51,8 +50,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
      "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot."),
     # changelogs
-    ("changelog-producer.compaction-interval", DURATION, timedelta(0),
-     "Of older releases: time between full compactions of the producer full-compaction; 0 is off."),
     ("delete.force-produce-changelog", BOOLEAN, False,
      "Publish every row that a DELETE removes, instead of dropping whole partitions silently."),
     ("change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."),

@@ -71,8 +71,15 @@ FORCE_UP_LEVEL_0: Final = Option(
     "compaction.force-up-level-0", BOOLEAN, False, "Every compaction includes all of level 0."
 )
 FULL_COMPACTION_DELTA_COMMITS: Final = Option[int | None](
-    "full-compaction.delta-commits", integer(1), None, "Compact everything after so many commits."
-)
+    "full-compaction.delta-commits", integer(1), None,
+    "Compact everything after so many commits. Default: 1 with the changelog producer full-compaction, unless "
+    "'changelog-producer.compaction-interval' is set; otherwise never.",
+)  # fmt: skip
+CHANGELOG_COMPACTION_INTERVAL: Final = Option(
+    "changelog-producer.compaction-interval", DURATION, timedelta(0),
+    "Time between full compactions of a bucket, for the changelog producer full-compaction. 0: the number of commits "
+    "decides, see 'full-compaction.delta-commits'.",
+)  # fmt: skip
 FORCE_LOOKUP: Final = Option(
     "force-lookup", BOOLEAN, False, "Compact level 0 with lookups, with any merge engine.", immutable=True
 )

@@ -13,12 +13,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
+from merganser.lsm.pick import full_compaction_commits
 from merganser.meta.refs import TagStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options import read as r
-from merganser.options import upkeep as u
-from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.rules.starts import scan_mode
@@ -100,9 +99,7 @@ def _marked(store: SnapshotStore, watermark: int) -> Snapshot:
 
 def compacted(options: Options, store: SnapshotStore) -> Snapshot | None:
     """Return the newest compaction, of tables with scheduled full ones the newest of those; else the newest."""
-    every = options.get(u.FULL_COMPACTION_DELTA_COMMITS)
-    if every is None and options.get(w.CHANGELOG_PRODUCER) == "full-compaction":
-        every = 1
+    every = full_compaction_commits(options)
     latest = store.latest()
     for found in store.walk_back(latest.id if latest else 0):
         scheduled = every is None or found.commit_identifier == BATCH_IDENTIFIER or found.commit_identifier % every == 0

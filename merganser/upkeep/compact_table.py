@@ -29,7 +29,7 @@ from merganser.errors import CommitUnknownError, ConflictError, MerganserError
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.job import BucketJob
-from merganser.lsm.pick import pushes_level_0
+from merganser.lsm.pick import full_compaction_commits, pushes_level_0
 from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
@@ -37,7 +37,6 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
 from merganser.scan.plan import level_0_waits
@@ -417,7 +416,7 @@ def _full_is_due(table: TableDef, identifier: int) -> bool:
 
     Readers of the fully compacted states of a table find those states by the same rule.
     """
-    every = table.options.get(u.FULL_COMPACTION_DELTA_COMMITS)
+    every = full_compaction_commits(table.options)
     return every is not None and (identifier == BATCH_IDENTIFIER or identifier % every == 0)
 
 

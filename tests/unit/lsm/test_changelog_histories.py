@@ -125,7 +125,8 @@ def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
     engine: str, seed: int, tmp_path: Path
 ) -> None:
     rng = random.Random(f"full {engine} {seed}")
-    table = _table(tmp_path, "full-compaction", engine, rng)
+    seldom = rng.choice([{"changelog-producer.compaction-interval": "1 d"}, {"write-only": "true"}, {}])
+    table = _table(tmp_path, "full-compaction", engine, rng, **seldom)
     replay, seen = Replay(), 0
     for _ in range(10):
         for _ in range(rng.randrange(4)):
@@ -139,6 +140,18 @@ def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
         seen = newest
         assert replay.rows == _state(table)
     assert table.check() == ()
+
+
+def test_the_producer_full_compaction_publishes_every_commit_unless_an_interval_is_set(tmp_path: Path) -> None:
+    table = _table(tmp_path, "full-compaction", "deduplicate", random.Random(0))
+    row = {"p": "a", "k": 1, "s": 1, "v": 1}
+    published = []
+    for options in ({}, {}, {"changelog-producer.compaction-interval": "1 d"}, {}):
+        row["v"] += 1
+        snapshot = table.with_options(options).write([row])
+        assert snapshot is not None
+        published.append([(change["_row_kind"], change["v"]) for change in table.changes(snapshot.id).to_pylist()])
+    assert published == [[("+I", 2)], [("-U", 2), ("+U", 3)], [], [("-U", 3), ("+U", 5)]]
 
 
 def test_lookups_cannot_be_turned_on_for_one_handle_of_a_table_that_adds_up(tmp_path: Path) -> None:

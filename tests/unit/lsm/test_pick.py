@@ -212,6 +212,15 @@ def test_where_compactions_look_rows_up_level_0_takes_the_next_free_level() -> N
 # early full compaction
 
 
+@pytest.mark.parametrize(("hours", "level"), [(0.5, None), (1.5, 5)])
+def test_an_interval_of_the_changelog_brings_rows_to_the_highest_level(hours: float, level: int | None) -> None:
+    options = {"changelog-producer": "full-compaction", "changelog-producer.compaction-interval": "1 h"}
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    picked = pick([RunSize(0, 1)], Options(options), now=now, last_full=now - timedelta(hours=hours))
+    assert picked == (None if level is None else Pick(1, level))
+    assert pick([RunSize(5, 1)], Options(options), now=now, last_full=now - timedelta(hours=hours)) is None
+
+
 @pytest.mark.parametrize(
     ("last", "due"), [(None, True), (timedelta(hours=2), True), (timedelta(hours=1), False), (timedelta(0), False)]
 )
