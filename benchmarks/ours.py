@@ -87,7 +87,7 @@ def small_commits(table: str, rows: int, commits: int, key_space: int) -> Callab
     target = mg.table(table)
 
     def action() -> dict[str, Any]:
-        return _timed_each(batches, target.write)
+        return timed_each(batches, target.write)
 
     return action
 
@@ -98,7 +98,7 @@ def create_and_commit(table: str, rows: int, commits: int, key_space: int) -> Ca
     return small_commits(table, rows, commits, key_space)
 
 
-def _timed_each(batches: Sequence[pa.Table], write: Callable[[pa.Table], object]) -> dict[str, Any]:
+def timed_each(batches: Sequence[pa.Table], write: Callable[[pa.Table], object]) -> dict[str, Any]:
     each = []
     for batch in batches:
         start = time.perf_counter()
@@ -130,7 +130,7 @@ def commits_into_a_partition(table: str, rows: int, commits: int) -> Callable[[]
     target = mg.table(table)
     target.write(_of_partition(0, rows, 0))
     batches = [_of_partition(0, rows, seed) for seed in range(commits)]
-    return lambda: _timed_each(batches, target.write)
+    return lambda: timed_each(batches, target.write)
 
 
 def _of_partition(partition: int, rows: int, seed: int) -> pa.Table:
