@@ -38,6 +38,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
+from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
@@ -216,6 +217,8 @@ class _Line:
         holder = Holder(snapshot.id, path)
         name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
         if name is None:
+            if snapshot.commit_kind != APPEND or self.table.options.get(w.CHANGELOG_PRODUCER) != "none":
+                return  # it published nothing
             name, size = snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
         manifests = self._list(name, size, holder)
         for entry in self._all(manifests or (), holder) or ():

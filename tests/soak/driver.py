@@ -15,10 +15,10 @@ from typing import Any
 
 from merganser import catalog
 from merganser.errors import UnsupportedError
-from tests.soak.tables import TABLES, WRITERS, Judge
+from tests.soak.tables import TABLES, WRITERS, Judge, Replay
 from tests.soak.workers import Place, commit, work
 
-ROLES = (("writer", WRITERS), ("compactor", 2), ("expirer", 1), ("reader", 2))
+ROLES = (("writer", WRITERS), ("compactor", 2), ("expirer", 1), ("reader", 2), ("follower", 2))
 
 
 @dataclass
@@ -85,9 +85,11 @@ class Soak:
                         if tried > done:
                             commit(place, table, opened, writer, tried, random.Random(self.seed))
                     positions = [(tried, tried) for _, tried in positions]
-                if table.later:
+                if table.later or table.publishes == "after":
                     opened.compact(full=True)
                 rows = opened.read().to_pylist()
+                if table.publishes:
+                    problems += _replayed(opened, rows)
                 judge = Judge(table)
                 heads = judge.heads(rows)
                 if why := judge.wrong(rows):
@@ -113,6 +115,16 @@ class Soak:
 
     def _say(self, text: str) -> None:
         print(text, flush=True)
+
+
+def _replayed(table: Any, rows: list[dict[str, Any]]) -> list[str]:
+    """Return what is wrong with the changelog from the first snapshot on, which has expired."""
+    replay = Replay()
+    if why := replay.wrong(table.changes(1).to_pylist()):
+        return [f"changelog of {table.name}: {why}"]
+    if replay.rows != {row["k"]: row for row in rows}:
+        return [f"changelog of {table.name}: replayed, it is not the table"]
+    return []
 
 
 def _created(root: Path) -> tuple[str, ...]:

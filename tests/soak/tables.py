@@ -44,6 +44,7 @@ class SoakTable:
         commit: the changes of a writer's n-th commit.
         fold: applies such changes to what the table shows of them.
         later: rows show only once they were compacted.
+        publishes: its changelog, replayed, is the table: "with" each commit, or "after" the compaction behind it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SoakTable:
     commit: Callable[[int, int], list[Change]]
     fold: Callable[[State, int, list[Change]], None]
     later: bool = False
+    publishes: str | None = None
 
     def create(self, catalog: Any) -> Any:
         """Make it."""
@@ -63,6 +65,26 @@ def arrow(changes: list[Change]) -> pa.Table:
     """Return the changes of a commit as it is written, their kinds in the column `op`."""
     columns: dict[str, Any] = {name: pa.array([c.row[name] for c in changes], kind) for name, kind in _ARROW.items()}
     return pa.table({**columns, "op": pa.array([c.kind for c in changes], pa.string())})
+
+
+class Replay:
+    """The state that a changelog makes: a new row needs an absent key, and what goes must be what is there."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+
+    def wrong(self, changes: list[Row]) -> str | None:
+        """Take changes; return the first that does not fit, or None."""
+        for row in changes:
+            kind, key = row.pop("_row_kind"), row["k"]
+            there = self.rows.pop(key, None)
+            if kind in ("+I", "+U"):
+                if there is not None:
+                    return f"{kind} {row}, and {there} is there"
+                self.rows[key] = row
+            elif there != row:
+                return f"{kind} {row}, and {there} is there"
+        return None
 
 
 @dataclass
@@ -191,6 +213,7 @@ def _fold_lines(state: State, n: int, changes: list[Change]) -> None:
 
 
 _COMPACTS: Final = {"num-sorted-run.compaction-trigger": "4"}
+_KEEPS_CHANGELOGS: Final = {"changelog.num-retained.min": "1000000", "changelog.num-retained.max": "1000000"}
 
 TABLES: Final = (
     SoakTable("upserts", {"bucket": "2", **_COMPACTS}, True, _upserts, _fold_latest),
@@ -211,5 +234,29 @@ TABLES: Final = (
         _fold_sums,
     ),
     SoakTable("lines", {}, False, _lines, _fold_lines),
+    SoakTable(
+        "looked up",
+        {"bucket": "2", "changelog-producer": "lookup", **_KEEPS_CHANGELOGS},
+        True,
+        _upserts,
+        _fold_latest,
+        publishes="after",
+    ),
+    SoakTable(
+        "recorded",
+        {
+            "bucket": "1",
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "sum",
+            "fields.n.aggregate-function": "max",
+            "changelog-producer": "per-record",
+            **_COMPACTS,
+            **_KEEPS_CHANGELOGS,
+        },
+        True,
+        _additions,
+        _fold_sums,
+        publishes="with",
+    ),
     SoakTable("vectors", {"bucket": "1", "deletion-vectors.enabled": "true"}, True, _upserts, _fold_latest, later=True),
 )

@@ -13,7 +13,7 @@ import pandas  # noqa: F401 - Arrow looks for it when it is first used, and ever
 from merganser import catalog
 from merganser.errors import CommitUnknownError, ConflictError, ExpiredError, FormatError, NotFoundError
 from tests.soak.journal import Events, Journal
-from tests.soak.tables import TABLES, Judge, SoakTable, arrow
+from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def work(place: Place, role: str, number: int, seed: int) -> None:
     """Do what a role does, for ever."""
     rng = random.Random(seed)
     try:
-        {"writer": _write, "compactor": _compact, "expirer": _expire, "reader": _read}[role](place, number, rng)
+        roles = {"writer": _write, "compactor": _compact, "expirer": _expire, "reader": _read, "follower": _follow}
+        roles[role](place, number, rng)
     except BaseException as error:
         place.fail(f"{role} {number}: {type(error).__name__}: {error}")
         raise
@@ -153,3 +154,32 @@ def _read(place: Place, number: int, rng: random.Random) -> None:
             return
         last[name] = heads
         events.note("read")
+
+
+def _follow(place: Place, number: int, rng: random.Random) -> None:
+    events = place.events("follower")
+    table = rng.choice([table for table in place.soak_tables() if table.publishes])
+    opened = place.open(table.name)
+    stream, replay, begun = opened.stream(follow=False), Replay(), False
+    while True:
+        try:
+            for plan in stream:
+                begun = True
+                if why := replay.wrong(plan.to_pylist()):
+                    place.fail(f"follower {number} of {table.name}, before snapshot {stream.next_snapshot}: {why}")
+                    return
+                events.note("plan")
+        except ExpiredError:
+            if begun:
+                raise
+            stream = opened.stream(follow=False)
+            continue
+        if table.publishes == "with" and begun:
+            try:
+                rows = opened.read(snapshot=stream.next_snapshot - 1).to_pylist()
+            except (ExpiredError, NotFoundError):
+                continue
+            if replay.rows != {row["k"]: row for row in rows}:
+                place.fail(f"follower {number} of {table.name}: snapshot {stream.next_snapshot - 1} differs")
+                return
+            events.note("state held against the table")

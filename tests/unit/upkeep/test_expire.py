@@ -431,6 +431,20 @@ def test_rows_are_the_changelog_of_a_table_without_changelog_files() -> None:
     assert [i for i in range(12) if table.env.storage.exists(paths.changelog(i))] == [9]
 
 
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "per-record", "full-compaction"])
+def test_a_table_whose_changelogs_outlive_their_snapshots_is_sound(producer: str) -> None:
+    keeps = {"changelog.num-retained.min": "100", "changelog.num-retained.max": "100"}
+    table, _ = table_of({"changelog-producer": producer, "num-sorted-run.compaction-trigger": "2", **keeps})
+    for i in range(6):
+        write(table, v=str(i))
+    published = table.changes(1).to_pylist()
+    table.expire(retain_max=2, older_than=FUTURE)
+    assert len(table.snapshots()) == 2
+    assert table.check() == ()
+    assert table.changes(1).to_pylist() == published
+    assert table.remove_orphans(older_than=FUTURE) == ()
+
+
 # orphans
 
 
