@@ -33,6 +33,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
+from merganser.options import write as w
 
 _DAY: Final = timedelta(days=1)
 _PAIR: Final = re.compile(r"-until-(\d+)-(\d+)\.")
@@ -55,10 +56,15 @@ class Tombstones:
 
     @classmethod
     def of(cls, table: TableDef, now_ms: int) -> Tombstones:
-        """Return what a table keeps at a time."""
+        """Return what a table keeps at a time.
+
+        With the changelog producer full-compaction it keeps nothing: other engines take every row of the highest level
+        for one that was there, and would publish that it goes.
+        """
         kept = table.options.get(u.TOMBSTONE_TIME_RETAINED)
+        none = not table.keyed or table.options.get(w.CHANGELOG_PRODUCER) == "full-compaction"
         return cls(
-            merge_of(table).lasting if table.keyed else Lasting(),
+            Lasting() if none else merge_of(table).lasting,
             now_ms - round((_DAY if kept is None else kept).total_seconds() * 1000),
         )
 

@@ -24,6 +24,7 @@ from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
 from tests.interop.values import PaimonType, arrow_schema, assert_same_rows, rows_of
 
+from .changelogs import compare_changes, compare_shared_changelogs, java_reads_what_each_row_changed
 from .histories import World
 
 Comparison = Callable[[World, Random], None]
@@ -420,6 +421,9 @@ COMPARISONS: Mapping[str, Comparison] = {
     "what expiry leaves": compare_expiry,
     "identifiers and watermarks": compare_commits_of_a_user,
     "reads of tombstones": compare_reads_of_tombstones,
+    "changes of the same commits": compare_changes,
+    "changes of commits of both": compare_shared_changelogs,
+    "changes of each record": java_reads_what_each_row_changed,
     "known: our TIMESTAMP(9) in Parquet": java_misreads_our_nanoseconds,
     "known: before 1970 in ORC": java_loses_a_second_in_orc,
     "known: NaN as a key": java_does_not_order_nan,
