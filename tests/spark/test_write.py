@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -363,3 +364,22 @@ def test_a_refused_value_is_named_by_the_key_of_its_row(through: str, spark: Spa
     rows = spark.range(0, 1000, 1, 4).selectExpr("CAST(id AS INT) AS id", "IF(id = 777, 300, 1) AS v")
     with pytest.raises(mg.errors.InvalidInputError, match=r"value 300 does not fit TINYINT \(the row with id = 777\)"):
         ms.write(rows, table, through=through)
+
+
+@pytest.mark.parametrize("producer", ["lookup", "per-record"])
+def test_changes_that_tasks_find_out_are_those_of_one_process(
+    spark: SparkSession, catalog: mg.Catalog, producer: str
+) -> None:
+    options = {"bucket": "3", "changelog-producer": producer}
+    table, alone = (
+        catalog.create_table(f"shop.{name}", {"id": "BIGINT", "v": "INT"}, primary_key=["id"], options=options)
+        for name in ("by_tasks", "alone")
+    )
+    for start in (0, 5):
+        given = [(i % 20, start + i, ("+I", "+U", "-D")[i % 7 % 3]) for i in range(start, start + 60)]
+        with patch("merganser.write.recording._HERE_ROWS", 0):
+            ms.write(spark.createDataFrame(given, "id long, v int, kind string").coalesce(1), table, kinds="kind")
+        alone.write([{"id": i, "v": v} for i, v, _ in given], kinds=[kind for _, _, kind in given])
+    assert table.changes(1).to_pylist() == alone.changes(1).to_pylist()
+    assert not list(Path(table.path).rglob("received-*"))
+    assert rows(table) == rows(alone)
