@@ -53,6 +53,8 @@ _NOTES_OF: Final = "merganser.file"
 """Pair of the footer that says of which file the other pairs are."""
 
 _SAMPLE_ROWS: Final = 4_096
+_SAMPLED_MIN: Final = 512
+"""Of fewer rows, what an encoding saves is little beside what it takes to find out."""
 _PAGE_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 1024
 _HEADER_BYTES: Final = 32
@@ -417,7 +419,7 @@ def _encodings(fields: Sequence[t.Field], first: pa.Table | None) -> tuple[list[
     dictionaries: list[str] = []
     deltas: list[str] = []
     sample = None
-    if first is not None:
+    if first is not None and first.num_rows >= _SAMPLED_MIN:
         sample = first.take(np.arange(0, first.num_rows, max(1, first.num_rows // _SAMPLE_ROWS)))
     for position, field in enumerate(fields):
         if t.is_nested(field.type):
