@@ -94,7 +94,7 @@ class Change:
         safe: the last snapshot that needs no check in strict mode; negative or None: no snapshot needs one.
         seconds: the time that its writers spent on its files, by phase; see `CommitMetrics`.
         watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never
-            falls.
+            falls; a higher one is a change by itself.
         properties: texts that this snapshot and all later ones record; they replace texts of the same name.
         log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
             partitions stay as they are.
@@ -307,7 +307,9 @@ class Publisher:
         previous = state.snapshot
         if change.overwrites is not None:
             entries = change.overwrites(state.live) + entries
-        if not entries and not changelog and not reindexed and not change.allow_empty:
+        watermark = _later(previous.watermark if previous else None, change.watermark)
+        rises = watermark != (previous.watermark if previous else None)
+        if not entries and not changelog and not reindexed and not change.allow_empty and not rises:
             return None
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
@@ -338,7 +340,7 @@ class Publisher:
             changelog_record_count=sum(entry.file.row_count for entry in changelog) if changelog else None,
             next_row_id=(previous.next_row_id or 0) if previous else 0,
             index_manifest=lists.index,
-            watermark=_later(previous.watermark if previous else None, change.watermark),
+            watermark=watermark,
             statistics=previous.statistics if previous else None,
             properties={**((previous.properties if previous else None) or {}), **change.properties},
             log_offsets=offsets or None,

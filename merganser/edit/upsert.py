@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -41,6 +42,7 @@ from merganser.write.buckets import assigner_of
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
+from merganser.write.transaction import checked_watermark
 
 IF_EXISTS: Final = ("update", "keep")
 """What happens to a row whose key is there: it replaces the row, or it is left out."""
@@ -86,6 +88,7 @@ class Upsert:
             )
         self._target = WriteTarget(table, columns=columns, action=self._action)
         self._session = WriteSession(table, env, commit_user=commit_user)
+        self._watermark: int | None = None
         self._keeps = if_exists == "keep"
         self._merge = merge_of(table, stored=False)
         given = self._target.columns
@@ -108,8 +111,9 @@ class Upsert:
                 table=self._table.name,
             )
 
-    def run(self, data: Any, kinds: Any, identifier: int | None) -> Upserted:
+    def run(self, data: Any, kinds: Any, identifier: int | None, watermark: int | datetime | None = None) -> Upserted:
         """Write rows as one commit."""
+        self._watermark = checked_watermark(watermark, self._action)
         session, turns = self._session, Turns(self._table, self._env)
         error: BaseException | None = None
         try:
@@ -228,7 +232,7 @@ class Upsert:
             reads = Reads(snapshot, frozenset(group.id for group in assigner_of(self._table).assign(given.keys)))
             session.put((edit.rows, edit.kinds, None), held=True)
         uuid = session.uuid
-        made = session.commit(identifier, reads)
+        made = session.commit(identifier, reads, self._watermark)
         if edit.rows.num_rows and (made is None or made.uuid != uuid):
             return self._applied(given, made)  # a twin of this call was faster
         if edit.after is not None:

@@ -66,6 +66,7 @@ from merganser.upkeep.rollback import roll_back
 from merganser.write.dropping import drop_partitions, expire_partitions
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
+from merganser.write.transaction import checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
 
@@ -527,6 +528,7 @@ class Table:
         overwrite: Overwrite = None,
         commit_user: str | None = None,
         identifier: int | None = None,
+        watermark: int | datetime | None = None,
     ) -> Snapshot | None:
         """Write rows as one commit.
 
@@ -542,6 +544,9 @@ class Table:
             commit_user, identifier: the name of the committer and the number of this commit. Use a larger identifier
                 for each new commit. If it is not larger than the last one of this user, the commit was already
                 applied, and nothing is written.
+            watermark: the time up to which all rows by event time are there, as an aware datetime or epoch
+                milliseconds. The watermark of a table never falls. A higher one is committed without rows, too. None:
+                it stays as it is.
 
         Returns:
             The snapshot, or None if there was nothing to commit.
@@ -553,14 +558,17 @@ class Table:
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
         if columns is not None and overwrite is None and self._looks_up_other_columns(columns):
-            return self.upsert(data, kinds, columns, commit_user=commit_user, identifier=identifier).snapshot
+            return self.upsert(
+                data, kinds, columns, commit_user=commit_user, identifier=identifier, watermark=watermark
+            ).snapshot
+        watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:
                     return snapshot
             writer.write(data, kinds)
-            return writer.commit(identifier)
+            return writer.commit(identifier, watermark)
 
     def upsert(
         self,
@@ -570,6 +578,7 @@ class Table:
         if_exists: str = "update",
         commit_user: str | None = None,
         identifier: int | None = None,
+        watermark: int | datetime | None = None,
     ) -> Upserted:
         """Write rows by key as one commit, and return what became of them.
 
@@ -587,6 +596,7 @@ class Table:
             if_exists: "update" replaces the row of a key. "keep" leaves it as it is, so only new keys are written; of
                 several rows of a new key the first one counts.
             commit_user, identifier: see `write`. A repeated call writes nothing and returns the result of the first.
+            watermark: see `write`.
 
         Returns:
             The snapshot, the numbers of keys inserted, updated, deleted and unchanged, the rows after the commit, and
@@ -603,7 +613,7 @@ class Table:
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
         call = Upsert(self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user)
-        return call.run(data, kinds, identifier)
+        return call.run(data, kinds, identifier, watermark)
 
     def writer(
         self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None
@@ -622,6 +632,7 @@ class Table:
         commit_user: str | None = None,
         identifier: int | None = None,
         options: Mapping[str, str] | None = None,
+        watermark: int | datetime | None = None,
     ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
@@ -631,6 +642,7 @@ class Table:
             kinds, columns, overwrite, commit_user, identifier: see `write`.
             options: the layout of CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of the
                 store of the files if it is not the store of the table. See `docs/files.md`.
+            watermark: see `write`.
 
         Raises:
             NotFoundError: no file matches.
@@ -639,6 +651,7 @@ class Table:
         """
         from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
+        watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
         with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
@@ -654,7 +667,7 @@ class Table:
                         work.advance(size)
 
                 writer.write_each(parts(), kinds)
-            return writer.commit(identifier)
+            return writer.commit(identifier, watermark)
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows as one commit."""
@@ -933,9 +946,13 @@ class Writer:
                 self.session.give_up()
             raise
 
-    def commit(self, identifier: int | None = None) -> Snapshot | None:
-        """Commit the rows since the last commit as one snapshot. Return None if there were none."""
-        return self.session.commit(identifier)
+    def commit(self, identifier: int | None = None, watermark: int | datetime | None = None) -> Snapshot | None:
+        """Commit the rows since the last commit as one snapshot. Return None if there was nothing to commit.
+
+        Args:
+            identifier, watermark: see `Table.write`.
+        """
+        return self.session.commit(identifier, watermark=watermark)
 
     def abort(self) -> None:
         """Drop the rows that were not committed."""

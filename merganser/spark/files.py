@@ -22,6 +22,7 @@ import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Protocol
 
 import numpy as np
@@ -77,6 +78,7 @@ def load(
     commit_user: str | None = None,
     identifier: int | None = None,
     options: Mapping[str, str] | None = None,
+    watermark: int | datetime | None = None,
 ) -> Snapshot | None:
     """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
 
@@ -92,6 +94,7 @@ def load(
         commit_user: the name of the committer.
         identifier: the number of this commit; see `Table.write`.
         options: the layout of CSV files, and options of their store; see `Table.load`.
+        watermark: the time up to which all rows by event time are there; see `Table.write`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -113,6 +116,7 @@ def load(
         overwrite=overwrite,
         commit_user=commit_user,
         identifier=identifier,
+        watermark=watermark,
         run=on_tasks(spark, found.env),
     )
     done, snapshot = transaction.applied()

@@ -15,6 +15,7 @@ Crash or failure at any point before the commit: files are there that no snapsho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -52,6 +53,7 @@ def write(
     identifier: int | None = None,
     collect: bool = False,
     through: str = "auto",
+    watermark: int | datetime | None = None,
 ) -> Snapshot | None:
     """Write the rows of a DataFrame as one commit.
 
@@ -71,6 +73,7 @@ def write(
             folder of the table, and tasks load them. "arrow": Spark sends rows to tasks, shuffled by bucket. "auto":
             "files" if Spark estimates `df` at 16 MiB or more, its types fit, and Spark can reach the path of the table;
             otherwise "arrow".
+        watermark: the time up to which all rows by event time are there; see `Table.write`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -106,6 +109,7 @@ def write(
         overwrite=overwrite,
         commit_user=commit_user,
         identifier=identifier,
+        watermark=watermark,
         run=on_tasks(df.sparkSession, found.env),
     )
     transaction.target.check_names_and_types(arrow_schema_of(df.schema), kinds)
@@ -115,7 +119,7 @@ def write(
     if collect:
         with our_errors(df.sparkSession):
             rows = df.toArrow()
-        return found.write(rows, kinds, columns, overwrite, commit_user, identifier)
+        return found.write(rows, kinds, columns, overwrite, commit_user, identifier, watermark)
     path = None if through == "arrow" else _staging_path(df, found, must=through == "files")
     written = _arrow_written if path is None else partial(_files_written, path=path)
     return transaction.finish(written(transaction, df, kinds))

@@ -8,9 +8,10 @@ partition of the DataFrame has larger ones. `ms.write` shuffles first and is the
 Options of reads and writes: `path`, and `columns` ("a,b": the columns to read, or those that the rows have). Of a read:
 `where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time), `timezone` (of
 texts that name none). Of both: `caseSensitive`. Of a write:
-`kinds` (a column), `commit-user` and `identifier`, and for mode "overwrite" `partitionOverwriteMode` ("dynamic") or
-`replaceWhere` ("dt = '2026-01-01'"). Without these two, an overwrite replaces the table. All other options are those of
-the table and of its store. The source logs nothing, since options may hold secrets.
+`kinds` (a column), `commit-user`, `identifier`, `watermark` (epoch milliseconds), and for mode "overwrite"
+`partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'"). Without these two, an overwrite replaces
+the table. All other options are those of the table and of its store. The source logs nothing, since options may hold
+secrets.
 
 Spark's planning decides which snapshot a query reads. Spark 4.1 and later plan a DataFrame or a temporary view once and
 keep the plan: all its queries read the snapshot of the first query. Spark 4.0 plans for every query. `ms.read` and the
@@ -76,6 +77,7 @@ _OWN_OPTIONS: Final = frozenset(
         "kinds",
         "commit-user",
         "identifier",
+        "watermark",
         "partitionoverwritemode",
         "replacewhere",
     ]
@@ -184,6 +186,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             overwrite=_overwrite(table, options, overwrite),
             commit_user=options.get("commit-user"),
             identifier=_number(options, "identifier"),
+            watermark=_number(options, "watermark"),
         )
         given = arrow_schema_of(schema)
         names = spelling.names(given.names) or ()

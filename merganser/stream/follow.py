@@ -231,6 +231,8 @@ class TableStream(Iterator[pa.Table]):
         if self._consumer is not None and self._kept != self._next:
             self._check_same_line()  # a rollback moves consumers back, and they stay there
             self._keep(self._next)
+        if self._last is not None and self._bounds.end_before(self._last):  # so do all that come
+            raise StopIteration
         while True:
             snapshot = self._awaited()
             if snapshot is None or self._bounds.end_before(snapshot):

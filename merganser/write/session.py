@@ -7,6 +7,7 @@ Both faces that write in this process use it (a call of `Table.write`, a `Writer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import Transaction, checked_identifier, checked_user
+from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
 from merganser.write.writer import TableWriter, table_writer
 
 
@@ -99,7 +100,12 @@ class WriteSession:
         """What the snapshot of the next commit is recognised by."""
         return self._transaction.uuid
 
-    def commit(self, identifier: int | None = None, reads: Reads | None = None) -> Snapshot | None:
+    def commit(
+        self,
+        identifier: int | None = None,
+        reads: Reads | None = None,
+        watermark: int | datetime | None = None,
+    ) -> Snapshot | None:
         """Publish what was written since the last commit.
 
         When the commit fails the rows stay with the session: a repeat of this call commits them, once. When they
@@ -108,9 +114,11 @@ class WriteSession:
         Args:
             identifier: which of the user's commits it is; None: one that is never repeated.
             reads: the rows that the written rows were made from; they must not have changed.
+            watermark: the time up to which event times were seen; None: the commit says nothing of it.
         """
         transaction = self._transaction
         transaction.identifier = checked_identifier(identifier, self._named)
+        transaction.watermark = checked_watermark(watermark, self.target.action)
         self._check_usable()
         try:
             if self._writer is not None:

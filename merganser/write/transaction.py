@@ -19,7 +19,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
@@ -42,6 +43,10 @@ from merganser.write.renumber import Renumbering
 from merganser.write.sequences import StartingSequences, is_numbered, starting_sequences
 from merganser.write.target import WriteTarget
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WATERMARKS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Epoch milliseconds of the years 1 to 9999. Microseconds of today lie outside."""
+
 
 class Transaction:
     """One write that becomes one commit.
@@ -55,6 +60,8 @@ class Transaction:
 
     Attributes:
         uuid: what its snapshot is recognised by.
+        watermark: epoch milliseconds up to which event times were seen; see `checked_watermark`. None: the commit says
+            nothing of it.
         since: no snapshot below this one can be its own; None: it has not asked yet where sequence numbers begin.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
@@ -78,6 +85,7 @@ class Transaction:
         self.user = user
         self.identifier = identifier
         self.uuid = env.new_id()
+        self.watermark: int | None = None
         self.since: int | None = None
         self.unknown_since: int | None = None
         self.stands = False
@@ -239,7 +247,7 @@ class Transaction:
         allow_empty = (
             options.get(w.COMMIT_FORCE_CREATE_SNAPSHOT) or options.get(w.SNAPSHOT_IGNORE_EMPTY_COMMIT) is False
         )
-        if not messages and removes is None and not allow_empty:
+        if not messages and removes is None and not allow_empty and self.watermark is None:
             return None
         change = Change(
             messages=messages,
@@ -252,6 +260,7 @@ class Transaction:
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
             safe=self.safe,
             seconds=self.seconds,
+            watermark=self.watermark,
             turn=self._turn,
             reads=reads,
         )
@@ -289,6 +298,7 @@ def begin(
     overwrite: Mapping[str, Any] | str | None = None,
     commit_user: str | None = None,
     identifier: int | None = None,
+    watermark: int | datetime | None = None,
     run: RunJobs | None = None,
 ) -> Transaction:
     """Return the transaction of one call that writes, checked before any row is taken.
@@ -298,6 +308,7 @@ def begin(
         overwrite: a static spec, "dynamic", or None to append.
         commit_user: the name of the committer; None: a new random name.
         identifier: which of their commits it is; None: one that is never repeated.
+        watermark: the time up to which event times were seen; None: the commit says nothing of it.
         run: where compactions that follow the commit run; None: on the threads of this process.
 
     Raises:
@@ -306,7 +317,9 @@ def begin(
     """
     target = WriteTarget(table, columns=columns, overwrite=overwrite)
     user = checked_user(target, env, commit_user)
-    return Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
+    transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
+    transaction.watermark = checked_watermark(watermark, target.action)
+    return transaction
 
 
 def checked_user(target: WriteTarget, env: Env, commit_user: str | None) -> str:
@@ -339,3 +352,35 @@ def checked_identifier(identifier: int | None, commit_user: str | None) -> int:
             f"identifier must be a whole number from 0 to {BATCH_IDENTIFIER - 1}, not {identifier!r}."
         )
     return identifier
+
+
+def checked_watermark(watermark: int | datetime | None, action: str) -> int | None:
+    """Return a watermark as epoch milliseconds.
+
+    Args:
+        watermark: epoch milliseconds, or an aware datetime; a part of a millisecond is cut off.
+        action: beginning of messages.
+
+    Raises:
+        InvalidInputError: it is neither, or lies outside the years 1 to 9999.
+    """
+    if watermark is None:
+        return None
+    if isinstance(watermark, datetime):
+        if watermark.utcoffset() is None:
+            raise InvalidInputError(
+                f"{action}: watermark is {watermark!r}, a time without a zone. Nothing was committed. Give an aware "
+                "datetime, such as datetime(2026, 1, 31, tzinfo=UTC), or epoch milliseconds."
+            )
+        return (watermark - _EPOCH) // timedelta(milliseconds=1)
+    if not isinstance(watermark, int) or isinstance(watermark, bool):
+        raise InvalidInputError(
+            f"{action}: watermark is {watermark!r:.60}, a {type(watermark).__name__}. Nothing was committed. Give "
+            "epoch milliseconds as a whole number, or an aware datetime."
+        )
+    if watermark not in _WATERMARKS:
+        raise InvalidInputError(
+            f"{action}: watermark {watermark} is no time between the years 1 and 9999 in epoch milliseconds. Nothing "
+            "was committed. Divide microseconds by 1000."
+        )
+    return watermark

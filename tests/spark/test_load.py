@@ -80,10 +80,11 @@ def test_many_files_per_bucket_are_avoided_by_a_shuffle(
     spark: SparkSession, orders: mg.Table, files: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_files, "FILES_PER_BUCKET_MAX", 1)
-    ms.load(spark, files, orders, commit_user="job", identifier=1)
+    ms.load(spark, files, orders, commit_user="job", identifier=1, watermark=77)
     assert orders.files().num_rows == 2
     assert rows(orders) == LAST
     assert ms.load(spark, files, orders, commit_user="job", identifier=1).id == 1
+    assert orders.snapshots()[0].watermark == 77
     pq.write_table(pa.table({"id": pa.array([None], pa.int64()), "n": [1]}), files.replace("*", "part-9"))
     with pytest.raises(InvalidInputError, match="key column 'id' is null"):
         ms.load(spark, files, orders)

@@ -190,6 +190,16 @@ def test_an_identifier_is_applied_once(spark: SparkSession, orders: mg.Table) ->
         ms.write(data, orders, identifier=4)
 
 
+@pytest.mark.parametrize("collect", [False, True])
+def test_a_commit_carries_a_watermark(spark: SparkSession, orders: mg.Table, collect: bool) -> None:
+    data = frame(spark, [(1, "a", None)])
+    ms.write(data, orders, collect=collect, watermark=5)
+    data.write.format("merganser").option("watermark", "7").mode("append").save(orders.path)
+    assert [snapshot.watermark for snapshot in orders.snapshots()] == [5, 7]
+    with pytest.raises(InvalidInputError, match="watermark is 'noon'"):
+        ms.write(data, orders, collect=collect, watermark="noon")
+
+
 def test_an_empty_frame_makes_no_snapshot(spark: SparkSession, orders: mg.Table) -> None:
     assert ms.write(frame(spark, []), orders) is None
     assert orders.snapshots() == ()
