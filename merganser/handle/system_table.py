@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from merganser.errors import InvalidInputError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
+from merganser.options import read as r
+from merganser.rules.starts import scan_mode
+from merganser.scan.forms import WITH_OFFSETS
 from merganser.scan.rows import Rows
 from merganser.scan.scan import Scan
 from merganser.scan.system_tables import check_system_name
-from merganser.scan.views import VIEWS, view
+from merganser.scan.views import VIEWS, form_of, view
+from merganser.stream.follow import TableStream
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,47 @@ class TableView:
         """Return a lazy scan; see `Table.read`."""
         scan = self.base.scan(None, None, snapshot, tag, timestamp, limit, setting)
         return view(self.view_name, scan, columns, where, setting)
+
+    def stream(
+        self,
+        start: str | None = None,
+        follow: bool = True,
+        consumer: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | Any | None = None,
+        until: int | datetime | str | None = None,
+        timezone: str = "UTC",
+        **options: Any,
+    ) -> TableStream:
+        """Return an iterator that follows the table, in the columns of this view; see `Table.stream`.
+
+        The rows of one snapshot, or of the state at the start, are one Arrow table, so no update is torn.
+
+        Args:
+            start: a start mode; None: what the options say, else "latest-full". A view with `_log_offset` begins with
+                the oldest changes that are kept, and has no start with a state: rows of a state have no offset.
+            columns: names of the columns to return, in this order; None: all, also those added later.
+            where: rows to return, by columns of the view.
+            follow, consumer, until, timezone, options: see `Table.stream`.
+
+        Raises:
+            InvalidInputError: the view shows no changes, or an argument or option has no meaning for a stream.
+            NotFoundError, ExpiredError: there is no such start, or no longer.
+        """
+        what = form_of(self.view_name, self.base.definition)
+        if what is None:
+            raise InvalidInputError(
+                f"cannot follow '{self.name}': it shows what full compactions left, and no changes. Follow "
+                f"'{self.base.name}', or '{self.base.name}$audit_log'."
+            )
+        given = dict(options)
+        if start is not None:
+            given[r.SCAN_MODE.key] = start
+        elif what in WITH_OFFSETS and scan_mode(self.base.definition.options.merged(given)) == "latest-full":
+            given |= {r.SCAN_MODE.key: "from-snapshot", r.SCAN_SNAPSHOT_ID.key: "1"}
+        return self.base.follow(
+            what, given, follow, consumer=consumer, columns=columns, where=where, until=until, timezone=timezone
+        )
 
     def __repr__(self) -> str:
         return f"TableView({self.name!r})"

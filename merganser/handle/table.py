@@ -41,14 +41,16 @@ from merganser.rules.gaps import unsupported_for_writing
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options, scan_mode
 from merganser.scan.changes import Changes, changes_of, published
+from merganser.scan.forms import columns_of
 from merganser.scan.increments import increment_of
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.source import Increment, Source, State
+from merganser.scan.split import What
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import epoch_ms, resolve, source_of
-from merganser.scan.views import VIEWS, view
+from merganser.scan.views import VIEWS, checked_columns, view
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 from merganser.storage.env import Env
@@ -287,10 +289,35 @@ class Table:
         given = dict(options)
         if start != "latest-full":
             given[r.SCAN_MODE.key] = start
-        table = self.with_options(given) if given else self
-        definition = table.definition
+        if columns is not None:
+            columns = [field.name for field in chosen_columns(self.definition, columns)]
+            columns.insert(0, CHANGE_KIND.name)
+        return self.follow(
+            What.CHANGED, given, follow, consumer=consumer, columns=columns, where=where, until=until, timezone=timezone
+        )
+
+    def follow(
+        self,
+        what: What,
+        options: Mapping[str, Any],
+        follow: bool,
+        *,
+        consumer: str | None,
+        columns: Sequence[str] | None,
+        where: str | Any | None,
+        until: int | datetime | str | None,
+        timezone: str,
+    ) -> TableStream:
+        """Return an iterator over changes in some form; see `stream`.
+
+        Args:
+            what: the form.
+            options: where it starts among them.
+            columns: names of columns of the form, in their order.
+        """
+        definition = (self.with_options(options) if options else self).definition
         check_scan_options(definition.options, what=f"cannot follow '{self.name}'")
-        fields = definition.schema.user_fields
+        fields = checked_columns(what, definition)
         if columns is not None:
             columns = [field.name for field in chosen_columns(definition, columns, fields)]
         setting = self.setting(timezone)
@@ -299,8 +326,9 @@ class Table:
             self.env,
             follow=follow,
             consumer=consumer,
+            what=what,
             columns=columns,
-            where=lambda table: to_predicate(where, (CHANGE_KIND, *table.schema.user_fields), setting=setting),
+            where=lambda table: to_predicate(where, columns_of(what, table), setting=setting),
             bounds=bounds_of(definition, until, setting.tzinfo),
         )
 
@@ -433,7 +461,7 @@ class Table:
     ) -> Rows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`; arguments as for `read`.
 
-        `ro` and `audit_log` return rows of the table itself; see `scan.views`.
+        `ro`, `audit_log`, `binlog` and `changelog` return rows of the table itself; see `scan.views`.
 
         Raises:
             NotFoundError: no system table has this name.

@@ -123,8 +123,13 @@ CONSUMER_IGNORE_PROGRESS: Final = Option(
     "Start as the scan options say although the consumer has progress.",
 )
 SEQUENCE_NUMBER_READ: Final = Option(
-    "table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log."
+    "table-read.sequence-number.enabled", BOOLEAN, False, "Show sequence numbers in $audit_log and $binlog."
 )
+BINLOG_COLUMNS: Final = Option(
+    "binlog.columns", choice("paimon", "fluss"), "paimon",
+    "Ours: the columns of $binlog. paimon: rowkind, and every column as an ARRAY. fluss: _change_type, _log_offset, "
+    "_commit_timestamp, and the rows before and after as ROWs.",
+)  # fmt: skip
 DELETION_VECTORS_MERGE_ON_READ: Final = Option(
     "deletion-vectors.merge-on-read", BOOLEAN, False,
     "Keyed tables with deletion vectors: also read rows that no compaction has taken in yet.",

@@ -16,7 +16,7 @@ from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, with_schema
 from merganser.scan.source import Increment, Published
-from merganser.scan.split import AnySplit
+from merganser.scan.split import AnySplit, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.table_schema import CHANGE_KIND
@@ -31,20 +31,17 @@ class Changes(Rows):
 
     Attributes:
         source: the snapshots.
-        fields: columns to return after `_row_kind`, in this order.
-        where: rows to return; None: all. It may look at `_row_kind`.
+        columns: columns to return, in this order, that of the kinds among them.
+        where: rows to return; None: all. It may look at the kinds.
+        what: the form of the changes.
     """
 
     table: TableDef
     env: Env
     source: Increment
-    fields: tuple[t.Field, ...]
+    columns: tuple[t.Field, ...]
     where: Predicate | None = None
-
-    @property
-    def columns(self) -> tuple[t.Field, ...]:
-        """All columns, that of the kinds first."""
-        return (CHANGE_KIND, *self.fields)
+    what: What = What.CHANGED
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,7 +57,7 @@ class Changes(Rows):
             InvalidInputError: changelog files are asked for, and the table has none.
             FormatError: metadata is damaged or missing.
         """
-        return plan_changes(self.table, self.env, self.source, columns=self.columns, where=self.where)
+        return plan_changes(self.table, self.env, self.source, columns=self.columns, where=self.where, what=self.what)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches of at most 65,536 rows, in order; memory stays bounded."""
@@ -124,4 +121,4 @@ def changes_of(
             "column of kinds. Rename that column.",
             column=CHANGE_KIND.name,
         )
-    return Changes(table, env, source, columns, where)
+    return Changes(table, env, source, (CHANGE_KIND, *columns), where)

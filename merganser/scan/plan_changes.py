@@ -24,6 +24,7 @@ from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -31,17 +32,18 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
+from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.kept import is_kept
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff
 from merganser.scan.rows import counted
-from merganser.scan.shown import kind_column
 from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
-from merganser.scan.split import PublishedSplit, ReadJob, What
+from merganser.scan.split import DiffSplit, Origin, PublishedSplit, ReadJob, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 
+_Group = list[tuple[FileToRead, Origin]]
 _TOGETHER: Final = 512
 """So many small files are read at once."""
 
@@ -63,7 +65,21 @@ def plan_changes(
         InvalidInputError: changelog files are asked for, and the table has none.
         FormatError: metadata is damaged or missing.
     """
-    job = ReadJob(table, tuple(columns), where, {}, what)
+    asked = ReadJob(table, tuple(columns), where, {}, what)
+    states = isinstance(source, Difference) or source.mode == "diff"
+    if states and what in WITH_OFFSETS:
+        raise InvalidInputError(
+            f"cannot read the changes of '{table.name}' with '{LOG_OFFSET.name}': what differs between two states was "
+            "not published, so it has no offsets. Nothing was read. Read 'delta' or 'changelog' between snapshots, or "
+            "the differences from the table or its '$audit_log'.",
+            table=table.name,
+        )
+    job = single_rows(asked, DiffSplit if states else PublishedSplit) if what in WHOLE_CHANGES else asked
+    found = _planned(table, env, source, job, whole=what in WHOLE_CHANGES)
+    return replace(found, job=replace(found.job, columns=asked.columns, where=asked.where, what=asked.what))
+
+
+def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whole: bool) -> Plan:
     if source == NOTHING_CHANGED:
         return Plan(None, job, (), notes=(("snapshots", "none: the range is empty"),))
     with unless_gone(table, env, source):
@@ -71,7 +87,7 @@ def plan_changes(
             return plan_diff(table, env, source, job)
         if source.mode == "diff":
             return plan_diff(table, env, _difference(table, env, source), job)
-        return _published(table, env, source, job)
+        return _published(table, env, source, job, whole=whole)
 
 
 @contextmanager
@@ -144,7 +160,12 @@ def _from_changelog(table: TableDef, source: Published) -> bool:
     return source.mode == "changelog" or (source.mode == "auto" and producer != "none")
 
 
-def _published(table: TableDef, env: Env, source: Published, job: ReadJob) -> Plan:
+def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, whole: bool) -> Plan:
+    """Return the files of some snapshots.
+
+    Args:
+        whole: the files of a bucket and a snapshot stay together, since a change may lie in two of them.
+    """
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
     changelog = _from_changelog(table, source)
     snapshots, end = _snapshots(table, env, source, changelog=changelog)
@@ -163,18 +184,20 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob) -> Pl
         chosen = [one for one in snapshots if one.commit_kind == APPEND]
         lists = reader.delta_lists(chosen)
     entries = iter(reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
-    targets: list[FileToRead] = []
+    groups: list[_Group] = []
     published = 0
     schemas = {table.schema.id: table.schema.fields}
-    for manifests in lists:
+    for snapshot, manifests in zip(chosen, lists, strict=True):
         added = [entry for _ in manifests for entry in next(entries) if entry.kind == ADD]
         published += bool(added)
-        targets += _targets(table, env, job, added, schemas)
+        groups += _groups(table, env, job, snapshot, added, schemas)
+    if not whole:
+        groups = [[each] for group in groups for each in group]
     notes = (
         ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
         ("from", "changelog files" if changelog else "the files that commits added"),
     )
-    return Plan(None, job, _parted(targets, keyed=table.keyed), notes=notes)
+    return Plan(None, job, _parted(groups, keyed=table.keyed), notes=notes)
 
 
 def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool) -> tuple[list[Snapshot], int]:
@@ -228,41 +251,57 @@ def _expired(table: TableDef, number: int, earliest: int) -> ExpiredError:
     )
 
 
-def _targets(
+def _groups(
     table: TableDef,
     env: Env,
     job: ReadJob,
+    snapshot: Snapshot,
     entries: Sequence[ManifestEntry],
     schemas: dict[int, tuple[t.Field, ...]],
-) -> list[FileToRead]:
-    """Return the files of a snapshot that may hold rows of the filter."""
-    where, kind = job.where, kind_column(job.what)
+) -> list[_Group]:
+    """Return the files of a snapshot that may hold rows of the filter, bucket by bucket."""
+    where = job.where
+    origins = _origins(snapshot, entries)
     through = partitions_through(table, {entry.partition for entry in entries}, partition_filter(table, where))
     entries = [entry for entry in entries if entry.partition in through]
-    if where is not None and (kind is None or kind.name not in where.columns):
+    if where is not None and where.columns <= {field.name for field in table.schema.fields}:
         entries = by_stats(table, list(entries), where)
     store = SchemaStore(table.paths, env)
-    targets = []
+    groups: list[_Group] = []
     for (partition, bucket), group in groupby(entries, key=lambda entry: (entry.partition, entry.bucket)):
         directory = table.bucket_directory(partition, bucket)
+        groups.append([])
         for entry in group:
             file = entry.file
             if file.schema_id not in schemas:
                 schemas[file.schema_id] = store.load(file.schema_id).fields
             path = file.external_path or join(directory, file.name)
-            targets.append(FileToRead(path, file, schemas[file.schema_id], table.schema.id))
-    return targets
+            target = FileToRead(path, file, schemas[file.schema_id], table.schema.id)
+            groups[-1].append((target, origins[file.name]))
+    return groups
 
 
-def _parted(targets: Sequence[FileToRead], *, keyed: bool) -> tuple[PublishedSplit, ...]:
-    """Return files as splits: large ones by themselves, small ones together."""
-    parts: list[list[FileToRead]] = []
+def _origins(snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> dict[str, Origin]:
+    """Return where the rows of all files of a snapshot come from, by file: rows are counted bucket by bucket."""
+    counted: dict[BucketId, int] = {}
+    found: dict[str, Origin] = {}
+    for entry in entries:
+        bucket = (entry.partition, entry.bucket)
+        before = counted.get(bucket, 0)
+        found[entry.file.name] = Origin(snapshot.id * OFFSETS_PER_SNAPSHOT + before, snapshot.time_millis)
+        counted[bucket] = before + entry.file.row_count
+    return found
+
+
+def _parted(groups: Sequence[_Group], *, keyed: bool) -> tuple[PublishedSplit, ...]:
+    """Return groups of files as splits: groups with a large file by themselves, the others together."""
+    parts: list[_Group] = []
     open_part = False
-    for target in targets:
-        small = keyed and is_small(target.file)
-        if small and open_part and len(parts[-1]) < _TOGETHER:
-            parts[-1].append(target)
+    for group in groups:
+        small = keyed and all(is_small(target.file) for target, _ in group)
+        if small and open_part and len(parts[-1]) + len(group) <= _TOGETHER:
+            parts[-1] += group
         else:
-            parts.append([target])
+            parts.append(list(group))
         open_part = small
-    return tuple(PublishedSplit(tuple(part)) for part in parts)
+    return tuple(PublishedSplit(*(tuple(each) for each in zip(*part, strict=True))) for part in parts)

@@ -17,6 +17,7 @@ from merganser.expr.predicate import Predicate, conjunction, conjuncts
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.scan.diff import read_diff
+from merganser.scan.forms import WHOLE_CHANGES, single_rows, whole_changes
 from merganser.scan.published import read_published
 from merganser.scan.rows import without_columns
 from merganser.scan.split import AnySplit, DiffSplit, PublishedSplit, ReadJob, Split, What
@@ -34,7 +35,12 @@ def read_split(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.T
 
     Rows of changes come in their order.
     """
-    for table in _tables(job, split, storage):
+    if job.what in WHOLE_CHANGES:
+        single = single_rows(job, type(split))
+        tables = whole_changes(job, single, _tables(single, split, storage))
+    else:
+        tables = _tables(job, split, storage)
+    for table in tables:
         if table.num_rows:
             yield table
 

@@ -18,13 +18,14 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
+from merganser.scan.forms import WHOLE_CHANGES, kind_column, single_rows
 from merganser.scan.kept import has_expired
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting, with_schema, without_columns
 from merganser.scan.source import Compacted, Increment, Source, State
-from merganser.scan.split import AnySplit, Split, What
+from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -83,19 +84,21 @@ class Scan(Rows):
         newest = 0 if state.snapshot is None else state.snapshot.schema_id
         if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
             SchemaStore(self.table.paths, self.env).load(newest)
+        asked = ReadJob(self.table, self.columns, self.where, {}, self.what)
+        job = single_rows(asked, Split) if self.what in WHOLE_CHANGES else asked
         found = plan(
             self.table,
             self.env,
             self.source.narrowed(state, reader),
-            columns=self.columns,
-            where=self.where,
+            columns=job.columns,
+            where=job.where,
             compacted_only=isinstance(self.source, Compacted),
-            what=self.what,
+            what=job.what,
         )
-        asked = replace(self.table.schema, options=self.table.options)
-        check_can_read(
-            asked, name=self.table.name, merge=any(isinstance(split, Split) and not split.raw for split in found.splits)
-        )
+        found = replace(found, job=replace(found.job, columns=self.columns, where=self.where, what=self.what))
+        schema = replace(self.table.schema, options=self.table.options)
+        merges = any(isinstance(split, Split) and not split.raw for split in found.splits)
+        check_can_read(schema, name=self.table.name, merge=merges)
         return found
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -122,7 +125,8 @@ class Scan(Rows):
         found = replace(self, columns=self._counted_columns()).plan()
         known, rest = 0, []
         for split in found.splits:
-            rows = None if self.where is not None or self.table.counting else _rows_told(split, keyed=self.table.keyed)
+            told = self.where is None and not self.table.counting and self.what is What.MERGED
+            rows = _rows_told(split, keyed=self.table.keyed) if told else None
             if rows is not None:
                 known += rows
             else:
@@ -176,6 +180,9 @@ class Scan(Rows):
 
     def _counted_columns(self) -> tuple[t.Field, ...]:
         """Return the fewest columns whose rows can be counted."""
+        kind = kind_column(self.what)
+        if kind is not None:
+            return (kind,)
         name = self.table.key[0] if self.table.keyed else None
         cheap = (
             [f for f in self.table.schema.fields if f.name == name]

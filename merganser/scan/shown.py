@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 
 from merganser.merge.engine import Kinds
+from merganser.scan.forms import kind_column, symbols
 from merganser.scan.rows import without_columns
 from merganser.scan.split import ReadJob, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.table_schema import CHANGE_KIND, ROW_KIND, SEQUENCE_NUMBER, VALUE_COUNT
-
-_SYMBOLS: Final = pa.array(row_kind.SYMBOLS)
-_KIND_COLUMNS: Final = {What.STORED: ROW_KIND, What.CHANGED: CHANGE_KIND}
-
-
-def kind_column(what: What) -> t.Field | None:
-    """Return the column of kinds; None: retractions are left out, and the others have no kind."""
-    return _KIND_COLUMNS.get(what)
+from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_COUNT
 
 
 def stored_columns(job: ReadJob) -> list[t.Field]:
@@ -66,7 +57,7 @@ def shown(job: ReadJob, rows: pa.Table, kinds: Kinds) -> pa.Table:
     """
     kind = kind_column(job.what)
     if kind is not None:
-        rows = rows.append_column(kind.name, pa.chunked_array([_SYMBOLS.take(pa.array(kinds))]))
+        rows = rows.append_column(kind.name, pa.chunked_array([symbols(job.what).take(pa.array(kinds))]))
     elif kinds.max(initial=row_kind.INSERT) != row_kind.INSERT:
         rows = rows.filter(pa.array((kinds & 1) == 0))
     if job.where is not None:

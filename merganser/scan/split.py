@@ -56,14 +56,29 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a file of changes come from.
+
+    Attributes:
+        offset: of its first row; see `scan.forms`.
+        time_ms: when its snapshot was committed.
+    """
+
+    offset: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedSplit:
     """Files whose rows are changes, each as it stands.
 
     Attributes:
         targets: the files, in order.
+        origins: of each file, where its rows come from.
     """
 
     targets: tuple[FileToRead, ...]
+    origins: tuple[Origin, ...]
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -135,11 +150,15 @@ class What(Enum):
     MERGED: the row that they make, as a batch shows the table.
     STORED: the same with its kind, and a key whose newest row is a retraction has that row: whatever is stored still.
     CHANGED: of changes, all rows with their kinds. MERGED leaves out retractions there.
+    PACKED, LOGGED, PAIRED: the same in other forms; see `scan.forms`.
     """
 
     MERGED = "merged rows"
     STORED = "stored rows"
     CHANGED = "changes"
+    PACKED = "changes in arrays"
+    LOGGED = "changes with offsets"
+    PAIRED = "changes with the rows before and after"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ processes share only pickled values. A read has one partition per pack of splits
 a task may hold rows of any bucket and writes a file for each. The sequence numbers of tasks do not overlap; a later
 partition of the DataFrame has larger ones. `ms.write` shuffles first and is the fast way to write.
 
-Options of reads and writes: `path`, and `columns` ("a,b": the columns to read, or those that the rows have). Of a read:
-`where` (SQL text, applied exactly), `snapshot`, `tag` or `timestamp`, `parallelism` (tasks at a time), `timezone` (of
-texts that name none). Of both: `caseSensitive`. Of a write:
-`kinds` (a column), `commit-user`, `identifier`, `watermark` (epoch milliseconds), and for mode "overwrite"
+Options of reads and writes: `path` (of a read also that of a view, such as `orders$audit_log`), and `columns` ("a,b":
+the columns to read, or those that the rows have). Of a read: `where` (SQL text, applied exactly), `snapshot`, `tag` or
+`timestamp`, `parallelism` (tasks at a time), `timezone` (of texts that name none). Of both: `caseSensitive`. Of a
+write: `kinds` (a column), `commit-user`, `identifier`, `watermark` (epoch milliseconds), and for mode "overwrite"
 `partitionOverwriteMode` ("dynamic") or `replaceWhere` ("dt = '2026-01-01'"). Without these two, an overwrite replaces
 the table. All other options are those of the table and of its store. The source logs nothing, since options may hold
 secrets.
@@ -44,15 +44,17 @@ from pyspark.sql.types import StructType
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
+from merganser.handle.system_table import TableView
 from merganser.handle.table import Overwrite, Table
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
+from merganser.scan.views import VIEWS
 from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
@@ -249,9 +251,23 @@ def _table(options: Mapping[str, str]) -> Table:
     return table_at(path, others)
 
 
-def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> Scan:
+def _read(options: Mapping[str, str]) -> tuple[Table, Table | TableView]:
+    """Return the table of a path, and what is read of it: the table, or a view such as that of `orders$audit_log`."""
+    path, dollar, name = (options.get("path") or "").rpartition("$")
+    if dollar and name in VIEWS:
+        try:
+            table = _table(options)
+        except NotFoundError:  # else the directory has this name
+            table = _table({**options, "path": path})
+            return table, TableView(table, name)
+        return table, table
     table = _table(options)
-    return table.scan(
+    return table, table
+
+
+def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> Scan:
+    table, read = _read(options)
+    return read.scan(
         columns=_spelling(table, options).names(columns or _columns(options)),
         where=options.get("where") or None,
         snapshot=_number(options, "snapshot"),

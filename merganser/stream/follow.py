@@ -17,6 +17,7 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.errors import ConflictError, ExpiredError, InvalidInputError
 from merganser.expr.predicate import Predicate
@@ -32,14 +33,17 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.rules.starts import scan_mode
 from merganser.scan.changes import Changes
+from merganser.scan.forms import LOG_OFFSET, WITH_OFFSETS, columns_of, kind_column
 from merganser.scan.scan import Scan
 from merganser.scan.source import Above, Compacted, Exchanged, MadeSince, Published, Source, State
+from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
-from merganser.schema.arrow import arrow_schema
-from merganser.schema.table_schema import CHANGE_KIND
+from merganser.schema.arrow import arrow_field
 from merganser.storage.env import Env
 
 _BATCH_ONLY: Final = ("latest-delta", "incremental")
+_WITHOUT_STATE: Final = ("latest", "from-snapshot", "from-timestamp")
+_ADDED: Final = pa.array(["+I", "+U"])
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
 
@@ -92,6 +96,7 @@ class TableStream(Iterator[pa.Table]):
         table: the table; its options say where to start.
         follow: wait for more once it has caught up; else it ends there.
         consumer: the name under which it keeps its position; None: it keeps none.
+        what: the form of the changes.
         columns: names of the columns to return; None: all, also those that are added later.
         where: makes the filter of the rows to hand over for some columns: those of the table, now and after a change.
 
@@ -107,14 +112,16 @@ class TableStream(Iterator[pa.Table]):
         *,
         follow: bool,
         consumer: str | None,
+        what: What,
         columns: Sequence[str] | None,
         where: Callable[[TableDef], Predicate | None],
         bounds: Bounds,
     ) -> None:
-        what = f"cannot follow '{table.name}'"
+        action = f"cannot follow '{table.name}'"
         self._table = table
         self._env = env
         self._follow = follow
+        self._what = what
         self._columns = None if columns is None else tuple(columns)
         self._filter = where
         self._where = where(table)
@@ -122,7 +129,7 @@ class TableStream(Iterator[pa.Table]):
         self._consumers = ConsumerStore(table.paths, env, table.name)
         self._consumer = consumer if consumer is not None else table.options.get(r.CONSUMER_ID)
         if self._consumer is not None:
-            check_consumer_id(self._consumer, what=what)
+            check_consumer_id(self._consumer, what=action)
         self._store = SnapshotStore(table.paths, env, table.name)
         self._looks = 0
         self._last: Snapshot | None = None
@@ -131,7 +138,7 @@ class TableStream(Iterator[pa.Table]):
         if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
             position = self._consumers.get(self._consumer)
         if position is None:
-            self._next = self._begin(scan_mode(table.options), what)
+            self._next = self._begin(scan_mode(table.options), action)
         else:
             self._next = max(1, position)
         if self._initial is not None:
@@ -150,6 +157,8 @@ class TableStream(Iterator[pa.Table]):
     def _begin(self, mode: str, what: str) -> int:
         """Choose the state to begin with, and return the snapshot that comes after it."""
         options, store = self._table.options, self._store
+        if self._what in WITH_OFFSETS:
+            self._check_published(mode, what)
         if mode in _BATCH_ONLY:
             raise InvalidInputError(f"{what}: the start '{mode}' is for reads that end. Nothing was read.")
         for option in (r.SCAN_TAG_NAME, r.SCAN_WATERMARK, r.SCAN_VERSION):
@@ -192,6 +201,24 @@ class TableStream(Iterator[pa.Table]):
                 return 1 if found is None else found.id + 1
         self._initial = None if latest is None else self._visible(latest)
         return after
+
+    def _check_published(self, mode: str, what: str) -> None:
+        """Refuse to hand over rows that no snapshot published, in a form with offsets.
+
+        Raises:
+            InvalidInputError: nothing was read.
+        """
+        if mode not in _WITHOUT_STATE:
+            raise InvalidInputError(
+                f"{what}: the start '{mode}' begins with a state, and rows of a state have no '{LOG_OFFSET.name}'. "
+                f"Nothing was read. Start with one of {', '.join(_WITHOUT_STATE)}."
+            )
+        if self._table.options.get(r.STREAMING_READ_OVERWRITE):
+            raise InvalidInputError(
+                f"{what}: '{r.STREAMING_READ_OVERWRITE.key}' hands over rows that an overwrite did not publish, so "
+                f"they have no '{LOG_OFFSET.name}'. Nothing was read. Follow the table or its '$audit_log' with it.",
+                option=r.STREAMING_READ_OVERWRITE.key,
+            )
 
     def _visible(self, snapshot: Snapshot) -> Source:
         """Return the state that the changelog goes on from: what its producer has published so far."""
@@ -329,7 +356,8 @@ class TableStream(Iterator[pa.Table]):
     def _published(self, snapshot: Snapshot) -> pa.Table:
         """Return what a snapshot published."""
         table = self._current(snapshot)
-        changes = Changes(table, self._env, Published(snapshot.id, snapshot.id), self._chosen(table), self._where)
+        source = Published(snapshot.id, snapshot.id)
+        changes = Changes(table, self._env, source, self._chosen(table), self._where, self._what)
         if snapshot.commit_kind == OVERWRITE and table.options.get(r.STREAMING_READ_OVERWRITE):
             return self._exchanged(table, snapshot)
         return changes.to_arrow()
@@ -349,27 +377,36 @@ class TableStream(Iterator[pa.Table]):
     def _rows(self, table: TableDef, source: Source, kind: str) -> pa.Table:
         """Return the rows of a source, all of one kind that passes the filter with them."""
         where = self._where
+        kinds = kind_column(self._what)
+        assert kinds is not None
         columns = self._chosen(table)
         wanted = {field.name: field for field in columns}
         if where is not None:
-            wanted |= {f.name: f for f in table.schema.fields if f.name in where.columns}
-        tests_kind = where is not None and CHANGE_KIND.name in where.columns
+            wanted |= {f.name: f for f in columns_of(self._what, table) if f.name in where.columns}
+        tests_kind = where is not None and kinds.name in where.columns
         options = table.options
         if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
             # The commit has published the rows of level 0, though reads do not show them yet.
             shown = table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"})
             table = replace(table, options=shown)
-        rows = Scan(table, self._env, tuple(wanted.values()), None if tests_kind else where, source).to_arrow()
-        rows = rows.add_column(0, arrow_schema((CHANGE_KIND,)).field(0), pa.repeat(pa.scalar(kind), rows.num_rows))
+        # A state of what is stored has retractions, too; they are no rows of the table.
+        what = What.MERGED if self._what is What.CHANGED else self._what
+        wanted.pop(kinds.name, None)
+        asked = (*wanted.values(), *(() if what is What.MERGED else (kinds,)))
+        rows = Scan(table, self._env, asked, None if tests_kind else where, source, what=what).to_arrow()
+        if what is not What.MERGED:
+            rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
+        rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(kind), rows.num_rows))
         if where is not None and tests_kind:
             rows = rows.filter(where.mask(rows).fill_null(False))
-        return rows.select([CHANGE_KIND.name, *(field.name for field in columns)])
+        return rows.select([field.name for field in columns])
 
     def _current(self, snapshot: Snapshot | None) -> TableDef:
         """Return the table with the schema that a snapshot was made with, if that is newer than the one known."""
         if snapshot is not None and snapshot.schema_id > self._table.schema.id:
             newest = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
-            lacking = [name for name in self._columns or () if name not in newest.schema.names]
+            names = {field.name for field in columns_of(self._what, newest)}
+            lacking = [name for name in self._columns or () if name not in names]
             try:
                 where = self._filter(newest)
             except InvalidInputError as error:
@@ -390,9 +427,11 @@ class TableStream(Iterator[pa.Table]):
         )
 
     def _chosen(self, table: TableDef) -> tuple[Any, ...]:
+        fields = columns_of(self._what, table)
         if self._columns is None:
-            return table.schema.user_fields
-        return tuple(table.schema.field(name) for name in self._columns)
+            return fields
+        by_name = {field.name: field for field in fields}
+        return tuple(by_name[name] for name in self._columns)
 
     def _keep(self, position: int) -> None:
         assert self._consumer is not None

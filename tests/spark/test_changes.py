@@ -57,6 +57,22 @@ def test_options_of_the_data_source(spark: SparkSession, orders: mg.Table) -> No
     assert {row._row_kind for row in tagged.collect()} == {"+I", "-U", "+U", "-D"}
 
 
+@pytest.mark.parametrize("view", ["audit_log", "binlog", "changelog"])
+def test_views_are_read_by_path_and_by_name(
+    spark: SparkSession, catalog: mg.Catalog, orders: mg.Table, view: str
+) -> None:
+    range_ = {"incremental-between": "1,3"}
+    wanted = Counter(map(repr, orders.with_options(range_).system(view).to_arrow().select([0, -1]).to_pylist()))
+    loaded = spark.read.format("merganser").options(**range_).load(f"{orders.path}${view}")
+    named = ms.read(spark, type(catalog.table(f"shop.orders${view}"))(orders.with_options(range_), view))
+    for frame in (loaded, named):
+        found = frame.select(frame.columns[0], frame.columns[-1])
+        assert Counter(repr(row.asDict(recursive=True)) for row in found.collect()) == wanted
+    fluss = spark.read.format("merganser").option("binlog.columns", "fluss").load(f"{orders.path}$binlog")
+    assert fluss.filter("_change_type = 'delete' AND after IS NULL").select("before.id").collect() == [(4,)]
+    assert spark.read.format("merganser").load(f"{orders.path}$ro").count() == 40
+
+
 def test_refusals(spark: SparkSession, orders: mg.Table) -> None:
     with pytest.raises(NotFoundError, match="snapshot 9 is not there yet"):
         ms.changes(spark, orders, 1, 9)
