@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from merganser.handle.table import Table
     from merganser.meta.commit_metrics import CommitMetrics, metrics
     from merganser.meta.snapshot import Snapshot
+    from merganser.scan.gaps import Gap
     from merganser.scan.split import Split
 
 __all__ = [
     "Catalog",
     "CommitMetrics",
+    "Gap",
     "Snapshot",
     "Split",
     "Table",
@@ -37,6 +39,7 @@ __all__ = [
 _HOMES = {
     "Catalog": "merganser.catalogs.filesystem",
     "CommitMetrics": "merganser.meta.commit_metrics",
+    "Gap": "merganser.scan.gaps",
     "Snapshot": "merganser.meta.snapshot",
     "Split": "merganser.scan.split",
     "Table": "merganser.handle.table",

@@ -91,6 +91,12 @@ class ExpiredError(MerganserError):
     code = "expired"
 
 
+class UntrackedError(ExpiredError):
+    """A commit published no changes, since change tracking was off. Read the state after it, and go on from there."""
+
+    code = "untracked"
+
+
 class StorageError(MerganserError, OSError):
     """The store itself failed (permission, disk full, network). Waiting and retrying may help."""
 

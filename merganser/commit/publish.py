@@ -29,7 +29,7 @@ Format: sections "commit algorithm", "commitUser and replay", "overwrite".
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -68,6 +68,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.tracking import UNTRACKED, mark
 from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Change:
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
+        untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
     """
 
     messages: Sequence[CommitMessage]
@@ -120,6 +122,7 @@ class Change:
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
     reads: Reads | None = None
+    untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
 
 
 @dataclass(frozen=True)
@@ -311,6 +314,7 @@ class Publisher:
         rises = watermark != (previous.watermark if previous else None)
         if not entries and not changelog and not reindexed and not change.allow_empty and not rises:
             return None
+        untracked = change.untracked({entry.partition for entry in entries}) if change.untracked else ()
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
         offsets = {**((previous.log_offsets if previous else None) or {}), **change.log_offsets, **steps.before()}
@@ -342,7 +346,7 @@ class Publisher:
             index_manifest=lists.index,
             watermark=watermark,
             statistics=previous.statistics if previous else None,
-            properties={**((previous.properties if previous else None) or {}), **change.properties},
+            properties={**_carried(previous), **change.properties, **mark(state.next_id, untracked)},
             log_offsets=offsets or None,
         )
         known = self._history.committers_after(snapshot, previous)
@@ -473,6 +477,12 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
     TOTALS.add(metrics)
     _log.info("%s", metrics, extra={"merganser": metrics})
     return replace(stored, metrics=metrics)
+
+
+def _carried(previous: Snapshot | None) -> dict[str, str]:
+    """Return the properties that a snapshot has from the one before."""
+    there = {} if previous is None else previous.properties or {}
+    return {name: text for name, text in there.items() if name != UNTRACKED}
 
 
 def _later(before: int | None, now: int | None) -> int | None:

@@ -71,7 +71,14 @@ class Upsert:
     """One call of `Table.upsert`; see there for its arguments and errors."""
 
     def __init__(
-        self, table: TableDef, env: Env, *, columns: Sequence[str] | None, if_exists: str, commit_user: str | None
+        self,
+        table: TableDef,
+        env: Env,
+        *,
+        columns: Sequence[str] | None,
+        if_exists: str,
+        commit_user: str | None,
+        changes: bool = True,
     ) -> None:
         self._action = f"cannot upsert into '{table.name}'"
         self._table = table
@@ -87,7 +94,7 @@ class Upsert:
                 f"{self._action}: if_exists is {if_exists!r:.50}. Give one of {', '.join(map(repr, IF_EXISTS))}."
             )
         self._target = WriteTarget(table, columns=columns, action=self._action)
-        self._session = WriteSession(table, env, commit_user=commit_user)
+        self._session = WriteSession(table, env, commit_user=commit_user, changes=changes)
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
         self._merge = merge_of(table, stored=False)

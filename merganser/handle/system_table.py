@@ -94,6 +94,7 @@ class TableView:
         where: str | Any | None = None,
         until: int | datetime | str | None = None,
         timezone: str = "UTC",
+        gaps: str | None = None,
         **options: Any,
     ) -> TableStream:
         """Return an iterator that follows the table, in the columns of this view; see `Table.stream`.
@@ -105,7 +106,7 @@ class TableView:
                 the oldest changes that are kept, and has no start with a state: rows of a state have no offset.
             columns: names of the columns to return, in this order; None: all, also those added later.
             where: rows to return, by columns of the view.
-            follow, consumer, until, timezone, options: see `Table.stream`.
+            follow, consumer, until, timezone, gaps, options: see `Table.stream`.
 
         Raises:
             InvalidInputError: the view shows no changes, or an argument or option has no meaning for a stream.
@@ -118,6 +119,8 @@ class TableView:
                 f"'{self.base.name}', or '{self.base.name}$audit_log'."
             )
         given = dict(options)
+        if gaps is not None:
+            given[r.CHANGE_TRACKING_GAPS.key] = gaps
         if start is not None:
             given[r.SCAN_MODE.key] = start
         elif what in WITH_OFFSETS and scan_mode(self.base.definition.options.merged(given)) == "latest-full":

@@ -206,6 +206,7 @@ class Table:
         where: str | Any | None = None,
         timezone: str = "UTC",
         mode: str = "auto",
+        gaps: str | None = None,
     ) -> Changes:
         """Return a lazy read of what snapshots published, in order, each row with its kind in `_row_kind`.
 
@@ -224,14 +225,23 @@ class Table:
                 of the last: "+I", "-U" with the row before and "+U" with the row after, or "-D". Of a table without a
                 key, "+I" and "-D". It needs no changelog, and reads only files that the two states do not share.
 
+            gaps: what to do about commits that published no changes, since change tracking was off. "error": raise an
+                error. "skip", "mark": go on without them; `gaps()` of the result names them. None: what the option
+                'change-tracking.gaps' says, else "error".
+
         Raises:
             InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and
                 the table has none.
+            UntrackedError: a commit published no changes. Raised when a result is asked for.
             NotFoundError: the end is not there yet.
             ExpiredError: a snapshot has expired, and its changelog with it; `context["earliest"]` is the first that is
                 kept. Raised when a result is asked for.
         """
-        return self.changes_between(start, end, columns, where, mode, self.setting(timezone))
+        return self.marking(gaps).changes_between(start, end, columns, where, mode, self.setting(timezone))
+
+    def marking(self, gaps: str | None) -> Table:
+        """Return the table as readers of changes see it that do this about gaps; see `changes`."""
+        return self if gaps is None else self.with_options({r.CHANGE_TRACKING_GAPS.key: gaps})
 
     def changes_between(
         self,
@@ -261,6 +271,7 @@ class Table:
         where: str | Any | None = None,
         until: int | datetime | str | None = None,
         timezone: str = "UTC",
+        gaps: str | None = None,
         **options: Any,
     ) -> TableStream:
         """Return an iterator that follows the table: first a state, then what each snapshot publishes.
@@ -280,13 +291,19 @@ class Table:
             where: as for `changes`.
             until: the last snapshot id, or the time of the last commit, to read; None: no end.
             timezone: as for `read`.
+            gaps: what to do about commits that published no changes, since change tracking was off. "error": raise an
+                error. "mark": hand over a `Gap` in their place. "skip": go on. None: what the option
+                'change-tracking.gaps' says, else "error".
             options: further options for this reader, such as **{"scan.snapshot-id": "3"}.
 
         Raises:
             InvalidInputError: an argument or option has no meaning for a stream.
             NotFoundError, ExpiredError: there is no such start, or no longer.
+            UntrackedError: a commit published no changes. Raised in its place.
         """
         given = dict(options)
+        if gaps is not None:
+            given[r.CHANGE_TRACKING_GAPS.key] = gaps
         if start != "latest-full":
             given[r.SCAN_MODE.key] = start
         if columns is not None:
@@ -557,6 +574,7 @@ class Table:
         commit_user: str | None = None,
         identifier: int | None = None,
         watermark: int | datetime | None = None,
+        changes: bool = True,
     ) -> Snapshot | None:
         """Write rows as one commit.
 
@@ -575,6 +593,8 @@ class Table:
             watermark: the time up to which all rows by event time are there, as an aware datetime or epoch
                 milliseconds. The watermark of a table never falls. A higher one is committed without rows, too. None:
                 it stays as it is.
+            changes: False: the commit publishes no changes, and readers of changes are told so. A compaction publishes
+                them still if it cannot tell them from those of other commits.
 
         Returns:
             The snapshot, or None if there was nothing to commit.
@@ -587,10 +607,16 @@ class Table:
         """
         if columns is not None and overwrite is None and self._looks_up_other_columns(columns):
             return self.upsert(
-                data, kinds, columns, commit_user=commit_user, identifier=identifier, watermark=watermark
+                data,
+                kinds,
+                columns,
+                commit_user=commit_user,
+                identifier=identifier,
+                watermark=watermark,
+                changes=changes,
             ).snapshot
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
+        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user, changes=changes) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:
@@ -607,6 +633,7 @@ class Table:
         commit_user: str | None = None,
         identifier: int | None = None,
         watermark: int | datetime | None = None,
+        changes: bool = True,
     ) -> Upserted:
         """Write rows by key as one commit, and return what became of them.
 
@@ -624,7 +651,7 @@ class Table:
             if_exists: "update" replaces the row of a key. "keep" leaves it as it is, so only new keys are written; of
                 several rows of a new key the first one counts.
             commit_user, identifier: see `write`. A repeated call writes nothing and returns the result of the first.
-            watermark: see `write`.
+            watermark, changes: see `write`.
 
         Returns:
             The snapshot, the numbers of keys inserted, updated, deleted and unchanged, the rows after the commit, and
@@ -640,15 +667,28 @@ class Table:
                 `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
-        call = Upsert(self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user)
+        call = Upsert(
+            self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user, changes=changes
+        )
         return call.run(data, kinds, identifier, watermark)
 
     def writer(
-        self, columns: Sequence[str] | None = None, overwrite: Overwrite = None, commit_user: str | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        changes: bool = True,
     ) -> Writer:
         """Return a writer for many batches and commits. It drops rows that are not committed when it is closed."""
         return Writer(
-            WriteSession(self.definition, self.env, commit_user=commit_user, columns=columns, overwrite=overwrite)
+            WriteSession(
+                self.definition,
+                self.env,
+                commit_user=commit_user,
+                columns=columns,
+                overwrite=overwrite,
+                changes=changes,
+            )
         )
 
     def load(
@@ -661,6 +701,7 @@ class Table:
         identifier: int | None = None,
         options: Mapping[str, str] | None = None,
         watermark: int | datetime | None = None,
+        changes: bool = True,
     ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
@@ -670,7 +711,7 @@ class Table:
             kinds, columns, overwrite, commit_user, identifier: see `write`.
             options: the layout of CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of the
                 store of the files if it is not the store of the table. See `docs/files.md`.
-            watermark: see `write`.
+            watermark, changes: see `write`.
 
         Raises:
             NotFoundError: no file matches.
@@ -680,7 +721,7 @@ class Table:
         from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user) as writer:
+        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user, changes=changes) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:

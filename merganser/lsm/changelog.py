@@ -42,11 +42,15 @@ class ChangeLog:
         directory: the bucket's.
         level: of the files.
         before: whether updates publish the row before, too.
+        silent: publish nothing.
     """
 
-    def __init__(self, table: TableDef, env: Env, directory: str, level: int, *, before: bool = True) -> None:
+    def __init__(
+        self, table: TableDef, env: Env, directory: str, level: int, *, before: bool = True, silent: bool = False
+    ) -> None:
         self._table = table
         self._before = before
+        self._silent = silent
         self._writer: RollingWriter | None = None
         self._made: tuple[DataFile, ...] = ()
         self._arguments: dict[str, Any] = {"table": table, "env": env, "directory": directory, "level": level}
@@ -73,6 +77,8 @@ class ChangeLog:
             gone: bool[k], the keys that have none now.
             inserted: the kind of rows without a row before.
         """
+        if self._silent:
+            return
         there = before >= 0
         updated = shown & there
         if self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE) and updated.any():
@@ -101,7 +107,7 @@ class ChangeLog:
             rows, numbers: n rows and their sequence numbers.
             shown: bool[n], which of them are rows, and not retractions.
         """
-        if shown.any():
+        if shown.any() and not self._silent:
             mask = pa.array(shown)
             self._open().write(rows.filter(mask), sequences=pa.array(numbers[shown]))
 

@@ -48,6 +48,7 @@ from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Kinds
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
+from merganser.meta.tracking import untracked_of
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.schema import types as t
@@ -88,6 +89,7 @@ class CompactJob:
             and those of files that go, go with them.
         order: how rows of a table without a key are sorted; None: they stay as they are.
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
+        untracked: names of files whose rows nobody is to publish.
     """
 
     table: TableDef
@@ -107,6 +109,7 @@ class CompactJob:
     vectors: BucketVectors = NO_VECTORS
     others: tuple[CompactJob, ...] = ()
     order: Order | None = None
+    untracked: frozenset[str] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -117,6 +120,26 @@ class CompactJob:
     def reads(self) -> tuple[DataFile, ...]:
         """All files that have to be there."""
         return self.files + self.below + self.older + tuple(file for job in self.others for file in job.reads)
+
+    @property
+    def shown_from(self) -> int | None:
+        """The level from which on the changelog has shown rows; None: this compaction publishes nothing."""
+        options, top = self.table.options, u.level_count(self.table.options) - 1
+        producer = options.get(w.CHANGELOG_PRODUCER) if self.table.keyed else "none"
+        if producer == "lookup":
+            return 1
+        return top if producer == "full-compaction" and self.output_level == top else None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it leaves out what it would publish: all of it comes from files whose rows nobody is to publish.
+
+        If some come from other files, all is published: the rows before and after a key do not tell who changed what.
+        """
+        if self.shown_from is None:
+            return False
+        new = {file.name for file in self.files if file.level < self.shown_from}
+        return bool(new) and (new <= self.untracked or bool(untracked_of(self.table, (self.partition,))))
 
     def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage | None:
         """Do it. The new files are durable; None when nothing had to change.
@@ -169,7 +192,7 @@ class _Compaction:
         self.added: list[DataFile] = []
         self.removed: list[DataFile] = []
         self.written: list[DataFile] = []
-        self.log = ChangeLog(job.table, env, job.directory, job.output_level)
+        self.log = ChangeLog(job.table, env, job.directory, job.output_level, silent=job.is_silent)
         self.marked: dict[str, Positions] = {}
 
     @property
@@ -273,12 +296,7 @@ class _KeyCompaction(_Compaction):
 
     @cached_property
     def _shown_from(self) -> int | None:
-        """The level from which on the changelog has shown rows; None: this compaction publishes nothing."""
-        options, top = self.table.options, u.level_count(self.table.options) - 1
-        producer = options.get(w.CHANGELOG_PRODUCER)
-        if producer == "lookup":
-            return 1
-        return top if producer == "full-compaction" and self.job.output_level == top else None
+        return self.job.shown_from
 
     def _sections(self) -> Iterator[list[DataFile]]:
         files, kinds = self.merged_with + self.job.files, self.table.key_types

@@ -282,6 +282,16 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _partition_specs(text: str) -> tuple[tuple[str, ...], ...]:
+    specs = tuple(tuple(part.strip() for part in spec.split("/")) for spec in text.split(";") if spec.strip())
+    for spec in specs:
+        for part in spec:
+            name, equals, value = part.partition("=")
+            if not (name and equals and value):
+                raise ValueError(text)
+    return specs
+
+
 def levels(form: TextForm[str], example: str) -> TextForm[Mapping[int, str]]:
     """Return the form of `level:value` pairs whose values are of another form."""
 
@@ -342,6 +352,10 @@ SHARE: Final = TextForm("a number above 0 and below 1", _share)
 TEXT: Final = TextForm("text", str)
 MOMENT: Final = TextForm("a time such as '2026-01-31 10:00:00'", _moment)
 PAIR: Final = TextForm("a start and an end with a comma between, such as '1,5'", _pair)
+PARTITION_SPECS: Final = TextForm(
+    "partitions as their directories are named, with semicolons between, such as 'dt=2026-01-01/hour=8;dt=2026-01-02'",
+    _partition_specs,
+)
 COLUMNS: Final = TextForm("column names separated by commas", _columns)
 DURATION: Final = TextForm("a duration such as '1 h', '30 s', '3 d' or '10 ms'", _duration)
 BYTES: Final = size()

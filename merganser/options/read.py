@@ -110,6 +110,11 @@ STREAMING_READ_SNAPSHOT_DELAY: Final = Option[timedelta | None](
 CONTINUOUS_DISCOVERY_INTERVAL: Final = Option(
     "continuous.discovery-interval", DURATION, timedelta(seconds=10), "How often a stream looks for new snapshots."
 )
+CHANGE_TRACKING_GAPS: Final = Option(
+    "change-tracking.gaps", choice("error", "mark", "skip"), "error",
+    "Ours: what a reader of changes does about a commit that published none, since change tracking was off. error: "
+    "raise an error. mark: a stream hands over a Gap there, and a read names it in gaps(). skip: go on.",
+)  # fmt: skip
 SCAN_BOUNDED_WATERMARK: Final = Option[int | None](
     "scan.bounded.watermark", LONG, None, "Stream: end before the first snapshot whose watermark is above this."
 )

@@ -16,6 +16,7 @@ from merganser.options.option import (
     FILE_NAME_PART,
     LONG,
     LONG_MAX,
+    PARTITION_SPECS,
     SHARE,
     STATS_MODE,
     TEXT,
@@ -241,6 +242,14 @@ CHANGELOG_IMAGE: Final = Option(
     "Ours, for producer per-record: what an update publishes. full: the row before and the row after. wal: the row "
     "after.",
     aliases=("table.changelog.image",),
+)  # fmt: skip
+CHANGE_TRACKING: Final = Option(
+    "change-tracking", BOOLEAN, True,
+    "false: commits publish no changes, and readers of changes are told so. For the table, or one handle that writes.",
+)  # fmt: skip
+CHANGE_TRACKING_OFF: Final = Option[tuple[tuple[str, ...], ...]](
+    "change-tracking.off-partitions", PARTITION_SPECS, (),
+    "Ours: partitions whose changes commits do not publish. A partition may be named by some of its columns.",
 )  # fmt: skip
 CHANGELOG_ROW_DEDUPLICATE: Final = Option(
     "changelog-producer.row-deduplicate", BOOLEAN, False,

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
 from merganser.expr.predicate import Predicate
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
+from merganser.options import read as r
+from merganser.options import write as w
+from merganser.scan.forms import LOG_OFFSET, WHOLE_CHANGES, WITH_OFFSETS, columns_of, kind_column
+from merganser.scan.gaps import Gap, named
 from merganser.scan.plan import Plan
-from merganser.scan.plan_changes import explained, plan_changes, unless_gone
+from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless_gone
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, with_schema
-from merganser.scan.source import Increment, Published
+from merganser.scan.scan import Scan
+from merganser.scan.source import Above, Compacted, Increment, OfPartitions, Published, Source, State
 from merganser.scan.split import AnySplit, What
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_field, arrow_schema
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.env import Env
 
+_ADDED: Final = pa.array(["+I", "+U"])
 MODES: Final = ("auto", "delta", "changelog", "diff")
 
 
@@ -73,6 +83,21 @@ class Changes(Rows):
         tables = [rows for tables in found for rows in tables]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return the commits of the range that published no changes, since change tracking was off; see `Gap`.
+
+        Raises:
+            ExpiredError, NotFoundError, FormatError: as for a read.
+        """
+        where = None if self.what in WHOLE_CHANGES else self.where
+        store = SnapshotStore(self.table.paths, self.env, self.table.name)
+        changelogs = ChangelogStore(self.table.paths, self.env)
+        return tuple(
+            gap(self.table, self.env, found, partitions, self.columns, self.where, self.what)
+            for number, partitions in gaps_in(self.table, self.env, self.source, where).items()
+            if (found := store.get(number) or changelogs.get(number)) is not None
+        )
+
     def explain(self) -> str:
         """Return what would be read."""
         return explained(self.table.name, self.plan())
@@ -84,6 +109,69 @@ class Changes(Rows):
         with unless_gone(self.table, self.env, self.source):
             for rows in read_split(plan.job, split, self.env.storage):
                 yield with_schema(rows, self.schema)
+
+
+def gap(
+    table: TableDef,
+    env: Env,
+    snapshot: Snapshot,
+    partitions: frozenset[bytes] | None,
+    columns: tuple[t.Field, ...],
+    where: Predicate | None,
+    what: What,
+) -> Gap:
+    """Return the gap that a snapshot left; arguments are those of the reader, and `gap_of` gives the partitions."""
+
+    def rows() -> pa.Table:
+        if what in WITH_OFFSETS:
+            raise InvalidInputError(
+                f"cannot read the rows behind a gap of '{table.name}' with '{LOG_OFFSET.name}': rows of a state have "
+                f"none. Nothing was read. Read the table itself with snapshot={snapshot.id}."
+            )
+        source = visible(table, SnapshotStore(table.paths, env, table.name).load(snapshot.id))
+        return rows_as(table, env, OfPartitions(source, partitions), columns, where, what, "+I")
+
+    return Gap(snapshot.id, named(table, partitions), rows)
+
+
+def visible(table: TableDef, snapshot: Snapshot) -> State | Above | Compacted:
+    """Return the state that the changes after a snapshot go on from: what its producer has published so far."""
+    producer = table.options.get(w.CHANGELOG_PRODUCER)
+    if producer == "lookup":
+        return Above(State(snapshot))
+    return Compacted(State(snapshot)) if producer == "full-compaction" else State(snapshot)
+
+
+def rows_as(
+    table: TableDef,
+    env: Env,
+    source: Source,
+    columns: tuple[t.Field, ...],
+    where: Predicate | None,
+    what: What,
+    kind: str,
+) -> pa.Table:
+    """Return the rows of a source in a form of changes, all of one kind, which the filter looks at as theirs."""
+    kinds = kind_column(what)
+    assert kinds is not None
+    wanted = {field.name: field for field in columns}
+    if where is not None:
+        wanted |= {field.name: field for field in columns_of(what, table) if field.name in where.columns}
+    wanted.pop(kinds.name, None)
+    tests_kind = where is not None and kinds.name in where.columns
+    options = table.options
+    if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
+        # The commit has published the rows of level 0, though reads do not show them yet.
+        table = replace(table, options=options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))
+    stored = What.MERGED if what is What.CHANGED else what
+    asked = (*wanted.values(), *(() if stored is What.MERGED else (kinds,)))
+    rows = Scan(table, env, asked, None if tests_kind else where, source, what=stored).to_arrow()
+    if stored is not What.MERGED:  # retractions that are stored are no rows of the table
+        rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
+    rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(kind), rows.num_rows))
+    if where is not None and tests_kind:
+        rows = rows.filter(where.mask(rows).fill_null(False))
+    return rows.select([field.name for field in columns])
 
 
 def published(name: str, start: int, end: int | None, mode: str) -> Published:

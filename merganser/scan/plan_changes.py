@@ -30,9 +30,12 @@ from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.meta.tracking import left_out
+from merganser.options import read as r
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
+from merganser.scan.gaps import gap_of, refusal, tracked
 from merganser.scan.kept import is_kept
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff
@@ -128,7 +131,7 @@ def _check_kept(table: TableDef, env: Env, source: Increment) -> None:
             if snapshot is not None and not is_kept(table, env, snapshot):
                 raise _not_kept(table, snapshot.id)
         return
-    _snapshots(table, env, source, changelog=_from_changelog(table, source))
+    _snapshots(table, env, source, changelog=from_changelog(table, source))
 
 
 def _not_kept(table: TableDef, number: int) -> ExpiredError:
@@ -155,7 +158,26 @@ def _difference(table: TableDef, env: Env, source: Published) -> Difference:
     return Difference(store.load(source.first - 1) if source.first > 1 else None, end)
 
 
-def _from_changelog(table: TableDef, source: Published) -> bool:
+def gaps_in(
+    table: TableDef, env: Env, source: Increment, where: Predicate | None
+) -> dict[int, frozenset[bytes] | None]:
+    """Return the gaps among some snapshots: ids, and the serialized partitions; see `gap_of`."""
+    if isinstance(source, Difference) or source.mode == "diff":
+        return {}
+    changelog = from_changelog(table, source)
+    snapshots, _ = _snapshots(table, env, source, changelog=changelog)
+    return _gaps(table, snapshots, where, changelog=changelog)
+
+
+def _gaps(
+    table: TableDef, snapshots: Sequence[Snapshot], where: Predicate | None, *, changelog: bool
+) -> dict[int, frozenset[bytes] | None]:
+    found = {one.id: gap_of(table, one, where, changelog=changelog) for one in snapshots}
+    return {number: partitions for number, partitions in found.items() if partitions is None or partitions}
+
+
+def from_changelog(table: TableDef, source: Published) -> bool:
+    """Return whether changelog files are read, and not the files that commits added."""
     producer = table.options.get(w.CHANGELOG_PRODUCER)
     return source.mode == "changelog" or (source.mode == "auto" and producer != "none")
 
@@ -167,8 +189,12 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         whole: the files of a bucket and a snapshot stay together, since a change may lie in two of them.
     """
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
-    changelog = _from_changelog(table, source)
+    changelog = from_changelog(table, source)
     snapshots, end = _snapshots(table, env, source, changelog=changelog)
+    if table.options.get(r.CHANGE_TRACKING_GAPS) == "error":
+        for number, partitions in _gaps(table, snapshots, job.where, changelog=changelog).items():
+            action = f"cannot read the changes of '{table.name}'"
+            raise refusal(table, action, number, partitions, following=False)
     reader = MetaReader(table.paths, env, table.name)
     if changelog:
         chosen = [one for one in snapshots if one.commit_kind != OVERWRITE and one.changelog_manifest_list]
@@ -189,6 +215,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
     schemas = {table.schema.id: table.schema.fields}
     for snapshot, manifests in zip(chosen, lists, strict=True):
         added = [entry for _ in manifests for entry in next(entries) if entry.kind == ADD]
+        if not changelog:
+            added = tracked(added, left_out(snapshot))
         published += bool(added)
         groups += _groups(table, env, job, snapshot, added, schemas)
     if not whole:

@@ -24,7 +24,7 @@ from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting, with_schema, without_columns
-from merganser.scan.source import Compacted, Increment, Source, State
+from merganser.scan.source import Increment, Source, State, is_compacted
 from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -92,7 +92,7 @@ class Scan(Rows):
             self.source.narrowed(state, reader),
             columns=job.columns,
             where=job.where,
-            compacted_only=isinstance(self.source, Compacted),
+            compacted_only=is_compacted(self.source),
             what=job.what,
         )
         found = replace(found, job=replace(found.job, columns=self.columns, where=self.where, what=self.what))
@@ -160,7 +160,7 @@ class Scan(Rows):
             deleted = [split.deleted for split in splits]
             rows = "an unknown number of rows" if None in deleted else counted(sum(d or 0 for d in deleted), "row")
             lines.append(f"deleted    {rows} by {counted(len(masked), 'deletion vector')}")
-        if found.snapshot is not None and not isinstance(self.source, Compacted):
+        if found.snapshot is not None and not is_compacted(self.source):
             live = MetaReader(self.table.paths, self.env, self.table.name).state(found.snapshot).live
             if unseen := unseen_files(self.table, self.env, live):
                 lines.append(f"unseen     {waiting(unseen)}")

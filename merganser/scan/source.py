@@ -7,6 +7,7 @@
 | `MadeSince` | live files of a snapshot that were made since a time |
 | `Above` | live files of a snapshot above level 0 |
 | `Exchanged` | those that a commit added, or those that it removed |
+| `OfPartitions` | of another source those of some partitions |
 | `Compacted` | of another source what the last full compactions left, which no merge is needed for |
 
 Two more are changes instead of a state (`Increment`, planned by `scan.changes`):
@@ -78,7 +79,7 @@ class MadeSince:
 class Compacted:
     """Of a table with a key only the files of the highest level; of one without, what `of` has."""
 
-    of: State | Delta | MadeSince | Above | Exchanged
+    of: State | Delta | MadeSince | Above | Exchanged | OfPartitions
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -129,6 +130,30 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OfPartitions:
+    """Of another source the files of some partitions.
+
+    Attributes:
+        partitions: serialized; None: all.
+    """
+
+    of: State | Above | Compacted
+    partitions: frozenset[bytes] | None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot that is read."""
+        return self.of.snapshot
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot."""
+        found = self.of.narrowed(state, reader)
+        if self.partitions is None or found.snapshot is None:
+            return found
+        return _of(found.snapshot, [entry for entry in found.live if entry.partition in self.partitions], reader)
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """What snapshots published, or the sum of it.
 
@@ -164,7 +189,12 @@ class Difference:
 Increment = Published | Difference
 NOTHING_CHANGED: Final = Difference(None, None)
 
-Source = State | Delta | MadeSince | Compacted | Above | Exchanged
+Source = State | Delta | MadeSince | Compacted | Above | Exchanged | OfPartitions
+
+
+def is_compacted(source: Source | Increment) -> bool:
+    """Return whether a source has only what full compactions left."""
+    return isinstance(source.of if isinstance(source, OfPartitions) else source, Compacted)
 
 
 def _of(snapshot: Snapshot, entries: Sequence[ManifestEntry], reader: MetaReader) -> TableState:

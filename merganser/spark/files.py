@@ -79,6 +79,7 @@ def load(
     identifier: int | None = None,
     options: Mapping[str, str] | None = None,
     watermark: int | datetime | None = None,
+    changes: bool = True,
 ) -> Snapshot | None:
     """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
 
@@ -95,6 +96,7 @@ def load(
         identifier: the number of this commit; see `Table.write`.
         options: the layout of CSV files, and options of their store; see `Table.load`.
         watermark: the time up to which all rows by event time are there; see `Table.write`.
+        changes: False: the commit publishes no changes; see `Table.write`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -114,6 +116,7 @@ def load(
         found.env,
         columns=columns,
         overwrite=overwrite,
+        changes=changes,
         commit_user=commit_user,
         identifier=identifier,
         watermark=watermark,

@@ -78,6 +78,7 @@ def changes(
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     mode: str = "auto",
+    gaps: str | None = None,
 ) -> DataFrame:
     """Return what snapshots published, or changed in all, as a DataFrame with the kinds in `_row_kind`, in no order.
 
@@ -90,6 +91,7 @@ def changes(
         columns: names of the columns to return after `_row_kind`; None: all.
         where: as for `read`; it may look at `_row_kind`.
         mode: "auto", "delta", "changelog" or "diff"; see `Table.changes`.
+        gaps: "error" or "skip"; see `Table.changes`.
 
     Raises:
         InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and the
@@ -98,7 +100,7 @@ def changes(
         ExpiredError: a snapshot has expired, and its changelog with it.
         FormatError: metadata is damaged or missing.
     """
-    found = opened(table)
+    found = opened(table).marking(gaps)
     columns = spelling_of(spark, found).names(columns)
     return _frame(spark, found.changes_between(start, end, columns, where, mode, setting_of(spark, found)), None)
 

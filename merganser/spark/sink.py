@@ -54,6 +54,7 @@ def write(
     collect: bool = False,
     through: str = "auto",
     watermark: int | datetime | None = None,
+    changes: bool = True,
 ) -> Snapshot | None:
     """Write the rows of a DataFrame as one commit.
 
@@ -74,6 +75,7 @@ def write(
             "files" if Spark estimates `df` at 16 MiB or more, its types fit, and Spark can reach the path of the table;
             otherwise "arrow".
         watermark: the time up to which all rows by event time are there; see `Table.write`.
+        changes: False: the commit publishes no changes; see `Table.write`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -107,6 +109,7 @@ def write(
         found.env,
         columns=columns,
         overwrite=overwrite,
+        changes=changes,
         commit_user=commit_user,
         identifier=identifier,
         watermark=watermark,
@@ -119,7 +122,7 @@ def write(
     if collect:
         with our_errors(df.sparkSession):
             rows = df.toArrow()
-        return found.write(rows, kinds, columns, overwrite, commit_user, identifier, watermark)
+        return found.write(rows, kinds, columns, overwrite, commit_user, identifier, watermark, changes)
     path = None if through == "arrow" else _staging_path(df, found, must=through == "files")
     written = _arrow_written if path is None else partial(_files_written, path=path)
     return transaction.finish(written(transaction, df, kinds))

@@ -17,7 +17,6 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from merganser.errors import ConflictError, ExpiredError, InvalidInputError
 from merganser.expr.predicate import Predicate
@@ -30,20 +29,18 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
-from merganser.options import write as w
 from merganser.rules.starts import scan_mode
-from merganser.scan.changes import Changes
-from merganser.scan.forms import LOG_OFFSET, WITH_OFFSETS, columns_of, kind_column
-from merganser.scan.scan import Scan
-from merganser.scan.source import Above, Compacted, Exchanged, MadeSince, Published, Source, State
+from merganser.scan.changes import Changes, gap, rows_as, visible
+from merganser.scan.forms import LOG_OFFSET, WHOLE_CHANGES, WITH_OFFSETS, columns_of
+from merganser.scan.gaps import Gap, gap_of, refusal
+from merganser.scan.plan_changes import from_changelog
+from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
-from merganser.schema.arrow import arrow_field
 from merganser.storage.env import Env
 
 _BATCH_ONLY: Final = ("latest-delta", "incremental")
 _WITHOUT_STATE: Final = ("latest", "from-snapshot", "from-timestamp")
-_ADDED: Final = pa.array(["+I", "+U"])
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
 
@@ -87,7 +84,7 @@ def bounds_of(table: TableDef, until: int | datetime | str | None, zone: tzinfo)
     return Bounds(snapshot=until, watermark=watermark)
 
 
-class TableStream(Iterator[pa.Table]):
+class TableStream(Iterator[pa.Table | Gap]):
     """An iterator over what a table publishes: one Arrow table per plan that has rows, `_row_kind` first.
 
     Get one from `Table.stream`.
@@ -118,10 +115,12 @@ class TableStream(Iterator[pa.Table]):
         bounds: Bounds,
     ) -> None:
         action = f"cannot follow '{table.name}'"
-        self._table = table
+        self._table = replace(table, options=table.options.merged({r.CHANGE_TRACKING_GAPS.key: "skip"}))
         self._env = env
         self._follow = follow
         self._what = what
+        self._gaps = table.options.get(r.CHANGE_TRACKING_GAPS)
+        self._gap: Gap | None = None  # to be handed over next
         self._columns = None if columns is None else tuple(columns)
         self._filter = where
         self._where = where(table)
@@ -199,7 +198,7 @@ class TableStream(Iterator[pa.Table]):
                 found = compacted(options, store)
                 self._initial = None if found is None else State(found)
                 return 1 if found is None else found.id + 1
-        self._initial = None if latest is None else self._visible(latest)
+        self._initial = None if latest is None else visible(self._table, latest)
         return after
 
     def _check_published(self, mode: str, what: str) -> None:
@@ -220,13 +219,6 @@ class TableStream(Iterator[pa.Table]):
                 option=r.STREAMING_READ_OVERWRITE.key,
             )
 
-    def _visible(self, snapshot: Snapshot) -> Source:
-        """Return the state that the changelog goes on from: what its producer has published so far."""
-        producer = self._table.options.get(w.CHANGELOG_PRODUCER)
-        if producer == "lookup":
-            return Above(State(snapshot))
-        return Compacted(State(snapshot)) if producer == "full-compaction" else State(snapshot)
-
     def _earliest(self) -> int | None:
         kept = ChangelogStore(self._table.paths, self._env).ids()[:1]
         return min((i for i in (self._store.earliest_id(), *kept) if i is not None), default=None)
@@ -241,8 +233,8 @@ class TableStream(Iterator[pa.Table]):
     def __iter__(self) -> TableStream:
         return self
 
-    def __next__(self) -> pa.Table:
-        """Return the next plan that has rows.
+    def __next__(self) -> pa.Table | Gap:
+        """Return the next plan that has rows; a gap after the rows of its snapshot, where gaps are marked.
 
         Raises:
             StopIteration: the stream has come to its end.
@@ -255,6 +247,9 @@ class TableStream(Iterator[pa.Table]):
             self._initial = None  # not before: a read that failed is repeated
             if found.num_rows:
                 return found
+        if self._gap is not None:
+            marked, self._gap = self._gap, None
+            return marked
         if self._consumer is not None and self._kept != self._next:
             self._check_same_line()  # a rollback moves consumers back, and they stay there
             self._keep(self._next)
@@ -264,11 +259,15 @@ class TableStream(Iterator[pa.Table]):
             snapshot = self._awaited()
             if snapshot is None or self._bounds.end_before(snapshot):
                 raise StopIteration
+            gap = self._gap_at(snapshot)
             found = self._published(snapshot)
             self._last = snapshot
             self._next = snapshot.id + 1
             if found.num_rows:
+                self._gap = gap
                 return found
+            if gap is not None:
+                return gap
             if self._consumer is not None:
                 self._keep(self._next)
 
@@ -353,6 +352,22 @@ class TableStream(Iterator[pa.Table]):
             snapshot=self._last.id,
         )
 
+    def _gap_at(self, snapshot: Snapshot) -> Gap | None:
+        """Return what a snapshot left out, if gaps are marked.
+
+        Raises:
+            UntrackedError: it left something out, and gaps are errors.
+        """
+        table = self._current(snapshot)
+        changelog = from_changelog(table, Published(snapshot.id, snapshot.id))
+        where = None if self._what in WHOLE_CHANGES else self._where
+        partitions = gap_of(table, snapshot, where, changelog=changelog)
+        if self._gaps == "skip" or partitions == frozenset():
+            return None
+        if self._gaps == "error":
+            raise refusal(table, f"cannot follow '{table.name}'", snapshot.id, partitions, following=True)
+        return gap(table, self._env, snapshot, partitions, self._chosen(table), self._where, self._what)
+
     def _published(self, snapshot: Snapshot) -> pa.Table:
         """Return what a snapshot published."""
         table = self._current(snapshot)
@@ -375,31 +390,8 @@ class TableStream(Iterator[pa.Table]):
         return self._rows(self._current(source.snapshot), source, "+I")
 
     def _rows(self, table: TableDef, source: Source, kind: str) -> pa.Table:
-        """Return the rows of a source, all of one kind that passes the filter with them."""
-        where = self._where
-        kinds = kind_column(self._what)
-        assert kinds is not None
-        columns = self._chosen(table)
-        wanted = {field.name: field for field in columns}
-        if where is not None:
-            wanted |= {f.name: f for f in columns_of(self._what, table) if f.name in where.columns}
-        tests_kind = where is not None and kinds.name in where.columns
-        options = table.options
-        if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
-            # The commit has published the rows of level 0, though reads do not show them yet.
-            shown = table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"})
-            table = replace(table, options=shown)
-        # A state of what is stored has retractions, too; they are no rows of the table.
-        what = What.MERGED if self._what is What.CHANGED else self._what
-        wanted.pop(kinds.name, None)
-        asked = (*wanted.values(), *(() if what is What.MERGED else (kinds,)))
-        rows = Scan(table, self._env, asked, None if tests_kind else where, source, what=what).to_arrow()
-        if what is not What.MERGED:
-            rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
-        rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(kind), rows.num_rows))
-        if where is not None and tests_kind:
-            rows = rows.filter(where.mask(rows).fill_null(False))
-        return rows.select([field.name for field in columns])
+        """Return the rows of a source, all of one kind."""
+        return rows_as(table, self._env, source, self._chosen(table), self._where, self._what, kind)
 
     def _current(self, snapshot: Snapshot | None) -> TableDef:
         """Return the table with the schema that a snapshot was made with, if that is newer than the one known."""

@@ -30,13 +30,14 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.job import BucketJob
 from merganser.lsm.pick import full_compaction_commits, pushes_level_0
-from merganser.meta.data_file import DELETE
+from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_write
 from merganser.scan.plan import level_0_waits
@@ -94,6 +95,7 @@ def compact(
     made: Snapshot | None = None
     kept: list[CommitMessage] = []
     first: frozenset[str] = frozenset()
+    silent: dict[BucketId, bool] = {}
     sought: Mapping[str, BucketId] | None = None
     lost_rounds, round_s = 0, 0.0
     turn = Turn(no_lock)
@@ -119,6 +121,7 @@ def compact(
                 return made
             if sought is None:
                 sought = _sought(jobs)
+            silent |= {(job.partition, job.bucket): _is_silent(job) for job in jobs}
             lost_rounds += 1
             try:
                 begun = env.seconds()
@@ -141,7 +144,13 @@ def compact(
             if not messages:
                 return made
             change = Change(
-                messages=messages, commit_user=user, identifier=identifier, kind=COMPACT, seconds=spent, turn=turn
+                messages=messages,
+                commit_user=user,
+                identifier=identifier,
+                kind=COMPACT,
+                seconds=spent,
+                turn=turn,
+                untracked=frozenset(bucket[0] for bucket, left_out in silent.items() if left_out).intersection,
             )
             kept = []  # from here on a snapshot may name them
             round_s = env.seconds() - began
@@ -162,6 +171,11 @@ def compact(
         raise
     finally:
         turn.end()
+
+
+def _is_silent(job: CompactJob) -> bool:
+    """Return whether a job leaves out changes of its bucket."""
+    return any(each.is_silent for each in (job, *job.others))
 
 
 def _sought(jobs: Sequence[CompactJob]) -> Mapping[str, BucketId]:
@@ -190,7 +204,8 @@ def _without_the_failing(
         except MerganserError as error:
             _log.warning("bucket %d of '%s' cannot be compacted: %s", job.bucket, publisher.table.name, error)
     if messages:
-        change = Change(messages=messages, commit_user=user, identifier=identifier, kind=COMPACT)
+        untracked = frozenset(job.partition for job in jobs if _is_silent(job)).intersection
+        change = Change(messages, user, identifier, COMPACT, untracked=untracked)
         _published(publisher, change, {}, give_up=True)
 
 
@@ -237,7 +252,8 @@ def _jobs(
     others = frozenset(waiting.values()) - done
     if not others:
         return jobs
-    return jobs + plan_jobs(table, env, state, CompactionRequest(buckets=others, push_level_0=True, inline=True))
+    rest = CompactionRequest(buckets=others, push_level_0=True, inline=True, untracked=request.untracked)
+    return jobs + plan_jobs(table, env, state, rest)
 
 
 def _still_of_use(
@@ -380,6 +396,8 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
     try:
         reader = MetaReader(table.paths, env, table.name)
         state = reader.latest() if committed.snapshot is None else reader.state(committed.snapshot)
+        if committed.untracked and publishes_by_compaction(table.options):
+            request = replace(request, untracked=_files_of(reader, committed))
         jobs = plan_jobs(table, env, state, request)
         if not jobs:  # most commits end here, and have read nothing
             return
@@ -390,6 +408,14 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
                 compact(table, env, request, run=run, commit_user=user, identifier=identifier)
     except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
+
+
+def _files_of(reader: MetaReader, committed: Committed) -> frozenset[str]:
+    """Return the names of the files that a commit added and whose rows nobody is to publish."""
+    if committed.snapshot is None:
+        return frozenset()
+    added = reader.delta(committed.snapshot)
+    return frozenset(e.file.name for e in added if e.kind == ADD and e.partition in committed.untracked)
 
 
 def _left_to_us(env: Env, jobs: Sequence[CompactJob], locks: contextlib.ExitStack) -> frozenset[BucketId]:

@@ -79,7 +79,7 @@ class WriteJob:
             skipped: as for `run`.
         """
         first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
-        writer = table_writer(self.target.table, self.env, first, parallel=False, overwrites=self.target.overwrites)
+        writer = table_writer(self.target.table, self.env, first, parallel=False, publishes=self.target.publishes)
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)

@@ -31,6 +31,7 @@ class WriteSession:
 
     Args:
         commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
+        columns, overwrite, changes: see `WriteTarget`.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class WriteSession:
         commit_user: str | None = None,
         columns: Sequence[str] | None = None,
         overwrite: Mapping[str, Any] | str | None = None,
+        changes: bool = True,
     ) -> None:
         self.table = table
         self.env = env
-        self.target = WriteTarget(table, columns=columns, overwrite=overwrite)
+        self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
         self.user = checked_user(self.target, env, commit_user)
         self._named = commit_user
         self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)
@@ -79,7 +81,7 @@ class WriteSession:
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             starts = self._transaction.starts()
             if self._writer is None:
-                self._writer = table_writer(self.table, self.env, starts, overwrites=self.target.overwrites)
+                self._writer = table_writer(self.table, self.env, starts, publishes=self.target.publishes)
             self._writer.begin(starts)
             self._taking = True
         assert self._writer is not None

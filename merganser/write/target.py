@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
+from merganser.meta.tracking import check_partitions_off, untracked_of
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
 from merganser.rules.dialects import keeps_other_columns
@@ -30,6 +31,7 @@ class WriteTarget:
     Args:
         columns: the columns supplied; None: all.
         overwrite: a static spec, "dynamic", or None to append.
+        changes: publish what changes, where the table tracks it.
         action: beginning of messages; None: that the table cannot be written to.
 
     Raises:
@@ -43,11 +45,18 @@ class WriteTarget:
         *,
         columns: Sequence[str] | None = None,
         overwrite: Mapping[str, Any] | str | None = None,
+        changes: bool = True,
         action: str | None = None,
     ) -> None:
         check_can_write(replace(table.schema, options=table.options), name=table.name)
         self.table = table
         self.action = action or f"cannot write to '{table.name}'"
+        if not isinstance(changes, bool):
+            raise InvalidInputError(
+                f"{self.action}: changes is {changes!r:.50}. Give True or False. Nothing was written."
+            )
+        self._changes = changes
+        check_partitions_off(table, self.action)
         self.columns = self._checked_columns(columns)
         if action is None and overwrite is None:
             self._check_columns_can_be_left_out()
@@ -67,6 +76,14 @@ class WriteTarget:
                 f'{self.action}: overwrite is a {type(overwrite).__name__}. Give "dynamic", a partition such as '
                 f"{{'dt': '2026-01-01'}}, or {{}} for the table."
             )
+
+    def untracked(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """Return those of some serialized partitions whose changes a commit does not publish."""
+        return untracked_of(self.table, partitions) if self._changes else frozenset(partitions)
+
+    def publishes(self, partition: bytes) -> bool:
+        """Return whether a changelog of the rows of a serialized partition is written; an overwrite has none."""
+        return not self.overwrites and not self.untracked((partition,))
 
     @property
     def overwrites(self) -> bool:

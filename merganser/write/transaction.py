@@ -31,6 +31,7 @@ from merganser.lsm.abandoned import remove_files
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
+from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
@@ -197,7 +198,9 @@ class Transaction:
         self.stands = True  # before what follows: nothing of it may be removed any more
         self._remove_unnamed(messages, snapshot)
         if messages or snapshot is not None:
-            after_commit(self.table, self.env, Committed(messages, snapshot, self.user, self.identifier), run=self._run)
+            untracked = self.target.untracked({message.partition for message in messages})
+            committed = Committed(messages, snapshot, self.user, self.identifier, untracked)
+            after_commit(self.table, self.env, committed, run=self._run)
         return snapshot
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
@@ -263,6 +266,7 @@ class Transaction:
             watermark=self.watermark,
             turn=self._turn,
             reads=reads,
+            untracked=None if publishes_by_compaction(options) else self.target.untracked,
         )
         return Publisher(self.table, self.env).commit(change)
 
@@ -296,6 +300,7 @@ def begin(
     *,
     columns: Sequence[str] | None = None,
     overwrite: Mapping[str, Any] | str | None = None,
+    changes: bool = True,
     commit_user: str | None = None,
     identifier: int | None = None,
     watermark: int | datetime | None = None,
@@ -306,6 +311,7 @@ def begin(
     Args:
         columns: the columns supplied; None: all.
         overwrite: a static spec, "dynamic", or None to append.
+        changes: publish what changes; see `Table.write`.
         commit_user: the name of the committer; None: a new random name.
         identifier: which of their commits it is; None: one that is never repeated.
         watermark: the time up to which event times were seen; None: the commit says nothing of it.
@@ -315,7 +321,7 @@ def begin(
         InvalidInputError: an argument that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
-    target = WriteTarget(table, columns=columns, overwrite=overwrite)
+    target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
     user = checked_user(target, env, commit_user)
     transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
     transaction.watermark = checked_watermark(watermark, target.action)

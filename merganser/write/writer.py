@@ -36,6 +36,7 @@ from merganser.write.buffer import SMALL_BYTES, RowBuffer, WrittenBuckets
 from merganser.write.incoming import Arrival, Prepared
 
 Starts = Callable[[BucketId], int]
+Publishes = Callable[[bytes], bool]
 _OPEN_FILES_MAX: Final = 128
 
 
@@ -71,17 +72,17 @@ class TableWriter(Protocol):
 
 
 def table_writer(
-    table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, overwrites: bool = False
+    table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, publishes: Publishes | None = None
 ) -> TableWriter:
     """Return a writer of a table.
 
     Args:
         starts: gives the first free sequence number of a bucket; see `WrittenBuckets`.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
-        overwrites: the rows replace others, which publishes no changelog.
+        publishes: says of a partition whether a changelog of its rows is written; None: of all.
     """
     if table.keyed:
-        return KeyTableWriter(table, env, starts, parallel=parallel, overwrites=overwrites)
+        return KeyTableWriter(table, env, starts, parallel=parallel, publishes=publishes)
     return AppendTableWriter(table, env, starts)
 
 
@@ -93,10 +94,11 @@ class KeyTableWriter:
     """
 
     def __init__(
-        self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, overwrites: bool = False
+        self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, publishes: Publishes | None = None
     ) -> None:
         self._table = table
         self._env = env
+        self._publishes = publishes
         self._merge = merge_of(table, stored=False)
         self._assigner = assigner_of(table)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
@@ -104,7 +106,7 @@ class KeyTableWriter:
         self._run: Callable[..., object] = env.map if parallel else _in_turn
         self._numbers_by_arrival = False
         self._keeps: Keeps | None = None
-        if table.options.get(w.CHANGELOG_PRODUCER) == "input" and not overwrites:
+        if table.options.get(w.CHANGELOG_PRODUCER) == "input":
             self._keeps = "received" if publishes_each_record(table.options) else "published"
 
     def begin(self, starts: Starts) -> None:
@@ -144,28 +146,35 @@ class KeyTableWriter:
     def _flush(self, taken: Prepared) -> None:
         rows, kinds, arrival = taken
         rows = _one_chunk(rows)
-        flush = Flush(
-            self._table,
-            self._env,
-            self._merge,
-            rows,
-            kinds,
-            arrival,
-            keeps=self._keeps,
-            numbers_by_arrival=self._numbers_by_arrival,
-        )
+        flushes: dict[Keeps | None, Flush] = {}
         work: list[tuple[str, Group, int]] = []
         for group in self._assigner.assign(rows):
+            keeps = self._keeps_of(group.partition)
+            if keeps not in flushes:
+                flushes[keeps] = Flush(
+                    self._table,
+                    self._env,
+                    self._merge,
+                    rows,
+                    kinds,
+                    arrival,
+                    keeps=keeps,
+                    numbers_by_arrival=self._numbers_by_arrival,
+                )
             start = self._written.take_sequences(group.id, 0 if self._numbers_by_arrival else len(group.rows))
             work.append((self._written.directory(group.id), group, start))
 
         def write_bucket(item: tuple[str, Group, int]) -> None:
             directory, group, start = item
+            flush = flushes[self._keeps_of(group.partition)]
             keep, publish = partial(self._written.keep, group.id), partial(self._written.publish, group.id)
             flush.write_bucket(directory, group.rows, start, keep, publish)
 
         # Buckets are independent; a failed one leaves the files of the others to `abort`.
         self._run(write_bucket, work)
+
+    def _keeps_of(self, partition: bytes) -> Keeps | None:
+        return self._keeps if self._publishes is None or self._publishes(partition) else None
 
 
 class AppendTableWriter:

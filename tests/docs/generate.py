@@ -45,6 +45,7 @@ _NEXT = {
     "SnapshotExistsError": "handled inside: the next number is tried",
     "CommitUnknownError": "repeat with the same commit user and identifier",
     "ExpiredError": "start from a snapshot that is kept",
+    "UntrackedError": "read the state after that snapshot and the changes after it, or choose `gaps`",
     "StorageError": "wait, and retry",
     "FormatError": "restore the file that the message names, or roll back",
     "UnsupportedError": "do what the message advises, or use another engine",

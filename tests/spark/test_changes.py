@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError, UntrackedError
 
 pytestmark = pytest.mark.spark
 
@@ -71,6 +71,14 @@ def test_views_are_read_by_path_and_by_name(
     fluss = spark.read.format("merganser").option("binlog.columns", "fluss").load(f"{orders.path}$binlog")
     assert fluss.filter("_change_type = 'delete' AND after IS NULL").select("before.id").collect() == [(4,)]
     assert spark.read.format("merganser").load(f"{orders.path}$ro").count() == 40
+
+
+def test_a_write_that_leaves_changes_out_is_a_gap(spark: SparkSession, orders: mg.Table) -> None:
+    ms.write(spark.createDataFrame([("d1", 1, 5)], "dt string, id int, n int"), orders, changes=False)
+    with pytest.raises(UntrackedError, match="snapshot 5 changed rows of partition dt=d1"):
+        ms.changes(spark, orders, 4)
+    assert ms.changes(spark, orders, 4, gaps="skip").collect() == []
+    assert ms.changes(spark, orders, 4, where="dt = 'd0'").collect() == []
 
 
 def test_refusals(spark: SparkSession, orders: mg.Table) -> None:

@@ -1,0 +1,102 @@
+"""Gaps: commits that published no changes, since change tracking was off, as a reader of changes meets them.
+
+A gap names its snapshot and the partitions whose changes were left out. `Gap.read` returns their rows after it: who
+replaces these partitions by them has the state of the table again, and goes on with the changes that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from merganser.codec.binary_row import stored_to_arrow
+from merganser.errors import UntrackedError
+from merganser.expr.predicate import Predicate
+from merganser.meta.data_file import ManifestEntry
+from merganser.meta.snapshot import COMPACT, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.tracking import left_out
+from merganser.scan.plan import partition_filter, partition_values, partitions_through
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Changes that were not published.
+
+    Attributes:
+        snapshot: the id of the snapshot that changed the rows.
+        partitions: the partitions it changed, each as a dict of its values; empty: it may be any rows of the table.
+    """
+
+    snapshot: int
+    partitions: tuple[Mapping[str, Any], ...]
+    _rows: Callable[[], pa.Table] = field(repr=False, compare=False)
+
+    def read(self) -> pa.Table:
+        """Return all rows of these partitions after the snapshot, as inserts, with the columns of the reader.
+
+        They pass the filter of the reader, and the changes that follow continue from them.
+
+        Raises:
+            ExpiredError: the snapshot has expired. Begin again with a state of the table.
+        """
+        return self._rows()
+
+
+def gap_of(table: TableDef, snapshot: Snapshot, where: Predicate | None, *, changelog: bool) -> frozenset[bytes] | None:
+    """Return the partitions whose changes a snapshot left out and a filter looks at; None: it may be any of the table.
+
+    Args:
+        changelog: changelog files are read, and not the files that commits added.
+    """
+    if snapshot.commit_kind == COMPACT and not changelog:  # it changed no row
+        return frozenset()
+    partitions = left_out(snapshot)
+    if not partitions:
+        return partitions
+    return frozenset(partitions_through(table, partitions, partition_filter(table, where)))
+
+
+def named(table: TableDef, partitions: frozenset[bytes] | None) -> tuple[Mapping[str, Any], ...]:
+    """Return the values of partitions, in order; () of a table without partitions, and of None."""
+    keys = table.schema.partition_keys
+    if not partitions or not keys:
+        return ()
+    rows = partition_values(table, sorted(partitions))
+    columns = [
+        stored_to_arrow([row[i] for row in rows], kind).to_pylist() for i, kind in enumerate(table.partition_types)
+    ]
+    return tuple(dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def refusal(
+    table: TableDef, action: str, number: int, partitions: frozenset[bytes] | None, *, following: bool
+) -> UntrackedError:
+    """Return the error of a reader that meets a gap.
+
+    Args:
+        action: what it does, as messages begin.
+        number: the id of the snapshot.
+        following: it goes on in time.
+    """
+    values = named(table, partitions)
+    first = ", ".join(f"{name}={value}" for name, value in values[0].items()) if values else ""
+    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
+    of = f" of partition {first}{more}" if first else ""
+    instead = "hand it over as a Gap with gaps='mark'" if following else "compare the states with mode='diff'"
+    return UntrackedError(
+        f"{action}: snapshot {number} changed rows{of} and published nothing, since it was committed with "
+        f"changes=False or 'change-tracking' = 'false'. Nothing of it was handed over. Read the state of snapshot "
+        f"{number} and the changes from snapshot {number + 1} on, {instead}, or leave it out with gaps='skip'.",
+        table=table.name,
+        snapshot=number,
+        partitions=values,
+    )
+
+
+def tracked(entries: list[ManifestEntry], partitions: frozenset[bytes] | None) -> list[ManifestEntry]:
+    """Return the files of a commit whose rows are changes to serve."""
+    return [] if partitions is None else [entry for entry in entries if entry.partition not in partitions]
