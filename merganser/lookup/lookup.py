@@ -374,7 +374,7 @@ class Lookup:
                 state = reader.latest() if at is None else reader.state(at)
                 at = state.snapshot
                 if snapshot is None:
-                    check_is_there(self._table, self._env, state, f"cannot look up in '{self._table.name}'")
+                    check_is_there(self._table, self._env, at, f"cannot look up in '{self._table.name}'")
                 return self._view_of(state, before, chosen=chosen)
             except FormatError as error:
                 if at is None or not has_expired(self._table, self._env, at, error):

@@ -14,7 +14,7 @@ from merganser.expr.predicate import Predicate
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
@@ -80,7 +80,7 @@ class Scan(Rows):
         reader = MetaReader(self.table.paths, self.env, self.table.name, at_once)
         with self._unless_expired(self.snapshot):
             state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
-        check_is_there(self.table, self.env, state, f"cannot read '{self.table.name}'")
+        check_is_there(self.table, self.env, state.snapshot, f"cannot read '{self.table.name}'")
         newest = 0 if state.snapshot is None else state.snapshot.schema_id
         if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
             SchemaStore(self.table.paths, self.env).load(newest)
@@ -260,17 +260,17 @@ def _in_turn(read: Callable[[AnySplit], Iterator[pa.Table]], splits: Sequence[An
         yield from read(split)
 
 
-def check_is_there(table: TableDef, env: Env, state: TableState, action: str) -> None:
+def check_is_there(table: TableDef, env: Env, snapshot: Snapshot | None, action: str) -> None:
     """Refuse a table that is gone since it was opened.
 
     Args:
-        state: its newest one.
+        snapshot: its newest one.
         action: what is being done, as messages begin.
 
     Raises:
         NotFoundError: nothing is there any more.
     """
-    if state.snapshot is None and not SchemaStore(table.paths, env).ids():
+    if snapshot is None and not SchemaStore(table.paths, env).ids():
         raise NotFoundError(
             f"{action}: nothing is at '{table.path}' any more, so the table was dropped or renamed since it was opened."
             " Open it again.",

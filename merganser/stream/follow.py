@@ -29,11 +29,13 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options import upkeep as u
 from merganser.rules.starts import scan_mode
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import LOG_OFFSET, WHOLE_CHANGES, WITH_OFFSETS, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
 from merganser.scan.plan_changes import from_changelog
+from merganser.scan.scan import check_is_there
 from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
@@ -145,6 +147,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         elif self._next > 1:  # to notice a rollback
             self._last = self._store.get(self._next - 1)
         self._kept: int | None = None
+        self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
             self._keep(self._next)
 
@@ -240,6 +243,7 @@ class TableStream(Iterator[pa.Table | Gap]):
             StopIteration: the stream has come to its end.
             ExpiredError: snapshots that were not read yet have expired; says how many.
             ConflictError: the table was rolled back behind what was read.
+            NotFoundError: the table was dropped.
             FormatError: a file is damaged or missing.
         """
         if self._initial is not None:
@@ -284,6 +288,7 @@ class TableStream(Iterator[pa.Table | Gap]):
                 return found
             if not self._follow:
                 return None
+            self._stay_known()
             self._env.sleep_ms(interval_ms)
 
     def _there(self) -> Snapshot | None:
@@ -304,9 +309,20 @@ class TableStream(Iterator[pa.Table | Gap]):
             earliest = self._earliest() or latest
             if earliest > self._next:
                 raise self._expired(earliest)
-        if latest is not None:
+        if latest is None:
+            check_is_there(self._table, self._env, None, f"cannot follow '{self._table.name}'")
+        else:
             self._check_not_rolled_back(latest)
         return None
+
+    def _stay_known(self) -> None:
+        """Write the position of the consumer again in good time: upkeep drops consumers that nobody has touched."""
+        expiry = self._table.options.get(u.CONSUMER_EXPIRATION_TIME)
+        if self._consumer is None or self._kept is None or expiry is None:
+            return
+        if self._env.now_ms() - self._kept_ms > expiry.total_seconds() * 1000 / 3:
+            self._consumers.set(self._consumer, self._kept)
+            self._kept_ms = self._env.now_ms()
 
     def _expired(self, earliest: int) -> ExpiredError:
         name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
@@ -429,4 +445,4 @@ class TableStream(Iterator[pa.Table | Gap]):
         assert self._consumer is not None
         if self._kept != position:
             self._consumers.set(self._consumer, position)
-            self._kept = position
+            self._kept, self._kept_ms = position, self._env.now_ms()

@@ -290,3 +290,36 @@ def test_rows_that_wait_for_a_compaction_are_part_of_the_state(tmp_path: Path) -
     table.compact()
     _write(table, (1, 2), (3, 3))
     assert _plans(table.stream(follow=False)) == [[("+I", 1, 2), ("+I", 3, 3)]]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_table_that_is_dropped_under_a_reader_is_an_error(follow: bool, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options={"bucket": "1"})
+    _write(table, (1, 1))
+    stream = table.stream(follow=follow, **FAST)
+    next(stream)
+    catalog.drop_table("db.t")
+    with pytest.raises(mg.errors.NotFoundError, match="was dropped or renamed"):
+        next(stream)
+
+
+def test_a_consumer_that_waits_does_not_expire(table: mg.Table) -> None:
+    waits = table.with_options({"consumer.expiration-time": "30 ms"})
+    _write(table, (1, 1))
+    stream = waits.stream(consumer="c", **FAST)
+    next(stream)
+    thread = threading.Thread(target=lambda: next(stream), daemon=True)
+    thread.start()
+    path = Path(table.path) / "consumer" / "consumer-c"
+    while not path.exists():
+        time.sleep(0.002)
+    first = path.stat().st_mtime_ns
+    until = time.monotonic() + 10
+    while path.stat().st_mtime_ns == first and time.monotonic() < until:
+        time.sleep(0.002)
+    assert path.stat().st_mtime_ns > first
+    _write(table, (1, 2))
+    thread.join(10)
+    assert not thread.is_alive()
