@@ -24,7 +24,7 @@ from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, with_schema
 from merganser.scan.scan import Scan
-from merganser.scan.source import Above, Compacted, Increment, OfPartitions, Published, Source, State
+from merganser.scan.source import Above, Compacted, Increment, MadeSince, OfPartitions, Published, Source, State
 from merganser.scan.split import AnySplit, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_schema
@@ -128,18 +128,18 @@ def gap(
                 f"cannot read the rows behind a gap of '{table.name}' with '{LOG_OFFSET.name}': rows of a state have "
                 f"none. Nothing was read. Read the table itself with snapshot={snapshot.id}."
             )
-        source = visible(table, SnapshotStore(table.paths, env, table.name).load(snapshot.id))
+        source = visible(table, State(SnapshotStore(table.paths, env, table.name).load(snapshot.id)))
         return rows_as(table, env, OfPartitions(source, partitions), columns, where, what, "+I")
 
     return Gap(snapshot.id, named(table, partitions), rows)
 
 
-def visible(table: TableDef, snapshot: Snapshot) -> State | Above | Compacted:
-    """Return the state that the changes after a snapshot go on from: what its producer has published so far."""
+def visible(table: TableDef, state: State | MadeSince) -> State | MadeSince | Above | Compacted:
+    """Return the rows of a state that the changes after it go on from: what its producer has published so far."""
     producer = table.options.get(w.CHANGELOG_PRODUCER)
     if producer == "lookup":
-        return Above(State(snapshot))
-    return Compacted(State(snapshot)) if producer == "full-compaction" else State(snapshot)
+        return Above(state)
+    return Compacted(state) if producer == "full-compaction" else state
 
 
 def rows_as(

@@ -95,7 +95,7 @@ class Compacted:
 class Above:
     """Live files above level 0: what the changelog of the producer lookup has published."""
 
-    of: State
+    of: State | MadeSince
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -106,7 +106,9 @@ class Above:
         """Return the files to read of the state of the snapshot."""
         if state.snapshot is None:
             return state
-        return _of(state.snapshot, [entry for entry in state.live if entry.file.level], reader)
+        return _of(
+            state.snapshot, [entry for entry in self.of.narrowed(state, reader).live if entry.file.level], reader
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class TableStream(Iterator[pa.Table | Gap]):
                 return max(options.get(r.SCAN_SNAPSHOT_ID) or 1, self._earliest() or 1)
             case "from-snapshot-full":
                 chosen = store.load(options.get(r.SCAN_SNAPSHOT_ID) or 1)
-                self._initial = State(chosen)
+                self._initial = visible(self._table, State(chosen))
                 return chosen.id + 1
             case "from-timestamp":
                 text = options.get(r.SCAN_TIMESTAMP)
@@ -191,17 +191,17 @@ class TableStream(Iterator[pa.Table | Gap]):
                     first = store.load(earliest)
                     if first.time_millis <= millis <= latest.time_millis:
                         return self._first_since(millis, after)
-                self._initial = None if latest is None else MadeSince(millis, latest)
+                self._initial = None if latest is None else visible(self._table, MadeSince(millis, latest))
                 return after
             case "from-file-creation-time":
                 millis = options.get(r.SCAN_FILE_CREATION_TIME_MILLIS) or 0
-                self._initial = None if latest is None else MadeSince(millis, latest)
+                self._initial = None if latest is None else visible(self._table, MadeSince(millis, latest))
                 return after
             case "compacted-full":
                 found = compacted(options, store)
-                self._initial = None if found is None else State(found)
+                self._initial = None if found is None else visible(self._table, State(found))
                 return 1 if found is None else found.id + 1
-        self._initial = None if latest is None else visible(self._table, latest)
+        self._initial = None if latest is None else visible(self._table, State(latest))
         return after
 
     def _check_published(self, mode: str, what: str) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from merganser.errors import FormatError, NotFoundError
+from merganser.files.layout import RECEIVED_PREFIX
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -161,6 +162,7 @@ class _Look:
             "data-",
             "changelog-",
             "index-",
+            RECEIVED_PREFIX,
             options.get(w.DATA_FILE_PREFIX),
             options.get(w.CHANGELOG_FILE_PREFIX),
         }

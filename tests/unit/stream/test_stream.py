@@ -231,6 +231,33 @@ def test_replayed_changes_make_every_later_state(seed: int, producer: str, tmp_p
             assert state == {row["k"]: row["v"] for row in table.read().to_pylist()}
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        ("latest-full", {}),
+        ("from-snapshot-full", {"scan.snapshot-id": "3"}),
+        ("compacted-full", {}),
+        ("from-file-creation-time", {"scan.file-creation-time-millis": "0"}),
+        ("from-creation-timestamp", {"scan.creation-time-millis": "0"}),
+    ],
+)
+def test_rows_that_wait_for_a_compaction_come_once(
+    producer: str, start: str, more: dict[str, str], tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true", "changelog-producer": producer}
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    _write(table, (1, 1))
+    table.compact(full=True)
+    _write(table, (1, 2), (2, 2))
+    stream = table.stream(start, follow=False, **more)
+    assert _plans([next(stream)]) == [[("+I", 1, 1)]]
+    table.compact(full=True)
+    assert _plans(stream) == [[("+I", 2, 2), ("+U", 1, 2), ("-U", 1, 1)]]
+
+
 @pytest.mark.parametrize("start", ["latest-full", "latest"])
 def test_a_rollback_is_noticed_before_anything_was_handed_over_of_the_changes(table: mg.Table, start: str) -> None:
     for v in (1, 2, 3):

@@ -456,6 +456,7 @@ def test_orphans_are_found_by_name_and_age(tmp_path: Path) -> None:
     root = tmp_path / "db.db" / "t"
     orphans = [
         "p=a/bucket-0/data-1-0.parquet",
+        "p=a/bucket-0/received-1-0.parquet",
         "p=a/bucket-0/.data-2-0.parquet.8e4c2f1a-0000-4000-8000-000000000000.tmp",
         "manifest/manifest-1-0",
         "manifest/manifest-list-1-0",
