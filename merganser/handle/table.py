@@ -128,6 +128,8 @@ class Table:
         whole: tuple[Option[Any], ...] = ()
         if merged.get(w.MERGE_ENGINE) in ("partial-update", "aggregation") and looks_up(merged) != looks_up(own):
             whole = (w.CHANGELOG_PRODUCER, u.FORCE_LOOKUP)  # rows above level 0 are whole rows, or are not
+        if self.schema.options.get(w.CHANGELOG_PRODUCER) != "none":  # what others follow has to stay whole
+            whole = (w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER, w.CHANGELOG_IMAGE, *whole)
         for key in texts:
             if key in _READ_ARGUMENTS:
                 raise InvalidInputError(

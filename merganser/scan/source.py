@@ -139,7 +139,7 @@ class OfPartitions:
         partitions: serialized; None: all.
     """
 
-    of: State | Above | Compacted
+    of: State | MadeSince | Above | Compacted
     partitions: frozenset[bytes] | None
 
     @property

@@ -160,3 +160,16 @@ def test_lookups_cannot_be_turned_on_for_one_handle_of_a_table_that_adds_up(tmp_
         with pytest.raises(mg.errors.InvalidInputError, match="decides how data is stored"):
             table.with_options(options)
     assert table.with_options({"changelog-producer": "input"}).options["changelog-producer"] == "input"
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction", "per-record"])
+def test_one_handle_cannot_leave_changes_out_of_a_changelog_that_others_follow(producer: str, tmp_path: Path) -> None:
+    table = _table(tmp_path, producer, "deduplicate", random.Random(0))
+    stored = table.options["changelog-producer"]
+    other = "input" if stored == "lookup" else "lookup"
+    for options in ({"changelog-producer": "none"}, {"changelog-producer": other}, {"changelog.image": "wal"}):
+        with pytest.raises(mg.errors.InvalidInputError, match="can only be changed on the table itself"):
+            table.with_options(options)
+    same = table.with_options({"changelog-producer": stored})
+    same.write([{"p": "a", "k": 1, "s": 1, "v": 1}])
+    assert [row["_row_kind"] for row in table.changes(1).to_pylist()] == ["+I"]
