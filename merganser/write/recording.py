@@ -3,6 +3,7 @@
 A row changes what the row before it left, and another writer may commit between. So each attempt to commit compares,
 bucket by bucket, the files of the newest snapshot with those that the changelog was made from. If they differ, the job
 of the bucket runs again (`lsm.record_log`). It needs the rows as they came: they lie in files until the commit stands.
+The newest schema says what columns the changelog has: rows that are there may have columns that the writer never knew.
 Few rows are compared in this process, which may remember their keys; many where compactions run.
 
 Docs: decision 0038.
@@ -18,11 +19,11 @@ from merganser.commit.message import CommitMessage
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.data_file import DataFile
+from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 
@@ -43,7 +44,7 @@ class Recording:
         self._env = env
         self._made = made
         self._run = run
-        self._seen: dict[BucketId, object] = {}
+        self._seen: dict[BucketId, tuple[object, tuple[IndexEntry, ...], int]] = {}
         self._logs: dict[BucketId, tuple[DataFile, ...]] = {}
         self._given: Sequence[CommitMessage] = ()
         self._recorded: Sequence[CommitMessage] = ()
@@ -71,20 +72,20 @@ class Recording:
 
     def _due(self, state: TableState, messages: Sequence[CommitMessage]) -> list[RecordLogJob]:
         """Return the jobs of the buckets whose rows or files are others than at the last call."""
-        table = self._table
+        table = self._renewed()
         received: dict[BucketId, list[CommitMessage]] = {}
         for message in messages:
             if message.changelog:
                 received.setdefault((message.partition, message.bucket), []).append(message)
         vectors = vectors_by_bucket(table, MetaReader(table.paths, self._env, table.name).index(state.snapshot))
-        schemas: dict[int, tuple[t.Field, ...]] = {table.schema.id: table.schema.fields}
+        schemas = {each.id: each.fields for each in (self._table.schema, table.schema)}
         jobs: list[RecordLogJob] = []
         for bucket, parts in received.items():
             there = state.live.buckets.get(bucket)
             marked = vectors.get(bucket, NO_VECTORS)
-            seen = (there, marked.entries)  # equal states share what they know of a bucket
+            seen = (there, marked.entries, table.schema.id)  # equal states share what they know of a bucket
             before = self._seen.get(bucket)
-            if isinstance(before, tuple) and before[0] is there and before[1] == marked.entries:
+            if before is not None and before[0] is there and before[1:] == seen[1:]:
                 continue
             self._seen[bucket] = seen
             files = () if there is None else tuple(entry.file for entry in there.entries)
@@ -95,6 +96,12 @@ class Recording:
             rows = tuple(file for part in parts for file in part.changelog)
             jobs.append(RecordLogJob(table, *bucket, parts[0].total_buckets, directory, rows, files, schemas, marked))
         return jobs
+
+    def _renewed(self) -> TableDef:
+        """Return the table with its newest schema, read after the state."""
+        schemas, known = SchemaStore(self._table.paths, self._env), self._table.schema.id
+        newest = schemas.latest_id(known)
+        return self._table if newest <= known else self._table.with_schema(schemas.load(newest))
 
     def _done(self, jobs: Sequence[RecordLogJob]) -> list[CommitMessage]:
         if self._run is not None and sum(job.row_count for job in jobs) > _HERE_ROWS:

@@ -26,7 +26,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
-from merganser.errors import CommitUnknownError, InvalidInputError, MerganserError
+from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
@@ -177,15 +177,23 @@ class Transaction:
                 "it is visible. Write the rows again.",
                 table=self.table.name,
             )
+        chosen = self.target.selection(messages) if removes is None else removes
         try:
-            snapshot = self._publish(messages, self.target.selection(messages) if removes is None else removes, reads)
+            try:
+                snapshot = self._publish(messages, chosen, reads)
+            except FormatError as error:
+                if not _lacks_file_of(messages, error):
+                    raise
+                # A copy has committed meanwhile and removed what its snapshot does not name: that is found now.
+                snapshot = self._publish(messages, chosen, reads)
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
             self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
             raise
         except MerganserError as error:  # after any other error, a bug, nothing is sure: orphans do no harm
             ours = {file.name for message in messages for file in message.added}
-            if not keep_files and error.context.get("file") not in ours:  # else they are live: a copy was here before
+            was_here = error.context.get("file") in ours or _lacks_file_of(messages, error)
+            if not keep_files and not was_here:  # else they may be live: a copy was here before
                 self.abort(messages)
             raise
         except BaseException:  # stopped at any instruction, perhaps with the snapshot made: its files must stay
@@ -218,7 +226,8 @@ class Transaction:
 
         Not before the commit stands: until then a copy of the transaction may commit them, or a lost call of ours.
         """
-        if not self._made or snapshot is None or snapshot.uuid != self.uuid:
+        records = publishes_each_record(self.table.options) and any(message.changelog for message in messages)
+        if not (self._made or records) or snapshot is None or snapshot.uuid != self.uuid:
             return
         with contextlib.suppress(MerganserError):  # else they are orphans
             reader = Publisher(self.table, self.env).reader
@@ -292,6 +301,14 @@ class Transaction:
             return recorded
 
         return adapt
+
+
+def _lacks_file_of(messages: Sequence[CommitMessage], error: MerganserError) -> bool:
+    """Return whether an error says that a file of some messages is missing."""
+    if not isinstance(error.__cause__, NotFoundError):
+        return False
+    names = {file.name for message in messages for file in (*message.added, *message.changelog)}
+    return str(error.context.get("path", "")).rpartition("/")[2] in names
 
 
 def begin(

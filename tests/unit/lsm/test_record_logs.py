@@ -6,6 +6,7 @@ before and after says what the row changed. Updates between equal rows are left 
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,38 @@ def test_the_changes_follow_what_another_writer_committed_meanwhile(tmp_path: Pa
         for snapshot in table.snapshots()
         for entry in MetaReader(table.definition.paths, table.env, table.name).changelog(snapshot)
     )
+
+
+def test_rows_of_a_newer_schema_are_published_whole_by_a_writer_that_was_opened_before(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1, "w": "a"}])
+    directory = Path(table.path, "schema")
+    schema = json.loads((directory / "schema-0").read_text())
+    schema["id"], schema["highestFieldId"] = 1, schema["highestFieldId"] + 1
+    schema["fields"][1]["type"] = "BIGINT"
+    schema["fields"].append({"id": schema["highestFieldId"], "name": "x", "type": "STRING"})
+    (directory / "schema-1").write_text(json.dumps(schema))
+    newer = mg.catalog(str(tmp_path)).table("db.t")
+    newer.write([{"k": 1, "v": 1 << 40, "w": "b", "x": "new"}])
+    table.write([{"k": 1, "v": 2, "w": "c"}, {"k": 1, "v": 3, "w": "d"}])
+    assert _published(newer, 3) == [
+        ("-U", 1, 1 << 40, "b", "new"),
+        ("+U", 1, 2, "c", None),
+        ("-U", 1, 2, "c", None),
+        ("+U", 1, 3, "d", None),
+    ]
+
+
+def test_rows_as_they_came_of_a_writer_that_was_stopped_are_orphans(tmp_path: Path) -> None:
+    table = _table(tmp_path, merge_engine="partial-update")
+    with (
+        patch("merganser.write.transaction.Transaction._publish", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        table.write([{"k": 1, "v": 1, "w": "a"}])
+    (received,) = Path(table.path).rglob("received-*")
+    assert str(received) in table.remove_orphans(older_than="2999-01-01", dry_run=False)
+    assert not received.exists()
 
 
 def test_a_commit_that_fails_leaves_no_files_of_its_rows(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import pickle
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 import merganser as mg
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError, StorageError
+from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.snapshot import BATCH_IDENTIFIER
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -144,6 +146,42 @@ def test_a_twin_leaves_none_of_its_files_and_is_followed_by_what_is_owed() -> No
     assert len([path for path in contents(table.env.storage) if "/bucket-0/" in path]) == 1
     late.abort(messages)  # Spark may ask for it after all
     assert table.read().to_pylist() == _row(1)
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+def test_a_copy_that_finishes_while_changes_are_found_out_loses_no_file(engine: str) -> None:
+    """The copy removes the rows as they came, which this one is about to read."""
+    table = _table(**{"changelog-producer": "per-record", "merge-engine": engine})
+    transaction = _begin(table)
+    messages = [*_written(transaction, 1)]
+    copies = [pickle.loads(pickle.dumps(transaction))]
+    run = RecordLogJob.run
+
+    def late(self: RecordLogJob, *arguments: Any) -> Any:
+        if copies:
+            copies.pop().finish(messages)
+        return run(self, *arguments)
+
+    with patch.object(RecordLogJob, "run", late):
+        assert transaction.finish(messages) == table.latest_snapshot()
+    assert len(table.snapshots()) == 1
+    assert table.read().to_pylist() == _row(1)
+    assert table.check() == ()
+    assert len([path for path in contents(table.env.storage) if "/bucket-0/" in path]) == 2
+
+
+def test_a_copy_removes_the_rows_as_they_came_that_a_stopped_process_left() -> None:
+    table = _table(**{"changelog-producer": "per-record"})
+    transaction = _begin(table)
+    rows = pa.table({"p": ["a", "a"], "k": pa.array([1, 1], pa.int32())})
+    messages = messages_of(table.definition, table.env, [transaction.job().run([rows])])
+    copy = pickle.loads(pickle.dumps(transaction))
+    with patch.object(Transaction, "_remove_unnamed", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        transaction.finish(messages)
+    assert [path for path in contents(table.env.storage) if "/received-" in path]
+    assert copy.finish(messages) == table.latest_snapshot()
+    assert not [path for path in contents(table.env.storage) if "/received-" in path]
+    assert table.check() == ()
 
 
 def test_files_of_an_aborted_transaction_are_gone() -> None:
