@@ -11,10 +11,12 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from merganser.errors import InvalidInputError, NotFoundError
+from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.refs import Tag, TagStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.options import read as r
+from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.tag_periods import EPOCH, periods_of
 from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
@@ -81,14 +83,22 @@ def _between_times(text: str, options: Options, store: SnapshotStore, zone: tzin
     start, end = (_millis(each, zone) for each in _two(text))
     if end < start:
         raise InvalidInputError(f"{_cannot(store, key, text)}: the second time is before the first. Nothing was read.")
+    mode, producer = options.get(r.INCREMENTAL_SCAN_MODE), options.get(w.CHANGELOG_PRODUCER)
     earliest = _earliest(store)
-    if earliest is None or end < earliest.time_millis:
+    if earliest is None:
         return NOTHING_CHANGED
-    last = newest_by(store, end)
-    before = earliest.id - 1 if start < earliest.time_millis else newest_by(store, start).id
-    return (
-        NOTHING_CHANGED if before == last.id else Published(before + 1, last.id, options.get(r.INCREMENTAL_SCAN_MODE))
-    )
+    older: list[Snapshot] = []  # of which the changes alone are kept
+    if mode in ("auto", "changelog") or (mode == "delta" and producer == "none"):
+        older = [one for one in ChangelogStore(store.paths, store.env).list() if one.id < earliest.id]
+    oldest = older[0] if older else earliest
+
+    def newest_at(millis: int) -> int:
+        if millis >= earliest.time_millis:
+            return newest_by(store, millis).id
+        return max((one.id for one in older if one.time_millis <= millis), default=oldest.id - 1)
+
+    before, last = newest_at(start), newest_at(end)
+    return NOTHING_CHANGED if before == last else Published(before + 1, last, mode)
 
 
 def _earliest(store: SnapshotStore) -> Snapshot | None:

@@ -155,6 +155,30 @@ def test_times(table: mg.Table) -> None:
     assert between("2020-01-01", "2027-01-01") == [(1, 40), (3, 30)]
 
 
+def test_times_of_expired_snapshots_whose_changelogs_are_kept(tmp_path: Path, clock: Clock) -> None:
+    kept = {
+        "changelog-producer": "input",
+        "changelog.num-retained.max": "3",
+        "changelog.num-retained.min": "1",
+        "changelog.time-retained": "9 d",
+    }
+    table = _table(tmp_path, clock, **kept, **{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"})
+    for k in range(4):
+        clock.now = NOON + timedelta(hours=k)
+        table.write([{"k": k, "v": k}])
+    table.expire(retain_max=1, retain_min=1)
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+
+    def between(start: str, end: str) -> list[int]:
+        span = table.with_options({"incremental-between-timestamp": f"2026-01-01 {start},2026-01-01 {end}"})
+        return [row["k"] for row in span.changes().to_pylist()]
+
+    assert between("13:30", "18:00") == [2, 3]
+    assert between("13:30", "14:30") == [2]
+    assert between("00:00", "18:00") == [1, 2, 3]  # the first changelog has gone
+    assert between("00:00", "12:30") == between("14:10", "14:20") == []
+
+
 @pytest.mark.parametrize(
     ("between", "error", "why"),
     [
