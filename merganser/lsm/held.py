@@ -38,6 +38,8 @@ _SMALL_ROWS: Final = 1 << 16
 _SMALL_BYTES: Final = 4 << 20
 """A file that is smaller in both is held in memory as a whole from the first lookup on."""
 _READ_ROWS: Final = 1 << 16
+_SHARE_AT_ONCE: Final = 64
+"""If one in so many rows of a file is taken at once, hardly a page of it is left out."""
 _FILES_MAX: Final = 4096
 """So many files the compactions of a table hold open at most: each is a few hundred bytes, and a mapping."""
 _WEIGHT: Final = 10_000
@@ -106,6 +108,7 @@ class HeldFile:
         copies: the copies on disk; None: none are made.
         memory: those of small files.
         at_once: make the copy at the first lookup.
+        comes_back: also when many rows are taken at once, since it will be asked again.
     """
 
     def __init__(
@@ -117,8 +120,10 @@ class HeldFile:
         memory: Memory,
         *,
         at_once: bool,
+        comes_back: bool = False,
     ) -> None:
         self.file = file
+        self._comes_back = comes_back
         self._env = env
         self.target: FileToRead = reader.target(file)
         self._reader = reader
@@ -126,7 +131,7 @@ class HeldFile:
         self._memory = memory
         self._at_once = at_once
         self._copy: Copy | None = None
-        self._rows_read = 0
+        self._keys_read = self._rows_read = 0
         self._lock = threading.Lock()
         self._evolutions: dict[tuple[t.Field, ...], tuple[Evolution, list[str]]] = {}
         self._deleted: Positions | None = None
@@ -152,7 +157,7 @@ class HeldFile:
         Raises:
             FormatError: the file is damaged or missing.
         """
-        copy = self._ready()
+        copy = self._ready(self._keys_read)
         if copy is None:
             return self._found_in_file(asked)
         try:
@@ -177,7 +182,8 @@ class HeldFile:
         Raises:
             FormatError: the file is damaged or missing.
         """
-        copy = self._ready()
+        many = self._comes_back and len(positions) * _SHARE_AT_ONCE >= self.file.row_count
+        copy = self._ready(self.file.row_count if many else self._rows_read)
         if copy is None:
             return self._taken_from_file(positions, fields)
         wanted = tuple(fields)
@@ -213,7 +219,7 @@ class HeldFile:
         Raises:
             NotAtOnceError: the file, or these columns of it, cannot be read this way.
         """
-        copy = self._ready()
+        copy = self._ready(self._keys_read)
         if copy is None or not isinstance(copy.image, IntegerImage):
             raise NotAtOnceError
         position = copy.image.place(integer)
@@ -244,8 +250,12 @@ class HeldFile:
             return False
         return known[0].slice(row, 1)
 
-    def _ready(self) -> Copy | None:
-        """Return the copy; None: the file is read as it lies."""
+    def _ready(self, rows_read: int) -> Copy | None:
+        """Return the copy; None: the file is read as it lies.
+
+        Args:
+            rows_read: how many of its rows were decoded for earlier calls of this sort, or would be for this one.
+        """
         if self._key is None:
             return None
         if self._copy is not None:
@@ -258,7 +268,7 @@ class HeldFile:
             if self._copy is None:
                 name = self._copies.name(self.target.path, self.file.size)
                 self._copy = self._opened(self._copies, name)
-                if self._copy is None and (self._at_once or 2 * self._rows_read >= self.file.row_count):
+                if self._copy is None and (self._at_once or 2 * rows_read >= self.file.row_count):
                     made = self._copies.add(name, self._write) is not None
                     self._copy = self._opened(self._copies, name) if made else None
                     if self._copy is None:
@@ -323,7 +333,7 @@ class HeldFile:
             return NOTHING
         near = asked if len(some) == len(asked) else asked.take(some)
         with contextlib.closing(narrowed(self._reader, self.file, near)) as opened:
-            self._rows_read += opened.rows
+            self._keys_read += opened.rows
             which, at = found_in(opened, self._reader, near)
         return some[which], at
 
@@ -375,7 +385,7 @@ class HeldFiles:
             found = self._held.get(file.name)
             if found is None or not found.serves(reader.table):
                 reader = replace(reader, vectors={}, only={}, held={}, expiry=None)
-                found = HeldFile(reader, self._env, file, self._copies, self._memory, at_once=False)
+                found = HeldFile(reader, self._env, file, self._copies, self._memory, at_once=False, comes_back=True)
                 self._held[file.name] = found
                 if len(self._held) > _FILES_MAX:
                     self._held.popitem(last=False)
