@@ -52,7 +52,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     # changelogs
     ("delete.force-produce-changelog", BOOLEAN, False,
      "Publish every row that a DELETE removes, instead of dropping whole partitions silently."),
-    ("change-tracking", BOOLEAN, True, "false: batch jobs on this table do not feed changes downstream."),
     # files and manifests
     ("data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."),
     ("manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."),
