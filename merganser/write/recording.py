@@ -28,7 +28,7 @@ from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 
 _HERE_ROWS: Final = 200_000
-"""Up to so many rows, an engine would take longer to begin than this process takes to finish."""
+"""Up to so many rows are compared in this process, whose memory of keys and copies lasts."""
 
 
 class Recording:
