@@ -8,18 +8,24 @@ Operations and what they take beside `warehouse` and `table`:
 * `write`: `rows` (an IPC file), `overwrite` (None, or the static partition, {} being the table). One commit. Row kinds
   come from the column that the table option `rowkind.field` names; the client has no other way.
 * `read`: `columns`, `where` (conjunction of [method, column, literals]), `options` (dynamic ones), `out` (IPC file).
+* `changes`: what the snapshots `start` to `end`, both included, published, with a column `_row_kind`, to `out`. This is
+  a stream that begins at `start` and is left at `end`. `catch_up_after`: by default the client gives the files that
+  were added, instead of the changes, where more than ten snapshots wait; the driver tells it never to. `wait_seconds`
+  is how long to wait for all of it.
 * `plan`: the number of splits and files of the latest snapshot.
 * `latest_snapshot`: its id, or None.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 from typing import Any
 
 import pyarrow as pa
 from driver_loop import read_ipc, serve, write_ipc
 from pypaimon import CatalogFactory, Schema
+from pypaimon.read.streaming_table_scan import AsyncStreamingTableScan
 from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
 
 
@@ -92,6 +98,33 @@ def read(request: dict[str, Any]) -> dict[str, int]:
     return {"rows": rows.num_rows}
 
 
+def changes(request: dict[str, Any]) -> dict[str, int]:
+    """Stream what a range of snapshots published into an IPC file."""
+    table = _table(request)
+    end = request["end"]
+    scan = AsyncStreamingTableScan(
+        table, poll_interval_ms=1, prefetch_enabled=False, diff_threshold=request.get("catch_up_after", end)
+    )
+    scan.next_snapshot_id = request["start"]
+    read = table.new_stream_read_builder().with_include_row_kind(True).new_read()
+    snapshots = [table.snapshot_manager().get_snapshot_by_id(number) for number in range(request["start"], end + 1)]
+    published = [found.id for found in snapshots if found is not None and scan.follow_up_scanner.should_scan(found)]
+    found: list[pa.Table] = []
+
+    async def follow() -> None:
+        async for plan in scan.stream():
+            found.append(read.to_arrow(plan.splits()))
+            if scan.next_snapshot_id > published[-1]:
+                return
+
+    if published:  # else the stream would wait for the next one
+        asyncio.run(asyncio.wait_for(follow(), request.get("wait_seconds")))
+    names = ["_row_kind", *(field.name for field in table.table_schema.fields)]
+    rows = pa.concat_tables(found) if found else pa.table({name: pa.nulls(0) for name in names})
+    write_ipc(rows, request["out"])
+    return {"rows": rows.num_rows}
+
+
 def plan(request: dict[str, Any]) -> dict[str, int]:
     """Count splits and data files of the latest snapshot."""
     splits = _read_builder(request).new_scan().plan().splits()
@@ -111,6 +144,7 @@ if __name__ == "__main__":
             "create_table": create_table,
             "write": write,
             "read": read,
+            "changes": changes,
             "plan": plan,
             "latest_snapshot": latest_snapshot,
         }

@@ -8,6 +8,7 @@ Operations and what they take beside `warehouse` and `table`:
 * `write`: `rows` (an IPC file), `overwrite`. One commit. A column `_VALUE_KIND` (int8: 0 +I, 1 -U, 2 +U, 3 -D) holds
   row kinds and is not stored.
 * `read`: `columns`, `where` (conjunction of [method, column, literals]), `options`, `out` (IPC file).
+* `changes`: what the snapshots `start` to `end`, both included, published, with a column `_row_kind`, to `out`.
 * `sql`: `statement`, where {table} stands for the table; rows to `out` when it is given.
 * `plan`: the number of splits, and the rows in their files.
 * `latest_snapshot`: its id, or None.
@@ -143,6 +144,18 @@ def read(request: dict[str, Any]) -> dict[str, int]:
     return {"rows": rows.num_rows}
 
 
+def changes(request: dict[str, Any]) -> dict[str, int]:
+    """Read what a range of snapshots published into an IPC file."""
+    builder = _read_builder(request).with_include_row_kind(True)
+    mode = request.get("mode") or "changelog"
+    splits = builder.new_incremental_scan(request["start"] - 1, request["end"], mode).plan().splits()
+    batches = list(builder.new_read().read_arrow(splits))
+    names = ["rowkind", *(field.name() for field in _table(request).schema().fields())]
+    rows = _as_table(batches, names)
+    write_ipc(rows.rename_columns(["_row_kind", *rows.column_names[1:]]), request["out"])
+    return {"rows": rows.num_rows}
+
+
 def _as_table(batches: list[pa.RecordBatch], columns: list[str]) -> pa.Table:
     """The batches as a table; without batches nobody tells the types, and the columns are of type null."""
     if batches:
@@ -178,6 +191,7 @@ if __name__ == "__main__":
             "create_table": create_table,
             "write": write,
             "read": read,
+            "changes": changes,
             "sql": sql,
             "plan": plan,
             "latest_snapshot": latest_snapshot,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Fields = tuple[tuple[str, PaimonType], ...]
 KIND_CODES = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+KIND_FIELD = ("_row_kind", "STRING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,12 @@ class Engine(Protocol):
     def rows(self, table: str, shape: TableShape) -> list[Row]:
         """Every row of the latest snapshot."""
 
+    def changes(self, table: str, shape: TableShape, start: int, end: int) -> list[Row]:
+        """What the snapshots `start` to `end`, both included, published: `_row_kind`, then the columns of the table.
+
+        The rows of a key come in their order.
+        """
+
 
 class PeerEngine:
     """A client in its own process."""
@@ -80,6 +87,10 @@ class PeerEngine:
     def rows(self, table: str, shape: TableShape) -> list[Row]:
         """Every row of the latest snapshot."""
         return self.peer.rows(self.warehouse, table, shape.fields)
+
+    def changes(self, table: str, shape: TableShape, start: int, end: int) -> list[Row]:
+        """What the snapshots published."""
+        return rows_of(self.peer.changes(self.warehouse, table, start, end), (KIND_FIELD, *shape.fields))
 
 
 class MerganserEngine:
@@ -120,3 +131,8 @@ class MerganserEngine:
     def rows(self, table: str, shape: TableShape) -> list[Row]:
         """Every row of the latest snapshot."""
         return rows_of(self._catalog.table(table).read().to_arrow(), shape.fields)
+
+    def changes(self, table: str, shape: TableShape, start: int, end: int) -> list[Row]:
+        """What the snapshots published."""
+        found = self._catalog.table(table).changes(start, end).to_arrow()
+        return rows_of(found, (KIND_FIELD, *shape.fields))

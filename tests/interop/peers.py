@@ -293,6 +293,23 @@ class Peer:
         """All rows in the encoding of `values.py`."""
         return rows_of(self.read(warehouse, table), fields)
 
+    def changes(self, warehouse: str | Path, table: str, start: int, end: int, **arguments: object) -> pa.Table:
+        """What the snapshots `start` to `end`, both included, published: `_row_kind`, then the columns of the table.
+
+        Args:
+            warehouse: directory of the warehouse.
+            table: "db.t".
+            start, end: ids of snapshots.
+            arguments: what else the driver of the client takes.
+        """
+        path = self._new_path()
+        self.request(
+            "changes", warehouse=str(warehouse), table=table, start=start, end=end, options={}, out=path, **arguments
+        )
+        rows = read_ipc(path)
+        Path(path).unlink()
+        return rows
+
     def latest_snapshot(self, warehouse: str | Path, table: str) -> int | None:
         """Id of the latest snapshot; None when nothing was committed yet."""
         found: int | None = self.request("latest_snapshot", warehouse=str(warehouse), table=table)

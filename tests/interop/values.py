@@ -361,6 +361,23 @@ def assert_same_rows(actual: Iterable[Row], expected: Iterable[Row], message: st
         raise AssertionError(f"{message}: {found}" if message else found)
 
 
+def assert_same_changes(actual: Sequence[Row], expected: Sequence[Row], key: Sequence[str], message: str = "") -> None:
+    """Raise AssertionError unless both hold the same rows, and the rows of each key in the same order."""
+    assert_same_rows(actual, expected, message)
+    found, wanted = (_by_key(rows, key) for rows in (actual, expected))
+    for name, texts in wanted.items():
+        if found[name] != texts:
+            lines = "\n  ".join([f"key {name} has", *found[name], "expected", *texts])
+            raise AssertionError(f"{message}: {lines}" if message else lines)
+
+
+def _by_key(rows: Sequence[Row], key: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(canonical([row[name] for name in key]), []).append(canonical(row))
+    return found
+
+
 def _columns_apart(left: Row, right: Row) -> list[str]:
     names = list(left) + [name for name in right if name not in left]
     return [name for name in names if _shown(left, name) != _shown(right, name)]

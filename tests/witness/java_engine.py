@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tests.interop.engines import TableShape
+from tests.interop.engines import KIND_FIELD, TableShape
 from tests.interop.peers import PeerError
 from tests.interop.values import PaimonType, Row, rows_of
 
@@ -138,6 +138,12 @@ class JavaEngine:
     def rows(self, table: str, shape: TableShape) -> list[Row]:
         """Every row of the latest snapshot."""
         return self.read(table)
+
+    def changes(self, table: str, shape: TableShape, start: int, end: int) -> list[Row]:
+        """What the snapshots `start` to `end`, both included, published, as `$audit_log` shows it."""
+        options = {"incremental-between": f"{start - 1},{end}", "incremental-between-scan-mode": "changelog"}
+        found = self.read(f"{table}$audit_log", options=options)
+        return [{KIND_FIELD[0]: row["rowkind"], **{name: row[name] for name, _ in shape.fields}} for row in found]
 
     def read(
         self,
