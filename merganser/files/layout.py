@@ -52,6 +52,11 @@ class FileLayout:
     filters: tuple[FilterSettings, ...]
     index_in_manifest_max_bytes: int
 
+    def has_bytes_of(self, other: FileLayout) -> bool:
+        """Return whether files of both layouts hold the same bytes and statistics for the same rows."""
+        beside = {"prefix": "", "filters": (), "index_in_manifest_max_bytes": 0}
+        return replace(self, **beside) == replace(other, **beside)
+
     @property
     def fields(self) -> tuple[t.Field, ...]:
         """All physical columns, in order."""

@@ -42,6 +42,7 @@ from merganser.storage.paths import join
 from merganser.storage.protocol import Sink
 
 _KEY_STATS = StatsMode("truncate", 128)
+_COPY_BYTES = 4 << 20
 _NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
 
 
@@ -97,7 +98,7 @@ class RollingWriter:
         while at < rows.num_rows:
             file = self._open = self._open or self._begun()
             part = physical.slice(at, layout.target_rows - file.rows)
-            with self._writing(file.name):
+            with _writing(self._directory, file.name):
                 file.write(part)
                 file.sink.begin_sync()
             at += part.num_rows
@@ -126,7 +127,7 @@ class RollingWriter:
         name = f"{self._layout.prefix}{self._run}-{len(self._done)}{self._mark}{self._layout.suffix}"
         sink = self._env.storage.writer(join(self._directory, name))
         try:
-            with self._writing(name):
+            with _writing(self._directory, name):
                 return _OpenFile(self._table, self._layout, sink, name)
         except BaseException:
             sink.abort()
@@ -134,7 +135,7 @@ class RollingWriter:
 
     def _finish(self) -> None:
         assert self._open is not None
-        with self._writing(self._open.name):
+        with _writing(self._directory, self._open.name):
             embedded, beside = place_index(
                 self._env,
                 self._directory,
@@ -146,20 +147,56 @@ class RollingWriter:
         self._done.append(replace(made, extra_files=beside, embedded_index=embedded))
         self._open = None
 
-    @contextlib.contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        """Say of what goes wrong in a sink's stream, such as a full disk, that the store failed, and at which file."""
-        try:
-            yield
-        except StorageError:
-            raise
-        except OSError as error:
-            path = join(self._directory, name)
-            raise StorageError(
-                f"cannot write '{path}': {error}. Nothing of it is visible, and the table is as it was. Make room or "
-                "wait, and write again.",
-                path=path,
-            ) from error
+
+@contextlib.contextmanager
+def _writing(directory: str, name: str) -> Iterator[None]:
+    """Say of what goes wrong in a sink's stream, such as a full disk, that the store failed, and at which file."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        path = join(directory, name)
+        raise StorageError(
+            f"cannot write '{path}': {error}. Nothing of it is visible, and the table is as it was. Make room or "
+            "wait, and write again.",
+            path=path,
+        ) from error
+
+
+def copied(env: Env, directory: str, files: Sequence[DataFile], layout: FileLayout) -> tuple[DataFile, ...]:
+    """Copy files that have just been written; their indexes are left out. The copies are durable.
+
+    Args:
+        directory: the bucket's, of the files and the copies.
+        layout: of the copies; it must have the bytes of the layout of the files.
+    """
+    run = env.new_id()
+    made: list[DataFile] = []
+    try:
+        for file in files:
+            name = f"{layout.prefix}{run}-{len(made)}{layout.suffix}"
+            sink = env.storage.writer(join(directory, name))
+            try:
+                with _writing(directory, name), env.storage.open(join(directory, file.name)) as source:
+                    while data := source.read_buffer(_COPY_BYTES):
+                        sink.stream.write(data)
+                    sink.close()
+            except BaseException:
+                sink.abort()
+                raise
+            made.append(replace(file, name=name, extra_files=(), embedded_index=None))
+            if sink.checksum != file.checksum:
+                raise StorageError(
+                    f"cannot copy '{join(directory, file.name)}': the store gave other bytes than were written to it. "
+                    "Nothing of it is visible, and the table is as it was. Write again.",
+                    path=join(directory, file.name),
+                )
+    except BaseException:
+        with contextlib.suppress(MerganserError):
+            env.storage.delete([join(directory, file.name) for file in made])
+        raise
+    return tuple(made)
 
 
 class _OpenFile:

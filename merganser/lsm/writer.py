@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.files.layout import FileLayout, changelog_layout, file_layout, received_layout
-from merganser.files.write import RollingWriter
+from merganser.files.write import RollingWriter, copied
 from merganser.lsm.gather import Gather
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Folded, Kinds
@@ -112,7 +112,9 @@ class Flush:
         of_bucket = None if self._kinds is None else self._kinds[at]
         groups = merge.groups(ordered, keys, of_bucket)
         numbers = arrival[at] if arrival is not None and self._numbers_by_arrival else None
-        if self._published is not None:
+        if self._published is not None and self._publishes_what_it_stores(groups):
+            keep = _both(keep, self._publishing_copies(directory, self._published, publish))
+        elif self._published is not None:
             order = groups.positions
             if self._keeps == "received":
                 order = self._not_stored(groups, keys)
@@ -131,6 +133,23 @@ class Flush:
                 last = i == len(runs) - 1
                 part = np.maximum(numbers, rising[i]) if last else np.full(len(at), rising[i])
             keep(self._write_run(directory, versions, start, numbers if part is None else part, at, fold))
+
+    def _publishes_what_it_stores(self, groups: Groups) -> bool:
+        """Return whether the changelog of a bucket has the rows and bytes of its data files: each row is a key."""
+        if self._keeps != "published" or groups.count < len(groups.positions):
+            return False
+        drops = self._merge.ignore_delete and groups.additions is not None
+        if drops or not isinstance(self._merge.engine, Deduplicate):
+            return False
+        return self._published is not None and self._published.has_bytes_of(self._layout)
+
+    def _publishing_copies(
+        self, directory: str, layout: FileLayout, publish: Callable[[Sequence[DataFile]], None]
+    ) -> Callable[[Sequence[DataFile]], None]:
+        def take(files: Sequence[DataFile]) -> None:
+            publish(copied(self._env, directory, files, layout))
+
+        return take
 
     def _not_stored(self, groups: Groups, keys: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
         """Return the rows of a bucket that its files will not hold as they came, in the order of key and arrival."""
