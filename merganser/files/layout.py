@@ -54,8 +54,9 @@ class FileLayout:
 
     def has_bytes_of(self, other: FileLayout) -> bool:
         """Return whether files of both layouts hold the same bytes and statistics for the same rows."""
-        beside = {"prefix": "", "filters": (), "index_in_manifest_max_bytes": 0}
-        return replace(self, **beside) == replace(other, **beside)
+        return replace(self, prefix="", filters=(), index_in_manifest_max_bytes=0) == replace(
+            other, prefix="", filters=(), index_in_manifest_max_bytes=0
+        )
 
     @property
     def fields(self) -> tuple[t.Field, ...]:

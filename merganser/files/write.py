@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +47,19 @@ _COPY_BYTES = 4 << 20
 _NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
 
 
+class Beside(Protocol):
+    """Something made of the rows of a file while it is written, which the file does not need."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows of the file, in its order and with its columns."""
+
+    def finish(self, path: str, size: int) -> None:
+        """Take note that the file is whole."""
+
+    def abort(self) -> None:
+        """Take note that the file is dropped."""
+
+
 class RollingWriter:
     """Writes the rows of one bucket at one level; begins a new file at the target size.
 
@@ -54,6 +68,7 @@ class RollingWriter:
         layout: columns, format and statistics.
         level: level of the files.
         mark: part of their names.
+        beside: begins what is made beside each file.
     """
 
     def __init__(
@@ -66,9 +81,11 @@ class RollingWriter:
         level: int = 0,
         source: int = SOURCE_APPEND,
         mark: str = "",
+        beside: Callable[[], Beside] | None = None,
     ) -> None:
         self._table = table
         self._env = env
+        self._beside = beside
         self._directory = directory
         self._layout = layout
         self._level = level
@@ -128,7 +145,7 @@ class RollingWriter:
         sink = self._env.storage.writer(join(self._directory, name))
         try:
             with _writing(self._directory, name):
-                return _OpenFile(self._table, self._layout, sink, name)
+                return _OpenFile(self._table, self._layout, sink, name, self._beside and self._beside())
         except BaseException:
             sink.abort()
             raise
@@ -144,6 +161,8 @@ class RollingWriter:
                 in_manifest_max_bytes=self._layout.index_in_manifest_max_bytes,
             )
             made = self._open.finish(self._level, self._source, self._env.now_ms())
+        if self._open.beside is not None:
+            self._open.beside.finish(join(self._directory, made.name), made.size)
         self._done.append(replace(made, extra_files=beside, embedded_index=embedded))
         self._open = None
 
@@ -202,8 +221,9 @@ def copied(env: Env, directory: str, files: Sequence[DataFile], layout: FileLayo
 class _OpenFile:
     """One file being written, and what is known of its rows so far."""
 
-    def __init__(self, table: TableDef, layout: FileLayout, sink: Sink, name: str) -> None:
+    def __init__(self, table: TableDef, layout: FileLayout, sink: Sink, name: str, beside: Beside | None) -> None:
         self.sink = sink
+        self.beside = beside
         self.rows = 0
         self.name = name
         self.index = IndexBuilder(layout.filters)
@@ -220,6 +240,8 @@ class _OpenFile:
     def write(self, rows: pa.Table) -> None:
         self._writer.write(rows)
         self.index.add(rows)
+        if self.beside is not None:
+            self.beside.add(rows)
         if self._table.keyed:
             key = [rows.column(name) for name in self._table.key]
             if not self.rows:
@@ -243,6 +265,8 @@ class _OpenFile:
     def abort(self) -> None:
         self._writer.abort()
         self.sink.abort()
+        if self.beside is not None:
+            self.beside.abort()
 
     def finish(self, level: int, source: int, now_ms: int) -> DataFile:
         self._writer.close()

@@ -59,7 +59,7 @@ class ChangeLog:
         self,
         versions: pa.Table,
         before: Positions,
-        after: pa.Table,
+        after: pa.Table | Positions,
         numbers: Sequences,
         shown: Mask,
         gone: Mask,
@@ -71,7 +71,7 @@ class ChangeLog:
         Args:
             versions: rows of the table with sequence numbers.
             before: int64[k], the row before, among the versions; -1: there was none.
-            after: k rows.
+            after: k rows; or int64[k], which versions they are.
             numbers: int64[k], their sequence numbers.
             shown: bool[k], the keys that have a row now, and may have changed.
             gone: bool[k], the keys that have none now.
@@ -81,11 +81,16 @@ class ChangeLog:
             return
         there = before >= 0
         updated = shown & there
+        columns = self._table.schema.names
         if self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE) and updated.any():
             ignored = self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS)
-            names = [name for name in after.column_names if name not in ignored]
-            olds = versions.select(names).take(pa.array(before[updated]))
-            updated[updated] = ~same_rows(olds, after.select(names).filter(pa.array(updated)))
+            compared = versions.select([name for name in columns if name not in ignored])
+            olds = compared.take(pa.array(before[updated]))
+            if isinstance(after, pa.Table):
+                news = after.select(compared.column_names).filter(pa.array(updated))
+            else:
+                news = compared.take(pa.array(after[updated]))
+            updated[updated] = ~same_rows(olds, news)
         fate = Fate(shown & ~there, updated, gone & there)
         order, kinds = fate.interleaved()
         if not self._before:
@@ -95,10 +100,14 @@ class ChangeLog:
             kinds = np.where(kinds == row_kind.INSERT, inserted, kinds).astype(np.int8)
         if not len(order):
             return
-        rows = pa.concat_tables([versions.select(after.column_names), after], promote_options="none").combine_chunks()
-        at = np.concatenate([before[fate.olds], versions.num_rows + np.flatnonzero(fate.news)])[order]
-        every = np.concatenate([versions.column(SEQUENCE_NUMBER.name).to_numpy(), numbers])
-        self._open().write(rows.take(pa.array(at)), sequences=pa.array(every[at]), kinds=pa.array(kinds))
+        rows = versions.select(columns)
+        if isinstance(after, pa.Table):
+            rows = pa.concat_tables([rows, after.select(columns)], promote_options="none").combine_chunks()
+            after = versions.num_rows + np.arange(after.num_rows)
+        at = np.concatenate([before[fate.olds], after[fate.news]])[order]
+        old_numbers = versions.column(SEQUENCE_NUMBER.name).to_numpy()[before[fate.olds]]
+        every = np.concatenate([old_numbers, numbers[fate.news]])[order]
+        self._open().write(rows.take(pa.array(at)), sequences=pa.array(every), kinds=pa.array(kinds))
 
     def publish_new(self, rows: pa.Table, numbers: Sequences, shown: Mask) -> None:
         """Publish rows of keys that had none.

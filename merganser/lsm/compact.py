@@ -34,13 +34,13 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, changed
 from merganser.files.write import RollingWriter
 from merganser.lsm.changelog import ChangeLog
 from merganser.lsm.clustering import Order, ordered
-from merganser.lsm.held import held_files
+from merganser.lsm.held import copies_beside, held_files
 from merganser.lsm.key_image import Asked
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
-from merganser.lsm.section import Compared, SectionReader
+from merganser.lsm.section import Compared, Held, SectionReader, looks_up
 from merganser.lsm.stored_keys import find, reached
 from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
@@ -224,6 +224,7 @@ class _Compaction:
             level=self.job.output_level,
             source=SOURCE_COMPACT,
             mark=self.mark,
+            beside=copies_beside(self.table, sum(file.row_count for file in files)),
         )
         try:
             # A bucket keeps two cores busy, however few there are; memory holds two windows more.
@@ -265,6 +266,7 @@ class _KeyCompaction(_Compaction):
 
     def work(self) -> None:
         self._mark()
+        self._read_copies()
         pending: Sections = []
         for section in self._sections():
             if len(section) > 1 or section[0].size < self.small_bytes:
@@ -294,6 +296,21 @@ class _KeyCompaction(_Compaction):
             held = {file.name: known.of(self.reader, file) for file in found}
             self.reader = replace(self.reader, only=there, held=held)
 
+    def _read_copies(self) -> None:
+        """Read what merges from lookup copies where they are there already: they need no decoding."""
+        if not looks_up(self.table.options) or self.job.expiry is not None:
+            return
+        known = held_files(self.table, self.env)
+        copied: dict[str, Held] = {}
+        for file in self.job.files:
+            if file.schema_id == self.table.schema.id and file.name not in self.reader.vectors:
+                held = known.of(self.reader, file)
+                if held.has_copy:
+                    copied[file.name] = held
+        if copied:
+            every = {file.name: np.arange(file.row_count) for file in self.job.files if file.name in copied}
+            self.reader = replace(self.reader, only={**self.reader.only, **every}, held={**self.reader.held, **copied})
+
     @cached_property
     def _shown_from(self) -> int | None:
         return self.job.shown_from
@@ -310,8 +327,8 @@ class _KeyCompaction(_Compaction):
             for file in pending[0]:
                 self._upgrade(file)
         elif len(pending) == 1 and (alone := self._stands_alone(pending[0])) is not None:
-            for _ in self._merged(pending[0], self.reader.runs(pending[0])):  # publishes
-                pass
+            for one in self._compared(pending[0], self.reader.runs(pending[0])):
+                self._publish(one)
             self._lift(alone)
         elif pending:
             self._rewrite(pending)
@@ -375,8 +392,11 @@ class _KeyCompaction(_Compaction):
 
     def _merged(self, section: list[DataFile], runs: Sections) -> Iterator[Piece]:
         if self._shown_from is not None:
-            for one in self.reader.compared(section, runs, self.table.schema.fields, shown_from=self._shown_from):
-                yield from self._published(one)
+            for one in self._compared(section, runs):
+                self._publish(one)
+                made_of_it = [self._rest_of(one)]
+                del one
+                yield made_of_it.pop()
             return
         for folded, numbers in self.reader.merged(section, runs, self.table.schema.fields, sequence=True):
             assert numbers is not None
@@ -388,25 +408,34 @@ class _KeyCompaction(_Compaction):
             del folded  # with the rows that were merged
             yield made.pop()
 
-    def _published(self, one: Compared) -> Iterator[Piece]:
-        """Publish what became of keys, and yield their rows."""
-        kinds = one.folded.kinds
-        rows = one.folded.table()
-        shown = np.ones(rows.num_rows, np.bool_) if kinds is None else (kinds & 1) == 0
+    def _compared(self, section: list[DataFile], runs: Sections) -> Iterator[Compared]:
+        if self._shown_from is None:
+            return iter(())
+        return self.reader.compared(section, runs, self.table.schema.fields, shown_from=self._shown_from)
+
+    def _publish(self, one: Compared) -> None:
+        """Publish what became of keys."""
+        kinds, engine = one.folded.kinds, self.reader.merge.engine
+        after = one.folded.positions if engine.chooses else None  # versions themselves, and not rows made of them
+        shown = np.ones(len(one.numbers), np.bool_) if kinds is None else (kinds & 1) == 0
         gone = ~shown & one.fresh
         shown &= one.fresh
-        if isinstance(self.reader.merge.engine, FirstRow):  # the row that was there first stays
+        if isinstance(engine, FirstRow):  # the row that was there first stays
             shown &= one.before < 0
             if self.job.below:
-                shown &= ~self._lies_below(rows)
-        names = self.table.schema.names
-        self.log.publish(one.rows, one.before, rows.select(names), one.numbers, shown, gone)
-        numbers, made = pa.array(one.numbers), None if kinds is None else pa.array(kinds)
+                shown &= ~self._lies_below(one.folded.table())
+        rows = one.folded.table() if after is None else after
+        self.log.publish(one.rows, one.before, rows, one.numbers, shown, gone)
+
+    def _rest_of(self, one: Compared) -> Piece:
+        """Return the merged rows that stay."""
+        kinds = one.folded.kinds
+        rows, numbers, made = one.folded.table(), pa.array(one.numbers), None if kinds is None else pa.array(kinds)
         stays = self._stays(kinds, one.numbers)
-        if stays is not None:
-            mask = pa.array(stays)
-            rows, numbers, made = rows.filter(mask), numbers.filter(mask), None if made is None else made.filter(mask)
-        yield rows, numbers, made
+        if stays is None:
+            return rows, numbers, made
+        mask = pa.array(stays)
+        return rows.filter(mask), numbers.filter(mask), None if made is None else made.filter(mask)
 
     def _plain(self, files: Sequence[DataFile]) -> Iterator[Piece]:
         names = self.table.schema.names

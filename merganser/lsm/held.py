@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -21,12 +21,14 @@ from merganser.codec.deletion_vector import Positions
 from merganser.files.index import Sought, column_filters
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.key_image import NOTHING, Asked, Found, IntegerImage, equal
-from merganser.lsm.lookup_copy import Copy, DamagedCopyError, write_copy
-from merganser.lsm.section import SectionReader
+from merganser.lsm.lookup_copy import Copy, CopyWriter, DamagedCopyError
+from merganser.lsm.section import SectionReader, looks_up
 from merganser.lsm.stored_keys import found_in, narrowed
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options import write as w
+from merganser.rules.dialects import publishes_each_record
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
@@ -146,6 +148,15 @@ class HeldFile:
     def is_small(self) -> bool:
         """Whether it is held in memory."""
         return self.file.row_count <= _SMALL_ROWS and self.file.size <= _SMALL_BYTES
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether a copy on disk is there already."""
+        if self._copy is None and not self.is_small and self._key is not None and self._copies is not None:
+            with self._lock:
+                name = self._copies.name(self.target.path, self.file.size)
+                self._copy = self._copy or self._opened(self._copies, name)
+        return self._copy is not None and not self.is_small
 
     def serves(self, table: TableDef) -> bool:
         """Return whether it answers for a table as that is now."""
@@ -304,9 +315,10 @@ class HeldFile:
             if self._copies is not None:
                 self._copies.drop(self._copies.name(self.target.path, self.file.size))
 
-    def _write(self, write: object) -> None:
+    def _write(self, write: Callable[[pa.Buffer | bytes], object]) -> None:
         assert self._key is not None
         fields = self.target.fields
+        copy = _writer(fields, self._key, write)
         with contextlib.closing(
             DataFileReader(
                 self._reader.storage,
@@ -317,15 +329,9 @@ class HeldFile:
                 notes=False,
             )
         ) as source:
-
-            def tables() -> Iterator[pa.Table]:
-                while (rows := source.read(_READ_ROWS)) is not None:
-                    yield rows
-
-            whole = arrow_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND))
-            schema = pa.schema([field.with_nullable(True) for field in whole])
-            key = [field.name for field in self._key]
-            write_copy(tables(), schema, key, [field.type for field in self._key], write)  # type: ignore[arg-type]
+            while (rows := source.read(_READ_ROWS)) is not None:
+                copy.add(rows)
+        copy.close()
 
     def _found_in_file(self, asked: Asked) -> Found:
         some = self._unless_denied(asked)
@@ -411,3 +417,51 @@ def local_copies(table: TableDef) -> LocalCopies:
         max_bytes=options.get(r.LOOKUP_CACHE_MAX_DISK_SIZE),
         unused_seconds=options.get(r.LOOKUP_CACHE_FILE_RETENTION).total_seconds(),
     )
+
+
+class CopyBeside:
+    """The lookup copy of a data file, made while the file is written: then its rows need no decoding.
+
+    A small file gets none, since it is held in memory. What goes wrong drops the copy, and lookups make it later.
+    """
+
+    def __init__(self, table: TableDef, copies: LocalCopies) -> None:
+        self._copies = copies
+        self._made = copies.begin()
+        fields = table.schema.fields
+        self._names = [*table.schema.names, SEQUENCE_NUMBER.name, VALUE_KIND.name]
+        self._writer = _writer(fields, [table.schema.field(name) for name in table.key], self._made.write)
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows as they lie in the file."""
+        self._writer.add(rows.select(self._names))
+        self._rows += rows.num_rows
+
+    def finish(self, path: str, size: int) -> None:
+        """Keep the copy of the file, which is whole."""
+        with contextlib.closing(self._made):
+            if self._rows > _SMALL_ROWS or size > _SMALL_BYTES:
+                self._writer.close()
+                self._made.finish(self._copies.name(path, size))
+
+    def abort(self) -> None:
+        """Drop the copy."""
+        self._made.close()
+
+
+def copies_beside(table: TableDef, rows: int) -> Callable[[], CopyBeside] | None:
+    """Return what begins the copy of a new file of some rows; None: no later commit of this process will ask for it."""
+    options = table.options
+    if rows <= _SMALL_ROWS or options.get(w.WRITE_ONLY) or not (looks_up(options) or publishes_each_record(options)):
+        return None
+    copies = local_copies(table)
+    return None if copies.is_inside(table.path) else lambda: CopyBeside(table, copies)
+
+
+def _writer(
+    fields: Sequence[t.Field], key: Sequence[t.Field], write: Callable[[pa.Buffer | bytes], object]
+) -> CopyWriter:
+    whole = arrow_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND))
+    schema = pa.schema([field.with_nullable(True) for field in whole])
+    return CopyWriter(schema, [field.name for field in key], [field.type for field in key], write)

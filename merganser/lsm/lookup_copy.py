@@ -13,7 +13,7 @@ import json
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 from merganser.lsm.key_image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 
-_BATCH_BYTES: Final = 32 << 20
+_BATCH_BYTES: Final = 4 << 20
 _BATCH_ROWS_MAX: Final = 1 << 20
 _MAGIC: Final = b"MGLOOK01"
 _TAIL: Final = struct.Struct("<II8s")
@@ -34,53 +34,77 @@ class DamagedCopyError(Exception):
     """The bytes are not those of a lookup copy. It is made again, and no caller of a lookup sees this error."""
 
 
-def write_copy(
-    tables: Iterator[pa.Table],
-    schema: pa.Schema,
-    key: Sequence[str],
-    kinds: Sequence[t.DataType],
-    write: Callable[[pa.Buffer | bytes], object],
-) -> int:
-    """Write the copy of a file.
+class CopyWriter:
+    """Writes the copy of a file while its rows go by.
 
     Memory: a batch of rows, and 8 bytes per row of the file.
 
     Args:
-        tables: all rows of the file, in order.
         schema: of the rows.
         key, kinds: names and types of the key columns.
         write: takes bytes, one piece after the other.
-
-    Returns:
-        The number of bytes.
     """
-    blocks = _Blocks(write)
-    described = blocks.add(schema.serialize())
-    keys: list[list[pa.Array]] = [[] for _ in key]
-    batches: list[list[int]] = []
-    rows = batch_rows = 0
-    for batch in _batches(tables, schema):
-        batch_rows = max(batch_rows, batch.num_rows)
-        batches.append(blocks.add(batch.serialize()))
-        for column, name in zip(keys, key, strict=True):
-            column.append(batch.column(name))
-        rows += batch.num_rows
-    empty = schema.empty_table()
-    columns = [pa.concat_arrays([*column, *empty.column(name).chunks]) for column, name in zip(keys, key, strict=True)]
-    image = image_of(columns, kinds)
-    trailer = {
-        "rows": rows,
-        "batch_rows": batch_rows,
-        "schema": described,
-        "batches": batches,
-        "image": "integers" if isinstance(image, IntegerImage) else "hashes",
-        "parts": [blocks.add(pa.py_buffer(np.ascontiguousarray(part))) for part in image.parts],
-    }
-    text = json.dumps(trailer).encode()
-    pa.default_memory_pool().release_unused()
-    write(text)
-    write(_TAIL.pack(len(text), zlib.crc32(text), _MAGIC))
-    return blocks.size + len(text) + _TAIL.size
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        key: Sequence[str],
+        kinds: Sequence[t.DataType],
+        write: Callable[[pa.Buffer | bytes], object],
+    ) -> None:
+        self._schema = schema
+        self._kinds = kinds
+        self._write = write
+        self._blocks = _Blocks(write)
+        self._described = self._blocks.add(schema.serialize())
+        self._keys: dict[str, list[pa.Array]] = {name: [] for name in key}
+        self._batches: list[list[int]] = []
+        self._rows = self._batch_rows = 0
+        self._held: list[pa.Table] = []
+        self._count = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows of the file, in its order. They are written in batches of as many rows each."""
+        if not rows.num_rows:
+            return
+        if not self._batch_rows:
+            self._batch_rows = min(_BATCH_ROWS_MAX, max(1, _BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+        self._held.append(rows.cast(self._schema))
+        self._count += rows.num_rows
+        while self._count >= self._batch_rows:
+            whole = pa.concat_tables(self._held)
+            self._put(whole.slice(0, self._batch_rows))
+            self._held, self._count = [whole.slice(self._batch_rows)], self._count - self._batch_rows
+
+    def close(self) -> None:
+        """Write the rest: the last batch, which may have fewer rows, and the image of the keys."""
+        if self._count:
+            self._put(pa.concat_tables(self._held))
+        empty = self._schema.empty_table()
+        columns = [pa.concat_arrays([*parts, *empty.column(name).chunks]) for name, parts in self._keys.items()]
+        image = image_of(columns, self._kinds)
+        trailer = {
+            "rows": self._rows,
+            "batch_rows": min(self._batch_rows, self._rows),
+            "schema": self._described,
+            "batches": self._batches,
+            "image": "integers" if isinstance(image, IntegerImage) else "hashes",
+            "parts": [self._blocks.add(pa.py_buffer(np.ascontiguousarray(part))) for part in image.parts],
+        }
+        text = json.dumps(trailer).encode()
+        pa.default_memory_pool().release_unused()
+        self._write(text)
+        self._write(_TAIL.pack(len(text), zlib.crc32(text), _MAGIC))
+
+    def _put(self, rows: pa.Table) -> None:
+        columns = [
+            pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0) for column in rows.columns
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+        self._batches.append(self._blocks.add(batch.serialize()))
+        for name, parts in self._keys.items():
+            parts.append(batch.column(name))
+        self._rows += batch.num_rows
 
 
 class Copy:
@@ -159,8 +183,9 @@ class Copy:
 
     def _taken(self, number: int, positions: Positions, names: Sequence[str]) -> pa.RecordBatch:
         batch = self.batch(number).select(list(names))
-        if len(positions) == 1:
-            return batch.slice(int(positions[0]) - number * self.batch_rows, 1)
+        first, last = int(positions[0]), int(positions[-1])
+        if last - first == len(positions) - 1 and (len(positions) == 1 or (np.diff(positions) == 1).all()):
+            return batch.slice(first - number * self.batch_rows, len(positions))
         return batch.take(pa.array(positions - number * self.batch_rows))
 
     def _block(self, place: Sequence[int]) -> pa.Buffer:
@@ -186,28 +211,3 @@ class _Blocks:
         self._write(bytes(gap))
         self.size += block.size + gap
         return place
-
-
-def _batches(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of as many rows each, about `_BATCH_BYTES`; the last one has fewer."""
-    held: list[pa.Table] = []
-    count = batch_rows = 0
-    for table in tables:
-        if not table.num_rows:
-            continue
-        batch_rows = batch_rows or min(_BATCH_ROWS_MAX, max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
-        held.append(table.cast(schema))
-        count += table.num_rows
-        while count >= batch_rows:
-            whole = pa.concat_tables(held)
-            yield _one(whole.slice(0, batch_rows))
-            held, count = [whole.slice(batch_rows)], count - batch_rows
-    if count:
-        yield _one(pa.concat_tables(held))
-
-
-def _one(rows: pa.Table) -> pa.RecordBatch:
-    columns = [
-        pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0) for column in rows.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

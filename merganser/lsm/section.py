@@ -145,7 +145,9 @@ class SectionReader:
         Rows that `groups_filter` does not keep may be among them.
         """
         reader = self._unexpired(
-            self.opened(
+            _Taken(self.held[file.name], self.only[file.name], fields)
+            if file.name in self.held
+            else self.opened(
                 file,
                 fields,
                 kind=self.table.keyed,

@@ -20,6 +20,7 @@ from merganser.errors import InvalidInputError
 from merganser.files.layout import FileLayout, changelog_layout, file_layout, received_layout
 from merganser.files.write import RollingWriter, copied
 from merganser.lsm.gather import Gather
+from merganser.lsm.held import copies_beside
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.functions.segments import any_of, selected
@@ -201,7 +202,13 @@ class Flush:
             at: where the rows of the bucket are.
             fold: what becomes of the groups.
         """
-        writer = RollingWriter(table=self._table, env=self._env, directory=directory, layout=self._layout)
+        writer = RollingWriter(
+            table=self._table,
+            env=self._env,
+            directory=directory,
+            layout=self._layout,
+            beside=copies_beside(self._table, groups.count),
+        )
         try:
             for part in groups.slices(SLICE_ROWS):
                 folded = self._folded(replace(part, positions=at[part.positions]), fold)

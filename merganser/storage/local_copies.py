@@ -15,9 +15,9 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
@@ -77,28 +77,16 @@ class LocalCopies:
         Args:
             write: writes its bytes with the function that it is given.
         """
-        part = self._directory / f"{name}.{uuid.uuid4().hex}{_PART}"
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check_is_ours()
-            if (self._directory / name).is_dir():
-                raise IsADirectoryError(f"'{name}' is a directory")
-            try:
-                with part.open("xb") as file:
-                    write(file.write)
-                part.chmod(0o400)
-                self._make_room(part.stat().st_size, name)
-                part.replace(self._directory / name)
-            finally:
-                part.unlink(missing_ok=True)
-        except StorageError:  # of the store that `write` reads from, and not of the local disk
-            raise
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                _log.warning("a local copy cannot be made in '%s': %s", self._directory, error)
-            return None
-        return self.open(name)
+        with contextlib.closing(self.begin()) as made:
+            made.check(name)
+            if made.is_open:
+                write(made.write)
+            made.finish(name)
+        return self.open(name) if made.is_there else None
+
+    def begin(self) -> NewCopy:
+        """Return a copy to write, whose name is known when it is whole. The caller closes it."""
+        return NewCopy(self)
 
     def _check_is_ours(self) -> None:
         """Refuse the directory among the temporary files, where all users may write, if others can write into it.
@@ -118,6 +106,42 @@ class LocalCopies:
         """Remove a copy. Best effort."""
         with contextlib.suppress(OSError):
             (self._directory / name).unlink(missing_ok=True)
+
+    def place(self) -> Path:
+        """Return where the bytes of a new copy go before it has its name.
+
+        Raises:
+            OSError: the local disk does not take it.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_is_ours()
+        return self._directory / f"{uuid.uuid4().hex[:24]}{_SUFFIX}.{uuid.uuid4().hex}{_PART}"
+
+    def check(self, name: str) -> None:
+        """Refuse a name that a directory has.
+
+        Raises:
+            IsADirectoryError: it has.
+        """
+        if (self._directory / name).is_dir():
+            raise IsADirectoryError(f"'{name}' is a directory")
+
+    def take(self, part: Path, name: str) -> None:
+        """Give a whole copy its name.
+
+        Raises:
+            OSError: the local disk does not take it.
+        """
+        self.check(name)
+        part.chmod(0o400)
+        self._make_room(part.stat().st_size, name)
+        part.replace(self._directory / name)
+
+    def warn(self, error: OSError) -> None:
+        """Log, once, that the local disk does not take copies."""
+        if not self._warned:
+            self._warned = True
+            _log.warning("a local copy cannot be made in '%s': %s", self._directory, error)
 
     def _make_room(self, size: int, name: str) -> None:
         """Remove copies that are not used any more, and the least recently used ones beyond the limit.
@@ -150,3 +174,65 @@ class LocalCopies:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             total -= freed
+
+
+class NewCopy:
+    """A copy being written. What the local disk does not take is logged once and drops the copy; nothing is raised.
+
+    Attributes:
+        is_there: whether the copy is whole and has its name.
+    """
+
+    def __init__(self, copies: LocalCopies) -> None:
+        self.is_there = False
+        self._copies = copies
+        self._file: BinaryIO | None = None
+        self._part: Path | None = None
+        with self._dropped_if_it_fails():
+            self._part = copies.place()
+            self._file = self._part.open("xb")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes bytes."""
+        return self._file is not None
+
+    def check(self, name: str) -> None:
+        """Drop the copy if it cannot get a name."""
+        with self._dropped_if_it_fails():
+            self._copies.check(name)
+
+    def write(self, data: pa.Buffer | bytes) -> None:
+        """Append bytes."""
+        if self._file is not None:
+            with self._dropped_if_it_fails():
+                self._file.write(data)
+
+    def finish(self, name: str) -> None:
+        """Give it a name, for all to open."""
+        if self._file is not None and self._part is not None:
+            with self._dropped_if_it_fails():
+                self._file.close()
+                self._copies.take(self._part, name)
+                self.is_there = True
+                self._file = None
+
+    def close(self) -> None:
+        """Drop what has no name yet."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+        if self._part is not None and not self.is_there:
+            with contextlib.suppress(OSError):
+                self._part.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _dropped_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:  # of the store that the bytes come from, and not of the local disk
+            raise
+        except OSError as error:
+            self._copies.warn(error)
+            self.close()

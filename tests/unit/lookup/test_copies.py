@@ -57,7 +57,7 @@ def test_a_second_handle_opens_the_copy_of_the_first(table: mg.Table, tmp_path: 
     wanted = expected(table, KEYS)
     assert answered(handle(table).lookup(KEYS)) == wanted
     (copy,) = copies(tmp_path)
-    with patch("merganser.lsm.held.write_copy", side_effect=AssertionError("made again")):
+    with patch("merganser.lsm.held.CopyWriter", side_effect=AssertionError("made again")):
         assert answered(handle(table).lookup(KEYS)) == wanted
     assert copies(tmp_path) == [copy]
 
@@ -77,7 +77,7 @@ def test_a_directory_in_the_place_of_a_copy_is_left_there(
     copy.unlink()
     copy.mkdir()
     (copy / "file").touch()
-    with patch("merganser.lsm.held.write_copy", side_effect=AssertionError("written")):
+    with patch("merganser.lsm.held.CopyWriter", side_effect=AssertionError("written")):
         for _ in range(2):
             assert answered(handle(table).lookup(KEYS)) == wanted
     assert copies(tmp_path) == [copy]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +22,7 @@ Row = dict[str, Any]
 
 ENGINES: dict[str, dict[str, str]] = {
     "deduplicate": {},
+    "ignoring deletes": {"ignore-delete": "true"},
     "ordered": {"sequence.field": "s"},
     "partial-update": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
     "groups": {"merge-engine": "partial-update", "fields.s.sequence-group": "v"},
@@ -27,6 +30,13 @@ ENGINES: dict[str, dict[str, str]] = {
     "first-row": {"merge-engine": "first-row"},
 }
 KINDS = {"first-row": ("+I",), "groups": ("+I", "+U")}
+
+
+@pytest.fixture
+def copied() -> Iterator[ExitStack]:
+    """Patches that hold for one test."""
+    with ExitStack() as stack:
+        yield stack
 
 
 def _write(rng: random.Random, engine: str, table: mg.Table) -> None:
@@ -91,14 +101,18 @@ def _state(table: mg.Table) -> dict[tuple[Any, ...], Row]:
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_producer_lookup_publishes_every_commit_exactly(
-    engine: str, vectors: bool, seed: int, tmp_path: Path
+    engine: str, vectors: bool, seed: int, tmp_path: Path, copied: ExitStack
 ) -> None:
     if vectors and engine == "first-row":
         return
     rng = random.Random(f"lookup {engine} {seed} {vectors}")
     table = _table(tmp_path, "lookup", engine, rng, **({"deletion-vectors.enabled": "true"} if vectors else {}))
+    table = table.with_options({"lookup.cache-directory": str(tmp_path / "copies")})
     replay, seen = Replay(), 0
     streams: list[tuple[Any, Replay]] = []
+    if rng.random() < 0.5:  # files are as large as those of which copies are made while they are written
+        copied.enter_context(patch("merganser.lsm.held._SMALL_ROWS", -1))
+        copied.enter_context(patch("merganser.lsm.lookup_copy._BATCH_BYTES", 150))
     for _ in range(12):
         if rng.random() < 0.3:
             streams.append((table.stream(follow=False), Replay()))
