@@ -24,7 +24,16 @@ from tests.interop.random_rows import random_table
 from tests.interop.test_both_ways import KEYS, VALUES, key_fields, key_pool
 from tests.interop.values import PaimonType, arrow_schema, assert_same_rows, rows_of
 
-from .changelogs import compare_changes, compare_shared_changelogs, java_reads_what_each_row_changed
+from .changelogs import (
+    compare_changes,
+    compare_forms_of_stored_rows,
+    compare_forms_of_types,
+    compare_shared_changelogs,
+    java_gives_ranges_out_of_order,
+    java_leaves_level_0_out_of_changes,
+    java_reads_what_each_row_changed,
+    java_shows_stored_kinds_in_diffs,
+)
 from .histories import World
 
 Comparison = Callable[[World, Random], None]
@@ -424,6 +433,8 @@ COMPARISONS: Mapping[str, Comparison] = {
     "changes of the same commits": compare_changes,
     "changes of commits of both": compare_shared_changelogs,
     "changes of each record": java_reads_what_each_row_changed,
+    "changes without a producer": compare_forms_of_stored_rows,
+    "changes of every type": compare_forms_of_types,
     "known: our TIMESTAMP(9) in Parquet": java_misreads_our_nanoseconds,
     "known: before 1970 in ORC": java_loses_a_second_in_orc,
     "known: NaN as a key": java_does_not_order_nan,
@@ -431,5 +442,8 @@ COMPARISONS: Mapping[str, Comparison] = {
     "known: late rows in collect with ignore-retract": java_puts_late_elements_in_front,
     "known: late nulls and first_non_null_value": java_loses_a_first_value_under_late_nulls,
     "known: doubles in the first row of a group": java_leaves_one_of_each_element_after_rows_outside_the_group,
+    "known: kinds in diffs": java_shows_stored_kinds_in_diffs,
+    "known: order of changes of a range": java_gives_ranges_out_of_order,
+    "known: changes of level 0": java_leaves_level_0_out_of_changes,
     "known: nested rows of one key": java_keeps_nested_rows_of_one_key_after_null,
 }

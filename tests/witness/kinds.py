@@ -28,7 +28,7 @@ Kind = Callable[[World, Random], SharedTable]
 _TIMES = ("TIME(0)", "TIME(3)")
 _ALL_TYPES: Fields = tuple((f"c{i}", kind) for i, kind in enumerate((*ATOMIC_TYPES, *_TIMES, *NESTED_TYPES)))
 _MICROS: Fields = tuple((name, kind) for name, kind in _ALL_TYPES if kind != "TIMESTAMP(9)")
-_TYPES_IN: Mapping[str, Fields] = {
+TYPES_IN: Mapping[str, Fields] = {
     "parquet": _MICROS,
     "orc": tuple((name, kind) for name, kind in _MICROS if not str(kind).startswith(("TIMESTAMP", "CHAR"))),
     "avro": _MICROS,  # which has no nanoseconds
@@ -118,7 +118,7 @@ KINDS: Mapping[str, Kind] = {
     **{f"partitions: {name}": partial(_keys, _partitioned(fields)) for name, fields in _PARTITIONS.items()},
     **{
         f"all types, {file_format}": partial(_keys, _key_shape(fields, {"file.format": file_format}))
-        for file_format, fields in _TYPES_IN.items()
+        for file_format, fields in TYPES_IN.items()
     },
     "thin": partial(_keys, _key_shape(_SIMPLE, {"data-file.thin-mode": "true"}), others=_PEERS),
     "write-only": partial(_keys, _key_shape(_SIMPLE, {"write-only": "true"}), others=_PEERS),
@@ -147,6 +147,6 @@ KINDS: Mapping[str, Kind] = {
         f"append, all types, {file_format}": partial(
             _append, TableShape(fields, options={"bucket": "-1", "file.format": file_format}), others=()
         )
-        for file_format, fields in _TYPES_IN.items()
+        for file_format, fields in TYPES_IN.items()
     },
 }

@@ -50,6 +50,8 @@ import org.apache.paimon.table.sink.CommitMessage;
 import org.apache.paimon.table.sink.TableCommitImpl;
 import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.StreamTableScan;
+import org.apache.paimon.table.source.TableScan;
 import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
@@ -113,7 +115,9 @@ public final class Witness {
             case "compact":
                 return compact(request, table);
             case "read":
-                return read(request, request.get("table").textValue().contains("$audit_log") ? null : table);
+                return read(request, isSystem(request.get("table").textValue()) ? null : table);
+            case "stream":
+                return stream(request);
             case "files":
                 return files(request, table);
             case "create_tag":
@@ -179,12 +183,16 @@ public final class Witness {
 
     private static FileStoreTable table(JsonNode request) throws Exception {
         String name = request.get("table").textValue();
-        if (name.contains("$audit_log")) {
+        if (isSystem(name)) {
             name = name.substring(0, name.indexOf('$'));
         }
         FileStoreTable table = (FileStoreTable) catalog(request).getTable(Identifier.fromString(name));
         Map<String, String> options = texts(request.get("options"));
         return options.isEmpty() ? table : table.copy(options);
+    }
+
+    private static boolean isSystem(String name) {
+        return name.contains("$audit_log") || name.contains("$binlog");
     }
 
     private static Object createTable(JsonNode request) throws Exception {
@@ -310,7 +318,7 @@ public final class Witness {
 
     // rows out
 
-    /** "rows" and their "kinds"; "where" is a conjunction of [method, column, literals]; null table: $audit_log. */
+    /** "rows" and their "kinds"; "where" is a conjunction of [method, column, literals]; null table: a system table. */
     private Object read(JsonNode request, FileStoreTable fileStoreTable) throws Exception {
         Table table = fileStoreTable;
         if (table == null) {
@@ -326,16 +334,36 @@ public final class Witness {
             }
             builder.withFilter(PredicateBuilder.and(terms));
         }
-        RowType type = table.rowType();
+        return rows(table.rowType(), builder, List.of(builder.newScan().plan()));
+    }
+
+    /** "rows" and their "kinds": a stream from snapshot "start" on, left after snapshot "end". */
+    private Object stream(JsonNode request) throws Exception {
+        Map<String, String> from = new LinkedHashMap<>();
+        from.put("scan.mode", "from-snapshot");
+        from.put("scan.snapshot-id", request.get("start").asText());
+        Table table = catalog(request).getTable(Identifier.fromString(request.get("table").textValue())).copy(from);
+        ReadBuilder builder = table.newReadBuilder();
+        StreamTableScan scan = builder.newStreamScan();
+        List<TableScan.Plan> plans = new ArrayList<>();
+        while (scan.checkpoint() == null || scan.checkpoint() <= request.get("end").longValue()) {
+            plans.add(scan.plan());
+        }
+        return rows(table.rowType(), builder, plans);
+    }
+
+    private Object rows(RowType type, ReadBuilder builder, List<TableScan.Plan> plans) throws Exception {
         List<Map<String, Object>> rows = new ArrayList<>();
         List<String> kinds = new ArrayList<>();
-        try (RecordReader<InternalRow> reader =
-                builder.newRead().executeFilter().withIOManager(ioManager).createReader(builder.newScan().plan())) {
-            reader.forEachRemaining(
-                    row -> {
-                        rows.add(Rows.json(row, type));
-                        kinds.add(row.getRowKind().shortString());
-                    });
+        for (TableScan.Plan plan : plans) {
+            try (RecordReader<InternalRow> reader =
+                    builder.newRead().executeFilter().withIOManager(ioManager).createReader(plan)) {
+                reader.forEachRemaining(
+                        row -> {
+                            rows.add(Rows.json(row, type));
+                            kinds.add(row.getRowKind().shortString());
+                        });
+            }
         }
         Map<String, Object> result = new LinkedHashMap<>();
         result.put("rows", rows);
