@@ -222,6 +222,18 @@ def test_pypaimon_publishes_the_last_row_of_each_key_of_a_commit(pypaimon: Peer,
     assert [row["v"] for row in client.changes("db.t", shape, 2, 2)] == ["a", "b"]
 
 
+def test_pypaimon_publishes_the_kinds_of_a_column(pypaimon: Peer, ours: MerganserEngine) -> None:
+    """Its metadata says that no row of such a file is a retraction; we read the kinds all the same."""
+    client = PeerEngine(pypaimon, ours.warehouse)
+    options = {"bucket": "1", "changelog-producer": "input", "rowkind.field": "v"}
+    shape = TableShape(FIELDS, KEY, (), options)
+    client.create("db.t", shape)
+    for kind in ALL_KINDS:
+        client.write("db.t", _keyed(kind))
+    assert [row[KIND] for row in ours.changes("db.t", shape, 1, 4)] == list(ALL_KINDS)
+    assert [row[KIND] for row in client.changes("db.t", shape, 1, 4)] == list(ALL_KINDS)
+
+
 def test_pypaimon_gives_files_instead_of_changes_when_more_than_ten_snapshots_wait(
     pypaimon: Peer, ours: MerganserEngine
 ) -> None:
