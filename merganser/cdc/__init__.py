@@ -1,0 +1,1 @@
+"""Change records -> rows with kinds."""
