@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from merganser import errors
+    from merganser import cdc, errors
     from merganser.catalogs.filesystem import Catalog
     from merganser.edit.images import Upserted
     from merganser.handle.doors import catalog, table
@@ -31,6 +31,7 @@ __all__ = [
     "Upserted",
     "__version__",
     "catalog",
+    "cdc",
     "errors",
     "metrics",
     "table",
@@ -51,8 +52,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return importlib.import_module("merganser.errors")
+    if name in ("cdc", "errors"):
+        return importlib.import_module(f"merganser.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'merganser' has no attribute '{name}'")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -19,6 +19,7 @@ does not allow anywhere, so a text that holds it is not JSON either.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -103,9 +104,10 @@ class Children:
         faults: bool[n], whether a text is not JSON (a blank one is none either).
         roots: uint8[n], the kind of each text; ABSENT where it is blank or not JSON.
         parents: int64[m], rising: the text that each child lies in.
-        names: the names of members, unescaped, null for one that is no text; empty for elements. With `wanted`, the positions of the names in it.
+        names: the names of members, unescaped, null for one that is no text; empty for elements. With
+            `wanted`, the positions of the names in it.
         kinds: uint8[m], the kind of each child.
-        texts: string[m]: what stands between the quotes of a string, as it stands there; else the bytes of the value.
+        texts: string[m]: what stands between the quotes of a string, escapes and all; else the bytes of the value.
         counts: int64[n], how many children each text has, also such as were not wanted.
     """
 
@@ -176,7 +178,7 @@ _HALF: Final = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 
 
 def _lone_surrogates(texts: pa.Array) -> Bools:
-    # An escaped backslash goes first, so that the text '\\ud800', which has six characters, is not taken for half a pair.
+    # Escaped backslashes go first: '\\ud800' is six characters of text, and no half of a pair.
     maybe = pc.match_substring_regex(texts, _HALF)
     if not pc.any(maybe).as_py():
         return np.zeros(len(texts), bool)
@@ -202,7 +204,7 @@ def _blocks(texts: pa.Array) -> list[pa.Array]:
         return [texts]
     ends = np.arange(int(offsets[0]) + _BLOCK_BYTES, int(offsets[-1]), _BLOCK_BYTES)
     cuts = [0, *dict.fromkeys(np.searchsorted(offsets, ends).tolist()), len(texts)]
-    return [texts.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [texts.slice(a, b - a) for a, b in pairwise(cuts) if b > a]
 
 
 class _SpoilsError(Exception):
@@ -242,7 +244,9 @@ class _Block:
         bounds = np.frombuffer(ended.buffers()[1], np.int32)
         body = ended.buffers()[2]
         body = b"" if body is None else memoryview(body)[bounds[ended.offset] : bounds[ended.offset + self.n]]
-        self.buffer = pa.py_buffer(b"".join((_SEPARATOR, body, _PADDING)))
+        joined = b"".join((_SEPARATOR, body, _PADDING))
+        self.escapes = b"\\" in joined
+        self.buffer = pa.py_buffer(joined)
         self.data = np.frombuffer(self.buffer, np.uint8)
         self.words = np.ndarray((len(self.data) - 7,), "<u8", self.buffer, strides=(1,))
         self._tokenize()
@@ -263,7 +267,7 @@ class _Block:
         folded = body | 0x20  # { and [ fall together, } and ] too
         special |= folded == _OPEN_OBJECT
         special |= folded == _CLOSE_OBJECT
-        if bytes(memoryview(self.buffer)).find(b"\\") >= 0:
+        if self.escapes:
             special[self._escaped_quotes()] = False
         at = np.flatnonzero(special)
         what = body[at]
@@ -307,7 +311,8 @@ class _Block:
             wrong[np.flatnonzero(found == _ESCAPED[-1])[~hexadecimal]] = True
         if wrong.any():
             self._fault(np.searchsorted(np.flatnonzero(self.data[: -len(_PADDING)] == _END), escaped[wrong]) - 1)
-        return escaped[found == _QUOTE]
+        quotes: Ints = escaped[found == _QUOTE]
+        return quotes
 
     # depth
 
@@ -413,7 +418,7 @@ class _Block:
             # the sign went already, and may not come twice
             found = pc.match_substring_regex(self._spans(starts[rest], ends[rest]), _NUMBER)
             good[rest] = np.asarray(found)
-        return good
+        return np.asarray(good)
 
     def _trimmed(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Return stretches without the blanks at both ends; an empty one where all is blank."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from merganser.cdc.records import letters_of, parse_records
 from merganser.edit.images import Upserted
 from merganser.edit.upsert import Upsert
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
@@ -51,6 +52,7 @@ from merganser.scan.split import What
 from merganser.scan.system_tables import check_system_name, system_table
 from merganser.scan.time_travel import epoch_ms, resolve, source_of
 from merganser.scan.views import VIEWS, checked_columns, view
+from merganser.schema import row_kind
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 from merganser.storage.env import Env
@@ -71,6 +73,23 @@ from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesWritten:
+    """What `write_changes` did.
+
+    Attributes:
+        snapshot: the commit; None if there were no rows, or if it is expired and was made by an earlier call.
+        rows: rows written, old and new rows of updates apart.
+        rejected: bad records, which are in the table of dead letters.
+        skipped: records that say nothing about rows, by why.
+    """
+
+    snapshot: Snapshot | None
+    rows: int
+    rejected: int
+    skipped: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -673,6 +692,43 @@ class Table:
             self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user, changes=changes
         )
         return call.run(data, kinds, identifier, watermark)
+
+    def write_changes(
+        self,
+        records: Any,
+        format: str,
+        /,
+        *,
+        keys: Any = None,
+        dead_letters: Table | None = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        **options: Any,
+    ) -> ChangesWritten:
+        """Write the rows that change records stand for as one commit.
+
+        Args:
+            records, format, keys, options: see `merganser.cdc.parse`.
+            dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` that bad records are written to
+                first, in a commit of its own. None: one bad record makes the call fail.
+            commit_user, identifier: see `write`. They name both commits, so a repeated call writes no bad record twice.
+
+        Returns:
+            The snapshot, and how many records and rows there were.
+
+        Raises:
+            InvalidInputError: an option has no meaning; or a record is bad and there is no table for it; or the rows
+                do not fit the table. Nothing was written, except maybe to `dead_letters`.
+            UnsupportedError: the table has a column of a type that change records do not hold; nothing was written.
+            ConflictError, CommitUnknownError: see `write`.
+        """
+        chosen = options if dead_letters is not None else {**options, "bad": "fail"}
+        found = parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
+        if dead_letters is not None and found.rejected.num_rows:
+            letters = letters_of(found.rejected, self.name, self.env.clock())
+            dead_letters.write(letters, commit_user=commit_user, identifier=identifier)
+        snapshot = self.write(found.rows, row_kind.symbols(found.kinds), commit_user=commit_user, identifier=identifier)
+        return ChangesWritten(snapshot, found.rows.num_rows, found.rejected.num_rows, dict(found.skipped))
 
     def writer(
         self,

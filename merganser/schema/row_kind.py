@@ -26,3 +26,8 @@ RETRACTIONS: Final = (UPDATE_BEFORE, DELETE)
 def inserts(rows: int) -> pa.Array:
     """Return int8[rows], all +I. Memory that the kernel hands out is zero; `pyarrow.repeat` takes 100 times as long."""
     return pa.array(np.zeros(rows, np.int8))
+
+
+def symbols(kinds: pa.Array) -> pa.Array:
+    """Return the symbols of kinds, string[n]."""
+    return pa.array(SYMBOLS).take(kinds)

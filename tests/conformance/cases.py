@@ -25,6 +25,8 @@ FIELDS: Final[Mapping[str, set[str]]] = {
     "interval_partition": _COMMON | {"options", "files", "expect_sections"},
     "stream_api": _COMMON | {"steps", "checks"},
     "log_system": _TABLE | {"checks"},
+    "cdc": _COMMON | {"format", "schema", "primary_key", "options", "messages", "expect_rows", "expect_bad"},
+    "header": _COMMON | {"values"},
 }
 STEPS: Final[Mapping[str, set[str]]] = {
     "write": {"rows", "columns", "commit_time", "commit_identifier", "replay", "batch"},

@@ -12,5 +12,8 @@ CHOSEN: Final[dict[str, str]] = {
     "seq-late-insert-visible-after-delete-compacted": (
         "a late row loses against a newer delete for 'tombstone.time-retained', whatever compactions came between"
     ),
+    "cdc-dbz-schema-temporal-types": "TIME is stored in milliseconds, so microseconds are a bad value",
+    "cdc-dbz-no-schema-time-unit-per-column": "TIME is stored in milliseconds, so microseconds are a bad value",
+    "cdc-dbz-schema-connect-and-iso-temporal": "TIME is stored in milliseconds, so microseconds are a bad value",
 }
 """Name of the case -> what merganser does instead. `docs/differences-from-paimon.md` says why."""

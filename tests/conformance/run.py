@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import merganser as mg
 from tests.conformance.cases import Case, check, load, name_of, wanted
+from tests.conformance.cdc_case import run_cdc_case
 from tests.conformance.dialects import known
 from tests.conformance.differences import CHOSEN
 from tests.conformance.door import Door
@@ -122,4 +123,6 @@ _KINDS: Final[Mapping[str, Callable[[Case, Door], Verdict]]] = {
     "stream_api": _stream_api,
     "compaction_pick": _pure(run_pick_case),
     "interval_partition": _pure(run_partition_case),
+    "cdc": _pure(run_cdc_case),
+    "header": _pure(lambda case: None),
 }

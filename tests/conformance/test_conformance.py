@@ -18,6 +18,7 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 SKIPPED_MAX = {
     "aggregation": 0,
     "buckets_partitions_dml": 9,
+    "cdc_formats": 0,
     "changelog": 0,
     "compaction": 0,
     "deduplicate": 0,

@@ -28,7 +28,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     # one bucket
     ("lsm",),
     # rows out; rows in from what people have
-    ("scan", "ingest"),
+    ("scan", "ingest", "cdc"),
     # what an overwrite removes, as a function of the newest state
     ("write.overwrite",),
     # the table kept in shape

@@ -64,7 +64,9 @@ def drawn_value(draw: random.Random, depth: int = 0) -> str:
         case 3 | 4 | 5:
             return drawn_string(draw)
         case 6:
-            return "[" + blank + ("," + blank).join(drawn_value(draw, depth + 1) for _ in range(draw.randrange(4))) + "]"
+            return (
+                "[" + blank + ("," + blank).join(drawn_value(draw, depth + 1) for _ in range(draw.randrange(4))) + "]"
+            )
         case _:
             members = (
                 f"{drawn_string(draw)}{blank}:{blank}{drawn_value(draw, depth + 1)}" for _ in range(draw.randrange(4))
@@ -74,7 +76,8 @@ def drawn_value(draw: random.Random, depth: int = 0) -> str:
 
 def drawn_string(draw: random.Random) -> str:
     parts = [
-        "a", "b", "id", "ünï", "東京", "🚲", ",", ":", "{", "}", "[", "]", " ", "/", '\\"', "\\\\", "\\n", "\\/", "\\u00e9",
+        "a", "b", "id", "ünï", "東京", "🚲",
+        ",", ":", "{", "}", "[", "]", " ", "/", '\\"', "\\\\", "\\n", "\\/", "\\u00e9",
         "\\ud83d\\ude80", "\\\\u12", "",
     ]  # fmt: skip
     return '"' + "".join(draw.choice(parts) for _ in range(draw.randrange(5))) + '"'
@@ -82,7 +85,9 @@ def drawn_string(draw: random.Random) -> str:
 
 def damaged(draw: random.Random, text: str) -> str:
     at = draw.randrange(len(text) + 1)
-    junk = draw.choice(['"', "\\", "{", "}", "[", "]", ",", ":", "x", "\x1e", "\x00", "\n", "-", "0", "e", ".", "\\u12"])
+    junk = draw.choice(
+        ['"', "\\", "{", "}", "[", "]", ",", ":", "x", "\x1e", "\x00", "\n", "-", "0", "e", ".", "\\u12"]
+    )
     match draw.randrange(4):
         case 0:
             return text[:at] + junk + text[at:]
@@ -135,8 +140,10 @@ def test_random_texts_give_what_the_json_module_gives(seed: int, monkeypatch: py
 @pytest.mark.parametrize(
     "text",
     ["01", "-", "+1", "1.", ".5", "1e", "nul", "nullx", "NaN", "Infinity", "True", "'a'", '"a', '"\t"', '"\\x"',
-     '"\\u12g4"', "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', '{1:2}', '{"a":1]', '["a":1]', '{"a" "b":1}', "1 2", "[1 2]",
-     '"a" "b"', "{} {}", "]", "}{", '{"a":1}}', "\ufeff1", "[1\x0b]", "12345678x", "123456789012345678x", "1234567890123456.",
+     '"\\u12g4"', "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1,}', '{1:2}', '{"a":1]', '["a":1]', '{"a" "b":1}',
+     "1 2", "[1 2]",
+     '"a" "b"', "{} {}", "]", "}{", '{"a":1}}', "\ufeff1", "[1\x0b]", "12345678x",
+     "123456789012345678x", "1234567890123456.",
      '{"a":tru e}', "\\", '"a"\\', "[" * 600 + "]" * 600],
 )  # fmt: skip
 def test_what_is_not_json_is_a_fault_and_its_neighbours_are_whole(text: str) -> None:

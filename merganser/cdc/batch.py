@@ -1,0 +1,262 @@
+"""The records of a batch while they are read: which of them still count, what became of the others, and their changes.
+
+A record is *open* until it is rejected with a reason, skipped, or its rows are given. The first reason stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.cells import NOTHING, Cells, cells_of, joined, places
+from merganser.cdc.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Ints, scan
+from merganser.cdc.options import CdcOptions
+from merganser.cdc.rules import Encoding
+
+INSERT: Final = 0
+UPSERT: Final = 1
+UPDATE: Final = 2
+DELETE: Final = 3
+TOMBSTONE: Final = 4
+"""Actions: new row; new row that replaces one; old and new row; old row; the row of the message key goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Members of n objects of JSON, by name.
+
+    Attributes:
+        names: the names asked for.
+        cells: values of all members.
+        where: int64[n, names]: positions in `cells`, or NOTHING.
+        children: what the scan found.
+    """
+
+    names: tuple[str, ...]
+    cells: Cells
+    where: Ints
+    children: Children
+
+    def place(self, name: str) -> Ints:
+        """Return the positions of the members of a name."""
+        return self.where[:, self.names.index(name)]
+
+    def kinds(self, name: str) -> Bytes:
+        """Return the kind of a member of each object; ABSENT where it has none."""
+        place = self.place(name)
+        if not len(self.cells.kinds):
+            return np.full(len(place), ABSENT, np.uint8)
+        return np.where(place < 0, np.uint8(ABSENT), self.cells.kinds[np.maximum(place, 0)])
+
+    def of(self, name: str) -> Cells:
+        """Return a member of each object."""
+        return self.cells.take(self.place(name))
+
+
+def document(texts: pa.Array, names: Sequence[str], *, trusted: bool = False) -> Document:
+    """Return the members of objects; texts that are none have no members."""
+    found = scan(texts, pa.array(names, pa.string()), trusted=trusted)
+    return Document(tuple(names), cells_of(found), places(found, len(names)), found)
+
+
+def documents(cells: Cells, names: Sequence[str]) -> Document:
+    """Return the members of those cells that are objects."""
+    return document(pc.if_else(pa.array(cells.kinds == OBJECT), cells.texts, ""), names, trusted=True)
+
+
+def overlaid(below: Document, above: Document, mask: Bools) -> Document:
+    """Return documents of the same names: the upper ones where a mask says so."""
+    shifted = np.where(above.where < 0, above.where, above.where + len(below.cells.kinds))
+    where = np.where(mask[:, None], shifted, below.where)
+    return Document(below.names, joined([below.cells, above.cells]), where, below.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What records say of the form of their values.
+
+    Attributes:
+        of: int64[records]: which schema a record has, 0 for none.
+        encodings: of each schema, the encodings of columns by name; the first is empty.
+    """
+
+    of: Ints
+    encodings: tuple[dict[str, Encoding], ...] = ({},)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A piece of the envelope: values by record, and their form."""
+
+    cells: Cells
+    encoding: Encoding = Encoding()  # noqa: RUF009  an immutable value
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes of a batch.
+
+    Attributes:
+        record: int64[e], rising: the record of each change.
+        action: uint8[e].
+        new, old: int64[e, columns]: cells of the image after and before the change, or NOTHING or UNAVAILABLE.
+        has_new, has_old: bool[e]: whether there is such an image.
+        cells: all values.
+        schemas: forms of the values.
+        known: pieces of the envelope by name, the better ones first.
+    """
+
+    record: Ints
+    action: Bytes
+    new: Ints
+    has_new: Bools
+    old: Ints
+    has_old: Bools
+    cells: Cells
+    schemas: Schemas
+    known: dict[str, list[Known]] = field(default_factory=dict)
+
+
+class Batch:
+    """The records of one call.
+
+    Attributes:
+        texts: string[n], "" where there is no value.
+        keys: string[n] or None: message keys.
+        columns: names of the columns that images fill.
+        key: indices into `columns` of the primary key.
+        open: bool[n].
+        skipped: how many records gave no rows, by why.
+    """
+
+    def __init__(
+        self,
+        texts: pa.Array,
+        keys: pa.Array | None,
+        columns: Sequence[str],
+        key: Sequence[int],
+        options: CdcOptions,
+    ) -> None:
+        self.texts = texts
+        self.keys = keys
+        self.columns = tuple(columns)
+        self.key = tuple(key)
+        self.options = options
+        self.open = np.ones(len(texts), bool)
+        self.skipped: dict[str, int] = {}
+        self._reasons: list[tuple[Ints, pa.Array]] = []
+        self._rejected = np.zeros(len(texts), bool)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def reject(self, records: Bools | npt.NDArray[np.integer], reason: str | pa.Array) -> None:
+        """Close records with a reason. Those that are closed already keep theirs.
+
+        Args:
+            records: a mask over all records, or positions, maybe repeated.
+            reason: one for all, or one per position.
+        """
+        if records.dtype == np.bool_:
+            records = np.flatnonzero(records)
+        kept = np.flatnonzero(self.open[records])
+        if not len(kept):
+            return
+        which = records[kept].astype(np.int64)
+        first = np.ones(len(which), bool)
+        if len(which) > 1:
+            order = np.argsort(which, kind="stable")
+            first[order[1:]] = which[order[1:]] != which[order[:-1]]
+        which, kept = which[first], kept[first]
+        reasons = reason.take(pa.array(kept)) if isinstance(reason, pa.Array) else pa.array([reason] * len(which))
+        self._reasons.append((which, reasons.cast(pa.string())))
+        self.open[which] = False
+        self._rejected[which] = True
+
+    def skip(self, records: Bools, why: str) -> None:
+        """Close records without rows."""
+        which = np.flatnonzero(records & self.open)
+        if len(which):
+            self.skipped[why] = self.skipped.get(why, 0) + len(which)
+            self.open[which] = False
+
+    def rejected(self) -> tuple[Ints, pa.Array]:
+        """Return the rejected records, rising, and their reasons."""
+        if not self._reasons:
+            return np.zeros(0, np.int64), pa.array([], pa.string())
+        which = np.concatenate([records for records, _ in self._reasons])
+        order = np.argsort(which, kind="stable")
+        return which[order], pa.concat_arrays([reasons for _, reasons in self._reasons]).take(pa.array(order))
+
+    # steps that all formats share
+
+    def opened(self, names: Sequence[str]) -> Document:
+        """Return the members of the records, and close those that are no objects; tombstones stay open."""
+        found = document(self.texts, names)
+        roots, faults = found.children.roots, found.children.faults
+        self.reject(faults, "not-json: the text is not JSON")
+        self.reject((roots == ABSENT) & ~self.nothing, "empty: the text is empty or blank")
+        self.reject((roots != OBJECT) & (roots != NULL) & (roots != ABSENT), "not-object: the JSON is no object")
+        return found
+
+    nothing: Bools
+    """Which records have no value; set before the first step."""
+
+    def images(self, cells: Cells, names: Sequence[str] | None = None) -> Document:
+        """Return the columns of images, which are cells; those that are no objects give none."""
+        return documents(cells, self.columns if names is None else names)
+
+    def bad_images(self, document_: Document, *names: str) -> None:
+        """Reject records in which a member should be an image and is neither an object nor null."""
+        for name in names:
+            kinds = document_.kinds(name)
+            self.reject((kinds > NULL) & (kinds != OBJECT), f"bad-envelope: '{name}' is no object")
+
+    def choose_tables(self, database: Cells | None, table: Cells | None) -> None:
+        """Close records of other tables, before their values are looked at."""
+        for pattern, names, word in (
+            (self.options.database, database, "database"),
+            (self.options.table, table, "table"),
+        ):
+            if pattern is None:
+                continue
+            named = np.zeros(len(self), bool) if names is None else names.kinds == TEXT
+            self.reject(~named, f"missing-table: the record does not name its {word}")
+            if names is not None:
+                fits = np.asarray(pc.match_substring_regex(names.texts, pattern))
+                self.skip(named & ~fits, "other-table")
+
+    def operations(self, cells: Cells, name: str) -> pa.Array:
+        """Return the operations of records, "" for closed ones; rejects records without one."""
+        self.reject(cells.kinds <= NULL, f"missing-op: the record has no '{name}'")
+        self.reject(cells.kinds != TEXT, f"unknown-op: '{name}' is no text")
+        return pc.if_else(pa.array(self.open), cells.texts, "")
+
+    def truncates(self, records: Bools) -> None:
+        """Close records that empty the source table."""
+        if self.options.truncate == "ignore":
+            self.skip(records, "truncate")
+        else:
+            self.reject(records, "truncate: the source table was emptied. Empty the table, or set truncate='ignore'")
+
+    def unknown(self, operations: pa.Array, known: Bools) -> None:
+        """Reject open records whose operation is not known."""
+        wrong = np.flatnonzero(self.open & ~known)
+        if len(wrong):
+            named = operations.take(pa.array(wrong))
+            self.reject(wrong, pc.binary_join_element_wise("unknown-op: '", named, "'", ""))
+
+    def among(self, operations: pa.Array, *names: str) -> Bools:
+        """Return which open records have one of some operations."""
+        return np.asarray(self.open & np.asarray(pc.is_in(operations, value_set=pa.array(names))))
+
+
+def no_images(count: int, columns: int) -> Ints:
+    """Return images without any column."""
+    return np.full((count, columns), NOTHING, np.int64)

@@ -1,0 +1,154 @@
+"""Canal: one record holds several rows of one statement, all values as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.batch import DELETE, INSERT, UPDATE, Batch, Changes, Document, Known, Schemas
+from merganser.cdc.cells import NOTHING, Cells, cells_of
+from merganser.cdc.debezium import tombstones
+from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, scan
+from merganser.cdc.rules import PLAIN, Encoding
+
+_ENVELOPE: Final = ("data", "old", "type", "isDdl", "database", "table", "es", "ts", "gtid", "mysqlType")
+_CONTROL: Final = (
+    "CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT",
+)  # fmt: skip
+_LABELLED: Final = re.compile(r"\s*(enum|set)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+
+
+def canal(batch: Batch) -> Changes:
+    """Return the changes of records of canal-json."""
+    found = batch.opened(_ENVELOPE)
+    batch.nothing |= found.children.roots == NULL
+    tombstones(batch)
+    kind = found.of("type")
+    ddl = found.of("isDdl")
+    is_ddl = (ddl.kinds == BOOLEAN) & np.asarray(pc.equal(ddl.texts, "true"))
+    truncate = (kind.kinds == TEXT) & np.asarray(pc.equal(kind.texts, "TRUNCATE"))
+    control = (kind.kinds == TEXT) & np.asarray(pc.is_in(kind.texts, value_set=pa.array(_CONTROL)))
+    batch.skip((is_ddl | control) & ~truncate, "control")
+    batch.choose_tables(found.of("database"), found.of("table"))
+    op = batch.operations(kind, "type")
+    batch.truncates(truncate & batch.open)
+    inserts, updates = batch.among(op, "INSERT", "ROW"), batch.among(op, "UPDATE")
+    deletes = batch.among(op, "DELETE")
+    batch.unknown(op, inserts | updates | deletes)
+    for name in ("data", "old"):
+        kinds = found.kinds(name)
+        batch.reject((kinds > NULL) & (kinds != ARRAY), f"bad-envelope: '{name}' is no array")
+    data, old = found.of("data"), found.of("old")
+    batch.reject((inserts | updates) & (data.kinds <= NULL), "missing-after: there is no row after the change")
+    # some writers put deleted rows under `old`
+    swapped = deletes & (data.kinds <= NULL)
+    batch.reject(swapped & (old.kinds <= NULL), "missing-before: there is no row before the change")
+    rows, counts = _elements(batch, "data", _chosen(data, old, swapped))
+    olds, old_counts = _elements(batch, "old", _only(old, updates))
+    paired = updates & (old.kinds == ARRAY)
+    batch.reject(paired & (counts != old_counts), "bad-envelope: 'old' has another number of rows than 'data'")
+    return _changes(batch, found, rows, olds, counts, old_counts, updates, deletes)
+
+
+def _chosen(first: Cells, second: Cells, swapped: Bools) -> Cells:
+    mask = pa.array(swapped)
+    return Cells(np.where(swapped, second.kinds, first.kinds), pc.if_else(mask, second.texts, first.texts))
+
+
+def _only(cells: Cells, mask: Bools) -> Cells:
+    return Cells(np.where(mask, cells.kinds, np.uint8(ABSENT)), cells.texts)
+
+
+_Elements = tuple[Ints, Cells]
+
+
+def _elements(batch: Batch, name: str, arrays: Cells) -> tuple[_Elements, Ints]:
+    """Return the elements of arrays with their records, and how many each record has; rejects what is no row."""
+    use = (arrays.kinds == ARRAY) & batch.open
+    found = scan(pc.if_else(pa.array(use), arrays.texts, ""), trusted=True)
+    kinds = found.kinds
+    wrong = (kinds != OBJECT) & ~((kinds == NULL) if name == "old" else np.zeros(len(kinds), bool))
+    batch.reject(found.parents[wrong], f"bad-envelope: an element of '{name}' is no object")
+    return (found.parents, cells_of(found)), found.counts
+
+
+def _changes(
+    batch: Batch,
+    found: Document,
+    rows: _Elements,
+    olds: _Elements,
+    counts: Ints,
+    old_counts: Ints,
+    updates: Bools,
+    deletes: Bools,
+) -> Changes:
+    kept = batch.open[rows[0]]
+    record = rows[0][kept]
+    e = len(record)
+    # the old row of row i of a record is element i of its `old`
+    inside = np.arange(len(rows[0])) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.cumsum(old_counts) - old_counts
+    place = np.where(old_counts[rows[0]] > 0, starts[rows[0]] + inside, NOTHING)[kept]
+    cells = rows[1].take(np.flatnonzero(kept))
+    before = olds[1].take(place)
+    images = batch.images(
+        Cells(np.concatenate([cells.kinds, before.kinds]), pa.concat_arrays([cells.texts, before.texts]))
+    )
+    new, old = images.where[:e], images.where[e:]
+    has_old = before.kinds == OBJECT
+    old = np.where(has_old[:, None] & (old == NOTHING), new, old)
+    action = np.where(updates, UPDATE, np.where(deletes, DELETE, INSERT)).astype(np.uint8)[record]
+    removed = action == DELETE
+    yes = np.ones(e, bool)
+    changes = Changes(
+        record,
+        action,
+        np.where(removed[:, None], NOTHING, new),
+        yes & ~removed,
+        np.where(removed[:, None], new, old),
+        removed | has_old,
+        images.cells,
+        _labels(batch, found.of("mysqlType")),
+    )
+    changes.known = {
+        "op": [Known(found.of("type"))],
+        "database": [Known(found.of("database"))],
+        "table": [Known(found.of("table"))],
+        "source_ts": [Known(found.of("es"), Encoding("instant", "ms"))],
+        "ingest_ts": [Known(found.of("ts"), Encoding("instant", "ms"))],
+        "gtid": [Known(found.of("gtid"))],
+    }
+    return changes
+
+
+# labels of enums and sets
+
+
+def _labels(batch: Batch, types: Cells) -> Schemas:
+    """Return the labels that records give the columns; parsed once per text."""
+    of = np.zeros(len(batch), np.int64)
+    told = (types.kinds == OBJECT) & batch.open
+    if not told.any():
+        return Schemas(of)
+    coded = types.texts.filter(pa.array(told)).dictionary_encode()
+    of[told] = np.asarray(coded.indices, dtype=np.int64) + 1
+    return Schemas(of, ({}, *(_encodings(text) for text in coded.dictionary.to_pylist())))
+
+
+def _encodings(text: str) -> dict[str, Encoding]:
+    found = {name: _encoding(kind) for name, kind in json.loads(text).items() if isinstance(kind, str)}
+    return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
+
+
+def _encoding(kind: str) -> Encoding:
+    match = _LABELLED.fullmatch(kind)
+    if match is None:
+        return PLAIN
+    labels = tuple(label.replace("''", "'") for label in _LABEL.findall(match[2]))
+    return Encoding("enum-index" if match[1].lower() == "enum" else "set-mask", labels=labels)

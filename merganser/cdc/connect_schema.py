@@ -1,0 +1,81 @@
+"""The schema part of a record as Kafka Connect writes it -> the encodings of columns. It is parsed once per text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from merganser.cdc.rules import PLAIN, Encoding
+
+_NAMED: Final[Mapping[str, Encoding]] = {
+    "io.debezium.time.Time": Encoding(unit="ms"),
+    "io.debezium.time.MicroTime": Encoding(unit="us"),
+    "io.debezium.time.NanoTime": Encoding(unit="ns"),
+    "io.debezium.time.Timestamp": Encoding(unit="ms"),
+    "io.debezium.time.MicroTimestamp": Encoding(unit="us"),
+    "io.debezium.time.NanoTimestamp": Encoding(unit="ns"),
+    "org.apache.kafka.connect.data.Time": Encoding(unit="ms"),
+    "org.apache.kafka.connect.data.Timestamp": Encoding(unit="ms"),
+    "io.debezium.time.IsoDate": Encoding("wall"),
+    "io.debezium.time.IsoTime": Encoding("wall"),
+    "io.debezium.time.IsoTimestamp": Encoding("wall"),
+    "io.debezium.time.ZonedTime": Encoding("wall"),
+    "io.debezium.data.Bits": Encoding("bits"),
+    "io.debezium.data.EnumSet": Encoding("set"),
+    "io.debezium.data.VariableScaleDecimal": Encoding("variable-decimal"),
+    "io.debezium.data.geometry.Geometry": Encoding("geometry"),
+    "io.debezium.data.geometry.Geography": Encoding("geometry"),
+    "io.debezium.data.geometry.Point": Encoding("geometry"),
+}
+
+
+def encodings_of(text: str, images: Sequence[str]) -> dict[str, Encoding]:
+    """Return the encodings of columns by name; what the schema does not tell is left out.
+
+    Args:
+        text: the schema, an object of JSON.
+        images: fields of the envelope that describe the row; the first that is there counts. None: it is the row.
+    """
+    struct = json.loads(text)
+    if images:
+        parts = _fields(struct)
+        struct = next((parts[name] for name in images if name in parts), None)
+    found = {name: _encoding(field) for name, field in _fields(struct).items()}
+    return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    fields = struct.get("fields") if isinstance(struct, Mapping) else None
+    if not isinstance(fields, list):
+        return {}
+    return {f["field"]: f for f in fields if isinstance(f, Mapping) and isinstance(f.get("field"), str)}
+
+
+def _encoding(field: Any) -> Encoding:
+    if not isinstance(field, Mapping):
+        return PLAIN
+    name, kind, parameters = field.get("name"), field.get("type"), field.get("parameters")
+    if name == "org.apache.kafka.connect.data.Decimal":
+        scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+        try:
+            return Encoding("decimal", scale=int(scale))  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return PLAIN
+    if isinstance(name, str) and name in _NAMED:
+        return _NAMED[name]
+    match kind:
+        case "bytes":
+            return Encoding("bytes")
+        case "array":
+            return _around({"element": field.get("items")})
+        case "map":
+            return _around({"key": field.get("keys"), "value": field.get("values")})
+        case "struct":
+            return _around(_fields(field))
+    return PLAIN
+
+
+def _around(parts: Mapping[str, Any]) -> Encoding:
+    inner = tuple((name, found) for name, part in parts.items() if (found := _encoding(part)) != PLAIN)
+    return Encoding(inner=inner)

@@ -1,0 +1,259 @@
+"""Debezium: envelopes with images before and after a change, and flattened records, with or without their schema."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.batch import (
+    DELETE,
+    INSERT,
+    TOMBSTONE,
+    UPDATE,
+    UPSERT,
+    Batch,
+    Changes,
+    Document,
+    Known,
+    Schemas,
+    document,
+    documents,
+    no_images,
+    overlaid,
+)
+from merganser.cdc.cells import UNAVAILABLE, Cells
+from merganser.cdc.connect_schema import encodings_of
+from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, compact
+from merganser.cdc.rules import Encoding
+
+_ENVELOPE = ("before", "after", "op", "source", "transaction", "ts_ms", "status", "id", "ddl", "tableChanges")
+_WRAPPER = ("schema", "payload")
+_SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
+_FLAT = (
+    "__deleted",
+    "__op",
+    "__db",
+    "__schema",
+    "__table",
+    "__lsn",
+    "__ts_ms",
+    "__source_ts_ms",
+    "__gtid",
+    "__transaction_id",
+)
+
+
+def envelopes(batch: Batch) -> Changes:
+    """Return the changes of records of debezium-json and debezium-json-schema."""
+    found, schemas = _unwrapped(batch, _ENVELOPE, ("before", "after"))
+    op = found.kinds("op")
+    counts = found.children.counts
+    control = (found.kinds("status") == TEXT) & (found.kinds("id") != ABSENT)
+    control |= (found.kinds("ddl") != ABSENT) | (found.kinds("tableChanges") != ABSENT)
+    control |= (found.kinds("ts_ms") != ABSENT) & (counts == 1)
+    batch.skip(control & (op == ABSENT), "control")
+    texts = found.of("op")
+    batch.skip((texts.kinds == TEXT) & np.asarray(pc.equal(texts.texts, "m")), "control")
+    source = None
+    options = batch.options
+    if options.database or options.table or options.metadata:
+        source = documents(found.of("source"), _SOURCE)
+        batch.choose_tables(source.of("db"), source.of("table"))
+    op = batch.operations(texts, "op")
+    batch.truncates(batch.among(op, "t"))
+    inserts, updates, deletes = batch.among(op, "c", "r"), batch.among(op, "u"), batch.among(op, "d")
+    batch.unknown(op, inserts | updates | deletes)
+    batch.bad_images(found, "before", "after")
+    record = np.flatnonzero(batch.open)
+    action = np.where(updates, UPDATE, np.where(deletes, DELETE, INSERT)).astype(np.uint8)[record]
+    after = np.where((action == DELETE), -1, found.place("after")[record])
+    before = np.where((action == INSERT), -1, found.place("before")[record])
+    cells = found.cells.take(np.concatenate([after, before]))
+    there = cells.kinds == OBJECT
+    images = batch.images(cells)
+    where = _unavailable(batch, images)
+    e = len(record)
+    changes = Changes(record, action, where[:e], there[:e], where[e:], there[e:], images.cells, schemas)
+    if source is not None and options.metadata:
+        changes.known = _known(found, source)
+    return changes
+
+
+def flattened(batch: Batch) -> Changes:
+    """Return the changes of records of debezium-flat, which are rows."""
+    names = tuple(dict.fromkeys((*batch.columns, *_FLAT)))
+    found, schemas = _unwrapped(batch, names, (), alone=True)
+    batch.choose_tables(found.of("__db"), found.of("__table"))
+    marks = found.of("__deleted")
+    flag = marks.texts
+    boolean = (marks.kinds == TEXT) | (marks.kinds == BOOLEAN)
+    gone = boolean & np.asarray(pc.equal(flag, "true"))
+    batch.reject(
+        (marks.kinds > NULL) & ~(gone | (boolean & np.asarray(pc.equal(flag, "false")))),
+        "bad-envelope: '__deleted' is neither true nor false",
+    )
+    ops = found.of("__op")
+    batch.reject((ops.kinds > NULL) & (ops.kinds != TEXT), "unknown-op: '__op' is no text")
+    op = pc.if_else(pa.array((ops.kinds == TEXT) & batch.open), ops.texts, "")
+    batch.skip(batch.among(op, "m"), "control")
+    batch.truncates(batch.among(op, "t"))
+    batch.unknown(op, batch.among(op, "", "c", "r", "u", "d"))
+    deletes, upserts = gone | batch.among(op, "d"), batch.among(op, "u")
+    record = np.flatnonzero(batch.open)
+    action = np.where(deletes, DELETE, np.where(upserts, UPSERT, INSERT)).astype(np.uint8)[record]
+    columns = np.array([names.index(name) for name in batch.columns], np.int64)
+    where = _unavailable(batch, found)[record][:, columns]
+    none, removed = no_images(*where.shape), action == DELETE
+    new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
+    changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
+    instant = Encoding("instant", "ms")
+    changes.known = {
+        "op": [Known(found.of("__op"))],
+        "database": [Known(found.of("__db"))],
+        "schema": [Known(found.of("__schema"))],
+        "table": [Known(found.of("__table"))],
+        "position": [Known(found.of("__lsn"))],
+        "gtid": [Known(found.of("__gtid"))],
+        "transaction": [Known(found.of("__transaction_id"))],
+        "source_ts": [Known(found.of("__source_ts_ms"), instant)],
+        "ingest_ts": [Known(found.of("__ts_ms"), instant)],
+    }
+    return changes
+
+
+def _unwrapped(
+    batch: Batch, names: Sequence[str], images: Sequence[str], *, alone: bool = False
+) -> tuple[Document, Schemas]:
+    """Return the members of records without the schema around them, and what it says.
+
+    Args:
+        names: members to give.
+        images: members of the payload whose schema is that of the rows; none: the payload is the row.
+        alone: a record is wrapped only if it has no other member.
+    """
+    extra = tuple(name for name in _WRAPPER if name not in names)
+    found = batch.opened((*names, *extra))
+    batch.nothing |= found.children.roots == NULL
+    payload, schema = found.kinds("payload"), found.kinds("schema")
+    wrapped = payload != ABSENT
+    if batch.options.format == "debezium-json-schema":
+        batch.reject(~wrapped & ~batch.nothing, "missing-payload: the record has no 'payload'")
+    else:
+        wrapped &= schema != ABSENT
+    if alone:
+        wrapped &= found.children.counts == 2
+    wrapped &= batch.open
+    schemas = Schemas(np.zeros(len(batch), np.int64))
+    if wrapped.any():
+        batch.nothing |= wrapped & (payload == NULL)
+        batch.reject(wrapped & (payload > NULL) & (payload != OBJECT), "bad-envelope: 'payload' is no object")
+        given = found.of("schema")
+        described = wrapped & (given.kinds == OBJECT)
+        if described.any():
+            coded = given.texts.filter(pa.array(described)).dictionary_encode()
+            schemas.of[described] = np.asarray(coded.indices, dtype=np.int64) + 1
+            parsed = tuple(encodings_of(text, images) for text in coded.dictionary.to_pylist())
+            schemas = Schemas(schemas.of, ({}, *parsed))
+        inner_cells = found.of("payload")
+        inner_texts = pc.if_else(pa.array(wrapped & (payload == OBJECT)), inner_cells.texts, "")
+        inner = document(inner_texts, found.names, trusted=True)
+        found = overlaid(found, inner, wrapped)
+        found.children.counts[wrapped] = inner.children.counts[wrapped]
+    tombstones(batch)
+    return found, schemas
+
+
+def tombstones(batch: Batch) -> None:
+    """Skip records without a value, if they are to be ignored; else they stay for `removed_keys`."""
+    if batch.options.tombstone == "ignore":
+        batch.skip(batch.nothing, "tombstone")
+    else:
+        batch.open &= ~batch.nothing
+
+
+def with_tombstones(batch: Batch, changes: Changes) -> Changes:
+    """Return changes and, in their order, the deletes of records without a value, if those delete."""
+    if batch.options.tombstone == "ignore" or not batch.nothing.any():
+        return changes
+    batch.open |= batch.nothing
+    gone = np.flatnonzero(batch.nothing)
+    order = np.argsort(np.concatenate([changes.record, gone]), kind="stable")
+    none, no = no_images(len(gone), len(batch.columns)), np.zeros(len(gone), bool)
+
+    def merged(own: Any, more: Any) -> Any:
+        return np.concatenate([own, more])[order]
+
+    return Changes(
+        merged(changes.record, gone),
+        merged(changes.action, np.full(len(gone), TOMBSTONE, np.uint8)),
+        merged(changes.new, none),
+        merged(changes.has_new, no),
+        merged(changes.old, none),
+        merged(changes.has_old, no),
+        changes.cells,
+        changes.schemas,
+        changes.known,
+    )
+
+
+def _known(found: Document, source: Document) -> dict[str, list[Known]]:
+    file, pos, lsn = source.of("file"), source.of("pos"), source.of("lsn")
+    both = (file.kinds == TEXT) & (pos.kinds > NULL)
+    joined_ = Cells(
+        np.where(both, np.uint8(TEXT), np.uint8(ABSENT)), pc.binary_join_element_wise(file.texts, pos.texts, ":")
+    )
+    times = {unit: Known(source.of(f"ts_{unit}"), Encoding("instant", unit)) for unit in ("ms", "us", "ns")}
+    return {
+        "op": [Known(found.of("op"))],
+        "database": [Known(source.of("db"))],
+        "schema": [Known(source.of("schema"))],
+        "table": [Known(source.of("table"))],
+        "source_ts": [times["ms"], times["us"], times["ns"]],
+        "ingest_ts": [Known(found.of("ts_ms"), Encoding("instant", "ms"))],
+        "position": [Known(lsn), Known(joined_)],
+        "gtid": [Known(source.of("gtid"))],
+        "transaction": [Known(documents(found.of("transaction"), ["id"]).of("id"))],
+    }
+
+
+# values that the source did not send
+
+
+def _unavailable(batch: Batch, images: Document) -> Ints:
+    """Return where the columns of images lie, UNAVAILABLE for placeholders."""
+    cells, where = images.cells, images.where
+    if not len(cells.kinds):
+        return where
+    marks = _placeholders(cells, batch.options.placeholder)
+    if not marks.any():
+        return where
+    return np.where((where >= 0) & marks[np.maximum(where, 0)], UNAVAILABLE, where)
+
+
+def _placeholders(cells: Cells, text: str) -> Bools:
+    """Return which cells stand for a value that the source did not send, in the form that its type has."""
+    raw = text.encode()
+    plain = pa.array([text, base64.b64encode(raw).decode()])
+    found = (cells.kinds == TEXT) & np.asarray(pc.is_in(cells.texts, value_set=plain))
+    nested = (cells.kinds == ARRAY) | (cells.kinds == OBJECT)
+    if nested.any():
+        quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        # the id of a name without a namespace, as Java makes it
+        digest = bytearray(hashlib.md5(raw, usedforsecurity=False).digest())
+        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+        forms = [
+            f"[{quoted}]",
+            f'["{plain[1]}"]',
+            "[" + ",".join(str(byte) for byte in raw) + "]",
+            f'["{uuid.UUID(bytes=bytes(digest))}"]',
+            f"{{{quoted}:{quoted}}}",
+        ]
+        found[nested] = np.asarray(pc.is_in(compact(cells.texts.filter(pa.array(nested))), value_set=pa.array(forms)))
+    return np.asarray(found)

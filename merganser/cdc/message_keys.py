@@ -1,0 +1,70 @@
+"""Message keys -> the columns of the primary key that records themselves do not give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.batch import Document, document, documents
+from merganser.cdc.cells import NOTHING, Cells, cells, joined
+from merganser.cdc.connect_schema import encodings_of
+from merganser.cdc.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, Ints
+from merganser.cdc.rules import Encoding
+
+
+def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints]:
+    """Return what message keys say of key columns.
+
+    A key is an object of them, `{schema, payload}` around it, or a bare value for a single column. Other texts say
+    nothing.
+
+    Args:
+        keys: string[n], valid UTF-8; null says nothing.
+        columns: names of members.
+
+    Returns:
+        All values; int64[n, columns], where each column lies, or NOTHING; encodings by name, the first is empty; and
+        int64[n], which of them a key has.
+    """
+    texts = keys.fill_null("")
+    whole = document(texts, ("payload", "schema", *columns))
+    wrapped = (whole.kinds("payload") != ABSENT) & (whole.kinds("schema") != ABSENT)
+    schema, encodings = np.zeros(len(texts), np.int64), [dict[str, Encoding]()]
+    values, where = whole.cells, whole.where[:, 2:]
+    bare = _bare(texts, whole)
+    if wrapped.any():
+        payload = whole.of("payload")
+        inner = documents(payload, columns)
+        where = np.where(wrapped[:, None], _shifted(inner.where, len(values.kinds)), where)
+        values = joined([values, inner.cells])
+        bare = Cells(
+            np.where(wrapped, payload.kinds, bare.kinds), pc.if_else(pa.array(wrapped), payload.texts, bare.texts)
+        )
+        given = whole.of("schema")
+        described = wrapped & (given.kinds == OBJECT)
+        if described.any():
+            coded = given.texts.filter(pa.array(described)).dictionary_encode()
+            schema[described] = np.asarray(coded.indices, dtype=np.int64) + 1
+            encodings += [encodings_of(text, ()) for text in coded.dictionary.to_pylist()]
+    if len(columns) == 1:
+        scalar = (bare.kinds == TEXT) | (bare.kinds == NUMBER) | (bare.kinds == BOOLEAN)
+        where = where.copy()
+        where[scalar, 0] = len(values.kinds) + np.flatnonzero(scalar)
+        values = joined([values, bare])
+    return values, where, encodings, schema
+
+
+def _bare(texts: pa.Array, whole: Document) -> Cells:
+    roots = whole.children.roots
+    trimmed = pc.utf8_trim(texts, characters=" \t\r\n")
+    quoted = roots == TEXT
+    if quoted.any():
+        trimmed = pc.if_else(pa.array(quoted), pc.replace_substring_regex(trimmed, r'^"|"$', ""), trimmed)
+    return cells(roots, trimmed)
+
+
+def _shifted(where: Ints, by: int) -> Ints:
+    return np.where(where == NOTHING, where, where + by)

@@ -1,0 +1,179 @@
+"""What callers may say about change records.
+
+::
+
+    key                       default         values
+    tombstone                 by format       ignore, delete: what a record without a value does
+    truncate                  bad             bad, ignore: what becomes of a record that empties the source table
+    unavailable               bad             bad, null: a value that the source did not send and no old row tells
+    unavailable_placeholder   __debezium...   the text that stands for such a value
+    missing                   unavailable     unavailable, null: a column that an update of OGG leaves out
+    binary                    base64          base64, base64-url-safe, hex, latin1 (the default of canal-json)
+    decimal                   text            text, base64: what text in DECIMAL columns is
+    time_unit                 (none)          s, ms, us, ns, or by column: integers in TIME and TIMESTAMP columns
+    time_zone                 UTC             zone of wall clocks that become instants, and the other way round
+    zero_dates                bad             bad, null: 0000-00-00
+    database, table           (all)           patterns that the names of the source match as a whole
+    metadata                  (none)          columns that are filled from the envelope: {column: name}
+    bad                       keep            keep, fail: whether the first bad record raises an error
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc.rules import UNITS, Rules
+from merganser.errors import InvalidInputError
+from merganser.expr.setting import checked_zone
+from merganser.options.registry import did_you_mean
+
+FORMATS: Final = (
+    "debezium-json", "debezium-json-schema", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json",
+)  # fmt: skip
+_OTHER_NAMES: Final = {"debezium-flattened": "debezium-flat"}
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tombstone": ("ignore", "delete"),
+    "truncate": ("bad", "ignore"),
+    "unavailable": ("bad", "null"),
+    "missing": ("unavailable", "null"),
+    "binary": ("base64", "base64-url-safe", "hex", "latin1"),
+    "decimal": ("text", "base64"),
+    "zero_dates": ("bad", "null"),
+    "bad": ("keep", "fail"),
+}
+_TEXTS: Final = ("unavailable_placeholder", "time_zone", "database", "table")
+_METADATA: Final = (
+    "op", "database", "schema", "table", "source_ts", "ingest_ts", "position", "gtid", "transaction",
+)  # fmt: skip
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """What a caller said; see the head of the module.
+
+    Attributes:
+        rules: the part that reading values needs.
+        database, table: patterns that match whole names; None: all.
+    """
+
+    format: str
+    tombstone: str = "ignore"
+    truncate: str = "bad"
+    unavailable: str = "bad"
+    placeholder: str = PLACEHOLDER
+    missing: str = "unavailable"
+    rules: Rules = Rules()  # noqa: RUF009  an immutable value
+    database: str | None = None
+    table: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    fail: bool = False
+
+
+def cdc_options(format_: str, options: Mapping[str, Any], columns: Sequence[str]) -> CdcOptions:
+    """Return what options say.
+
+    Args:
+        format_: one of FORMATS.
+        options: keys of the module's head.
+        columns: names of the table's columns.
+
+    Raises:
+        InvalidInputError: an unknown format or key, or a value without a meaning; names it.
+    """
+    name = _OTHER_NAMES.get(format_, format_)
+    if name not in FORMATS:
+        raise InvalidInputError(
+            f"{_ACTION}: unknown format {format_!r:.60}. {did_you_mean(str(format_), [*FORMATS, *_OTHER_NAMES])}",
+            format=str(format_),
+        )
+    known = (*_CHOICES, *_TEXTS, "time_unit", "metadata")
+    for key, value in options.items():
+        if key not in known:
+            raise InvalidInputError(
+                f"{_ACTION}: unknown option {key!r}. {did_you_mean(str(key), list(known))}", option=str(key)
+            )
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise _wrong(key, value, f"It is one of {', '.join(map(repr, _CHOICES[key]))}.")
+        if key in _TEXTS and not isinstance(value, str):
+            raise _wrong(key, value, "Give text.")
+    given = dict(options)
+    if name == "json" and (found := {"database", "table"} & given.keys()):
+        raise _wrong(min(found), given[min(found)], "Records of the format 'json' do not name their table.")
+    rules = Rules(
+        binary=given.get("binary", "latin1" if name == "canal-json" else "base64"),
+        decimal=given.get("decimal", "text"),
+        time_unit=_time_unit(given.get("time_unit"), columns),
+        time_zone=checked_zone(given.get("time_zone", "UTC")),
+        zero_dates=given.get("zero_dates") == "null",
+        days=name.startswith("debezium"),
+    )
+    return CdcOptions(
+        name,
+        given.get("tombstone", "delete" if name in ("json", "debezium-flat") else "ignore"),
+        given.get("truncate", "bad"),
+        given.get("unavailable", "bad"),
+        given.get("unavailable_placeholder", PLACEHOLDER),
+        given.get("missing", "unavailable"),
+        rules,
+        _pattern("database", given.get("database")),
+        _pattern("table", given.get("table")),
+        _metadata(given.get("metadata", {}), columns, name),
+        given.get("bad") == "fail",
+    )
+
+
+_ACTION: Final = "cannot read change records"
+
+
+def _time_unit(value: Any, columns: Sequence[str]) -> Any:
+    for column, unit in value.items() if isinstance(value, Mapping) else [(None, value)]:
+        if column is not None and column not in columns:
+            raise _unknown_column("time_unit", column, columns)
+        if unit not in UNITS and not (unit is None and column is None):
+            raise _wrong("time_unit", value, f"A unit is one of {', '.join(map(repr, UNITS))}.")
+    return value
+
+
+def _metadata(value: Any, columns: Sequence[str], format_: str) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise _wrong("metadata", value, "Give a dictionary, such as {'changed_at': 'source_ts'}.")
+    for column, name in value.items():
+        if column not in columns:
+            raise _unknown_column("metadata", column, columns)
+        if name not in _METADATA:
+            raise _wrong("metadata", value, f"{name!r:.60} is none of {', '.join(map(repr, _METADATA))}.")
+    if value and format_ == "json":
+        raise _wrong("metadata", value, "Records of the format 'json' have no envelope.")
+    return dict(value)
+
+
+def _pattern(key: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    whole = f"^(?:{value})$"
+    try:
+        re.compile(whole)
+        pc.match_substring_regex(pa.array([""]), whole)
+    except (re.error, pa.ArrowInvalid) as error:
+        raise _wrong(key, value, f"It is no regular expression ({error}).") from None
+    return whole
+
+
+def _unknown_column(key: str, column: Any, columns: Sequence[str]) -> InvalidInputError:
+    return InvalidInputError(
+        f"{_ACTION}: option '{key}' names the column {column!r:.60}, which the table does not have. "
+        f"{did_you_mean(str(column), list(columns))}",
+        option=key,
+        column=str(column),
+    )
+
+
+def _wrong(key: str, value: Any, advice: str) -> InvalidInputError:
+    return InvalidInputError(f"{_ACTION}: option '{key}' is {value!r:.100}. {advice}", option=key)

@@ -1,0 +1,223 @@
+"""Change records -> rows with kinds: one function of a batch, without state and without tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.cdc import debezium
+from merganser.cdc.batch import Batch, Changes
+from merganser.cdc.canal import canal
+from merganser.cdc.json_scan import Bools
+from merganser.cdc.options import CdcOptions, cdc_options
+from merganser.cdc.resolve import rows_of
+from merganser.cdc.row_records import golden_gate, maxwell, plain
+from merganser.cdc.values import readable
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.schema import types as t
+
+_PIECE_BYTES: Final = 1 << 26
+"""Bytes of records that are read at once; memory holds a few times as many."""
+_FORMATS: Final[Mapping[str, Callable[[Batch], Changes]]] = {
+    "debezium-json": debezium.envelopes,
+    "debezium-json-schema": debezium.envelopes,
+    "debezium-flat": debezium.flattened,
+    "canal-json": canal,
+    "maxwell-json": maxwell,
+    "ogg-json": golden_gate,
+    "json": plain,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a batch of n change records says.
+
+    Attributes:
+        rows: the rows of the good records, in their order, with the columns of the table.
+        kinds: int8[rows]: what each row does: 0 +I, 1 -U, 2 +U, 3 -D.
+        record: int64[rows], rising: the position of the record that each row came from.
+        rejected: the bad records, in their order: `record` int64, `reason`, `text` and `key`. They give no rows.
+        skipped: how many records say nothing about rows, by why: tombstone, control, other-table or truncate.
+    """
+
+    rows: pa.Table
+    kinds: pa.Array
+    record: pa.Array
+    rejected: pa.Table
+    skipped: Mapping[str, int]
+
+
+def parse_records(
+    records: Any,
+    format_: str,
+    fields: Sequence[t.Field],
+    key: Sequence[str],
+    options: Mapping[str, Any],
+    keys: Any = None,
+) -> Parsed:
+    """Return the rows that change records stand for.
+
+    Args:
+        records: string[n] or binary[n]; null is a record without a value.
+        format_: the format of the records.
+        fields: the columns of the table.
+        key: its primary key.
+        options: what `cdc_options` takes.
+        keys: string[n] or binary[n], the message keys; None: there are none.
+
+    Raises:
+        InvalidInputError: an option has no meaning; or a record is bad and the option `bad` is "fail".
+        UnsupportedError: a column has a type that change records do not hold.
+    """
+    chosen = cdc_options(format_, options, [field.name for field in fields])
+    for field in fields:
+        if not readable(field.type):
+            raise UnsupportedError(
+                f"cannot read change records: column '{field.name}' has the type {field.type}, which they do not hold.",
+                column=field.name,
+            )
+    texts = _chunked(records, "records")
+    key_texts = None if keys is None else _chunked(keys, "keys")
+    if key_texts is not None and len(key_texts) != len(texts):
+        raise InvalidInputError(
+            f"cannot read change records: {len(texts)} records and {len(key_texts)} keys. Give one key per record, "
+            "null where it has none."
+        )
+    parts, start = [], 0
+    for piece in _pieces(texts):
+        own = None if key_texts is None else key_texts.slice(start, len(piece))
+        parts.append(_parse_piece(piece, own, fields, key, chosen, start))
+        start += len(piece)
+    return _joined(parts)
+
+
+def letters_of(rejected: pa.Table, table: str, time: datetime) -> pa.Table:
+    """Return bad records as rows of a table of dead letters.
+
+    Args:
+        rejected: those of a `Parsed`.
+        table: the table that they were meant for.
+        time: the current time.
+    """
+    n = rejected.num_rows
+    columns = {
+        "table": pa.array([table], pa.string()).take(pa.array(np.zeros(n, np.int64))),
+        "position": rejected.column("record"),
+        "reason": rejected.column("reason"),
+        "text": rejected.column("text"),
+        "key": rejected.column("key"),
+        "time": pa.array([time], pa.timestamp("us", "UTC")).take(pa.array(np.zeros(n, np.int64))),
+    }
+    columns["time"] = columns["time"].cast(pa.timestamp("ms", "UTC"), safe=False)
+    return pa.table(columns)
+
+
+def _parse_piece(
+    records: pa.Array,
+    keys: pa.ChunkedArray | None,
+    fields: Sequence[t.Field],
+    key: Sequence[str],
+    options: CdcOptions,
+    start: int,
+) -> Parsed:
+    texts, damaged = _utf8(records)
+    key_texts = None if keys is None else _utf8(_one(keys))[0]
+    columns = [field.name for field in fields if field.name not in options.metadata]
+    batch = Batch(
+        texts.fill_null(""), key_texts, columns, [columns.index(name) for name in key if name in columns], options
+    )
+    batch.nothing = np.asarray(records.is_null())
+    batch.reject(damaged, "not-json: the bytes are not UTF-8")
+    changes = debezium.with_tombstones(batch, _FORMATS[options.format](batch))
+    made = rows_of(batch, changes, fields)
+    which, reasons = batch.rejected()
+    if options.fail and len(which):
+        raise InvalidInputError(
+            f"cannot read change records: record {start + which[0]} is bad: {reasons[0]}. {len(which)} of "
+            f"{len(batch)} records are bad. No row of this batch was given.",
+            record=int(start + which[0]),
+        )
+    at = pa.array(which)
+    rejected = pa.table(
+        {
+            "record": pa.array(which + start),
+            "reason": reasons,
+            "text": records.take(at).cast(pa.binary()),
+            "key": pa.nulls(len(which), pa.binary()) if keys is None else _one(keys).take(at).cast(pa.binary()),
+        }
+    )
+    return Parsed(made.table, made.kinds, pa.array(made.record + start), rejected, batch.skipped)
+
+
+def _joined(parts: Sequence[Parsed]) -> Parsed:
+    skipped: dict[str, int] = {}
+    for part in parts:
+        for why, count in part.skipped.items():
+            skipped[why] = skipped.get(why, 0) + count
+    return Parsed(
+        pa.concat_tables([part.rows for part in parts]),
+        pa.concat_arrays([part.kinds for part in parts]),
+        pa.concat_arrays([part.record for part in parts]),
+        pa.concat_tables([part.rejected for part in parts]),
+        skipped,
+    )
+
+
+def _chunked(values: Any, what: str) -> pa.ChunkedArray:
+    try:
+        found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    except (pa.ArrowException, TypeError):
+        found = pa.nulls(0, pa.int8())
+    if isinstance(found, pa.Array):
+        found = pa.chunked_array([found])
+    kind = found.type
+    if pa.types.is_null(kind):
+        return found.cast(pa.binary())
+    if not (
+        _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    ):
+        raise InvalidInputError(
+            f"cannot read change records: {what} is {type(values).__name__} of {kind}. Give text or bytes, as an Arrow "
+            "array or a list."
+        )
+    return found
+
+
+def _pieces(texts: pa.ChunkedArray) -> list[pa.Array]:
+    """Return records in pieces of so many bytes that they can be read at once; one at least."""
+    found = []
+    for chunk in texts.chunks:
+        count = max(1, -(-chunk.nbytes // _PIECE_BYTES))
+        step = max(1, -(-len(chunk) // count))
+        found += [chunk.slice(i, step) for i in range(0, len(chunk), step)]
+    return found or [pa.array([], texts.type)]
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    found = values.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
+    """Return values as strings, null where they are no UTF-8, and which are not."""
+    try:
+        texts = values.cast(pa.string())
+        if _is_text(values.type):
+            texts.validate(full=True)
+    except pa.ArrowInvalid:
+        series = pl.from_arrow(values.cast(pa.large_binary()))
+        assert isinstance(series, pl.Series)
+        texts = series.cast(pl.String, strict=False).to_arrow().cast(pa.string())
+    return texts, np.asarray(pc.and_not(texts.is_null(), values.is_null()))
