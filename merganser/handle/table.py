@@ -285,7 +285,7 @@ class Table:
 
     def stream(
         self,
-        start: str = "latest-full",
+        start: str | None = None,
         follow: bool = True,
         consumer: str | None = None,
         columns: Sequence[str] | None = None,
@@ -303,7 +303,8 @@ class Table:
         Args:
             start: a start mode. "latest-full": the newest state, then changes. "latest": changes from now on.
                 "from-snapshot": changes from 'scan.snapshot-id' on, "from-snapshot-full": that state first. Also
-                "from-timestamp", "compacted-full", "from-file-creation-time", "from-creation-timestamp".
+                "from-timestamp", "compacted-full", "from-file-creation-time", "from-creation-timestamp". None: what
+                the options say, else "latest-full".
             follow: wait for new snapshots; if False, the iterator ends once it has caught up.
             consumer: the name under which the table keeps the position of this reader. The position is kept when the
                 caller asks for the next plan; then it counts the last one as done. A reader of the same name goes on
@@ -325,7 +326,7 @@ class Table:
         given = dict(options)
         if gaps is not None:
             given[r.CHANGE_TRACKING_GAPS.key] = gaps
-        if start != "latest-full":
+        if start is not None:
             given[r.SCAN_MODE.key] = start
         if columns is not None:
             columns = [field.name for field in chosen_columns(self.definition, columns)]

@@ -17,7 +17,15 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import write as w
-from merganser.scan.forms import LOG_OFFSET, WHOLE_CHANGES, WITH_OFFSETS, columns_of, kind_column
+from merganser.scan.forms import (
+    LOG_OFFSET,
+    WHOLE_CHANGES,
+    WITH_OFFSETS,
+    columns_of,
+    in_batches,
+    kind_column,
+    shows_rows_of_pairs,
+)
 from merganser.scan.gaps import Gap, named
 from merganser.scan.plan import Plan
 from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless_gone
@@ -70,11 +78,17 @@ class Changes(Rows):
         return plan_changes(self.table, self.env, self.source, columns=self.columns, where=self.where, what=self.what)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches of at most 65,536 rows, in order; memory stays bounded."""
+        """Yield the rows in batches of at most 65,536 rows, in order; memory stays bounded.
+
+        The row before an update and the row after it lie in one batch, if the columns show kinds.
+        """
         plan = self.plan()
-        for split in plan.splits:
-            for rows in self._read(plan, split):
-                yield from rows.to_batches(max_chunksize=BATCH_ROWS)
+        tables = (rows for split in plan.splits for rows in self._read(plan, split))
+        if shows_rows_of_pairs(self.what, self.columns):
+            yield from in_batches(self.what, tables)
+            return
+        for rows in tables:
+            yield from rows.to_batches(max_chunksize=BATCH_ROWS)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table, in order."""

@@ -19,7 +19,7 @@ Docs: decision 0040.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -32,7 +32,7 @@ from merganser.merge.engine import Kinds
 from merganser.merge.groups import Mask, Positions
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
-from merganser.scan.rows import without_columns
+from merganser.scan.rows import BATCH_ROWS, without_columns
 from merganser.scan.split import DiffSplit, PublishedSplit, ReadJob, Split, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
@@ -119,6 +119,43 @@ def single_rows(job: ReadJob, of: type[Split] | type[PublishedSplit] | type[Diff
     if what is What.LOGGED:
         columns += [LOG_OFFSET, COMMIT_TIMESTAMP]
     return replace(job, what=what, columns=tuple(columns), where=None, key_filter=None)
+
+
+def shows_rows_of_pairs(what: What, columns: Sequence[t.Field]) -> bool:
+    """Return whether a reader sees the two rows of an update, and that they are two of one."""
+    kind = kind_column(what)
+    return what not in WHOLE_CHANGES and kind is not None and kind in columns
+
+
+def in_batches(what: What, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Yield rows with kinds in batches of at most `BATCH_ROWS` rows; the two rows of an update lie in one batch.
+
+    Args:
+        what: a form whose rows are those of changes, one by one.
+        tables: the rows, in order, the column of kinds among their columns.
+    """
+    kind = kind_column(what)
+    assert kind is not None
+    before, after = (symbols(what)[code].as_py() for code in (row_kind.UPDATE_BEFORE, row_kind.UPDATE_AFTER))
+    held: list[pa.Table] = []
+    for rows in tables:
+        if not rows.num_rows:
+            continue
+        rows = pa.concat_tables([*held, rows], promote_options="default")
+        held = []
+        kinds = rows.column(kind.name)
+        if kinds[-1].as_py() == before:
+            held = [rows.slice(rows.num_rows - 1)]
+            rows = rows.slice(0, rows.num_rows - 1)
+        begin = 0
+        while begin < rows.num_rows:
+            end = min(begin + BATCH_ROWS, rows.num_rows)
+            if end < rows.num_rows and kinds[end - 1].as_py() == before and kinds[end].as_py() == after:
+                end -= 1
+            yield from rows.slice(begin, end - begin).combine_chunks().to_batches()
+            begin = end
+    for rows in held:
+        yield from rows.to_batches()
 
 
 def _names(job: ReadJob) -> set[str]:

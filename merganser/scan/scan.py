@@ -18,7 +18,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
-from merganser.scan.forms import WHOLE_CHANGES, kind_column, single_rows
+from merganser.scan.forms import WHOLE_CHANGES, in_batches, kind_column, shows_rows_of_pairs, single_rows
 from merganser.scan.kept import has_expired
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
@@ -102,8 +102,15 @@ class Scan(Rows):
         return found
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded."""
-        for table in self._limited(self._tables()):
+        """Yield the rows in batches of at most 65,536 rows, as they are ready; memory stays bounded.
+
+        Rows of changes come in their order, and the two rows of an update in one batch, if the columns show kinds.
+        """
+        tables = self._limited(self._tables())
+        if self._shows_changes:
+            yield from in_batches(self.what, tables)
+            return
+        for table in tables:
             yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def to_arrow(self) -> pa.Table:
@@ -178,6 +185,10 @@ class Scan(Rows):
         given = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
         return f"Scan({self.table.name!r}{given})"
 
+    @property
+    def _shows_changes(self) -> bool:
+        return isinstance(self.source, Increment) and shows_rows_of_pairs(self.what, self.columns)
+
     def _counted_columns(self) -> tuple[t.Field, ...]:
         """Return the fewest columns whose rows can be counted."""
         kind = kind_column(self.what)
@@ -211,7 +222,7 @@ class Scan(Rows):
     def _tables(self) -> Iterator[pa.Table]:
         found = self.plan()
         schema = self.schema
-        ordered = self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
+        ordered = self._shows_changes or self.table.options.get(r.SCAN_PLAN_SORT_PARTITION)
         gather = self.env.gather if not ordered else _in_turn
         with self._unless_expired(found.snapshot):
             for table in gather(lambda split: read_split(found.job, split, self.env.storage), found.splits):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -63,6 +65,30 @@ def test_the_audit_log_of_changes_has_their_kinds_in_its_own_column(catalog: mg.
     assert [plan.num_rows for plan in plans] == [1, 2, 1]
     assert _rows(plans) == wanted
     assert plans[0].schema.names == ["rowkind", "k", "v", "p"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("form", ["changes", "audit_log", "changelog"])
+def test_no_update_is_torn_between_two_batches(form: str, seed: int, catalog: mg.Catalog) -> None:
+    rng = random.Random(f"torn {form} {seed}")
+    options = {"changelog-file.format": rng.choice(["parquet", "avro"]), "target-file-row-num": rng.choice(["3", "9"])}
+    table = _table(catalog, rng.choice(["input", "per-record", "lookup"]), **options)
+    for _ in range(3):
+        rows = [(k, str(rng.randrange(9))) for k in rng.sample(range(20), 12)]
+        _write(table, *[(kind, k, v) for k, v in rows for kind in ("-U", "+U")])
+    if form == "changes":
+        found: Any = table.changes()
+    else:
+        found = table.with_options({"incremental-between": f"0,{table.snapshots()[-1].id}"}).system(form)
+    whole = found.to_arrow()
+    for size in (2, 3, 7):
+        with patch("merganser.scan.forms.BATCH_ROWS", size), patch("merganser.scan.published._READ_ROWS", size):
+            batches = list(found.to_batches())
+        assert pa.Table.from_batches(batches).to_pylist() == whole.to_pylist()
+        assert all(0 < batch.num_rows <= size for batch in batches)
+        kinds = [[row[0][-6:] for row in _rows([batch])] for batch in batches]
+        for earlier, later in itertools.pairwise(kinds):
+            assert (earlier[-1], later[0]) not in (("-U", "+U"), ("before", "_after"))
 
 
 def test_columns_and_filters_of_a_stream_are_those_of_the_view(catalog: mg.Catalog) -> None:

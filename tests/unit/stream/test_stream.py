@@ -67,6 +67,23 @@ def test_where_a_stream_starts(
     assert _plans(stream) == expected
 
 
+@pytest.mark.parametrize("start", ["latest-full", "latest"])
+@pytest.mark.parametrize("option", ["scan.snapshot-id", "scan.timestamp-millis"])
+def test_a_start_that_a_caller_names_and_options_of_another_are_refused(
+    table: mg.Table, start: str, option: str
+) -> None:
+    for handle, own in ((table, {option: "1"}), (table.with_options({option: "1"}), {})):
+        with pytest.raises(mg.errors.InvalidInputError, match=f"{option}' must be absent .* '{start}'"):
+            handle.stream(start, **own)
+
+
+def test_without_a_start_the_options_say_where_a_stream_begins(table: mg.Table) -> None:
+    _write(table, (1, 1))
+    _write(table, (1, 2))
+    assert _plans(table.stream(follow=False, **{"scan.snapshot-id": "2"})) == [[("+I", 1, 2)]]
+    assert _plans(table.with_options({"scan.mode": "latest"}).stream(follow=False)) == []
+
+
 @pytest.mark.parametrize("start", ["latest-delta", "incremental", "sometime"])
 def test_starts_that_are_refused(table: mg.Table, start: str) -> None:
     with pytest.raises(mg.errors.InvalidInputError, match=r"latest-delta|incremental|sometime"):
