@@ -71,7 +71,8 @@ _CODES: Final = bytes.maketrans(b"{}[]:,\x1e", bytes(range(7)))
 _COMMA_OF_ARRAY: Final = 7
 
 
-def _grammar() -> Bools:
+def _grammar() -> bytes:
+    """Return 256 bytes, 1 where it is allowed: token before * 32 + what stands between * 8 + token behind."""
     opened, closed, open_array, close_array, colon, comma, end, array_comma = range(8)
     allowed = np.zeros((8, 4, 8), bool)
     for before in (opened, comma):
@@ -90,7 +91,7 @@ def _grammar() -> Bools:
     for before in (closed, close_array):
         allowed[before, _NOTHING, [closed, close_array, comma, array_comma, end]] = True
     allowed[end, _NOTHING, end] = True  # blank: the caller tells it from a value
-    return allowed.ravel()
+    return allowed.tobytes()
 
 
 _GRAMMAR: Final = _grammar()
@@ -270,22 +271,29 @@ class _Block:
         if self.escapes:
             special[self._escaped_quotes()] = False
         at = np.flatnonzero(special)
-        what = body[at]
-        ends = what == _END
-        quotes = what == _QUOTE
-        inside = np.cumsum(quotes, dtype=np.uint8)
-        inside &= 1
-        open_ends = inside[ends]
-        if open_ends.any():
-            raise _SpoilsError(np.flatnonzero(open_ends[1:] != open_ends[:-1]))
-        outside = inside == 0
+        what = body.take(at)
+        quotes = np.flatnonzero(what == _QUOTE)
+        ends = np.flatnonzero(what == _END)
+        before = np.searchsorted(quotes, ends) & 1
+        if before.any():
+            raise _SpoilsError(np.flatnonzero(before[1:] != before[:-1]))
+        # the tokens between the quotes of a string are none
+        inside = np.diff(quotes)[::2] - 1
+        if inside.any():
+            holding = np.flatnonzero(inside)
+            lengths = inside[holding]
+            starts = quotes[2 * holding] + 1
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            outside = np.ones(len(at), bool)
+            outside[np.repeat(starts, lengths) + within] = False
+        else:
+            outside = np.ones(len(at), bool)
         control = what < 0x20
         if np.count_nonzero(control) > self.n + 1:
             blanks = (what == 0x0A) | (what == 0x0D) | (what == 0x09)
-            wrong = control & ~ends & ~(blanks & outside)
-            self._fault(np.searchsorted(at[ends], at[wrong]) - 1)
-            outside &= ~control | ends
-        outside |= quotes
+            control[ends] = False
+            self._fault(np.searchsorted(at[ends], at[control & ~(blanks & outside)]) - 1)
+            outside &= ~control
         if not outside.all():
             at, what = at[outside], what[outside]
         self.tokens = at
@@ -360,29 +368,28 @@ class _Block:
         commas = in_array & (self.what == _COMMA)
         if commas.any():
             codes = np.where(commas, np.uint8(_COMMA_OF_ARRAY), codes)
-        pairs = codes[:-1].astype(np.int64) * 32
-        pairs += codes[1:]
-        pairs += self._between() * 8
-        allowed = _GRAMMAR[pairs]
-        if not allowed.all():
-            self._fault_tokens(np.flatnonzero(~allowed))
+        pairs = codes[:-1] << 5
+        pairs |= codes[1:]
+        pairs |= self._between() << 3
+        allowed = pairs.tobytes().translate(_GRAMMAR)
+        if b"\0" in allowed:
+            self._fault_tokens(np.flatnonzero(np.frombuffer(allowed, np.uint8) == 0))
 
-    def _between(self) -> Ints:
-        """Return what stands between neighbouring tokens: int64[tokens - 1]."""
+    def _between(self) -> Bytes:
+        """Return what stands between neighbouring tokens: uint8[tokens - 1]."""
         quotes = np.diff(self.structure) - 1
         room = np.diff(self.at) - 1
-        found = np.zeros(len(room), np.int64)
-        strings = np.flatnonzero(quotes == 2)
-        found[strings] = _STRING
-        opening = self.tokens[self.structure[strings] + 1]
-        closing = self.tokens[self.structure[strings] + 2]
-        around = room[strings] - (closing - opening + 1)
-        if around.any():
-            loose = np.flatnonzero(around)
-            gaps = strings[loose]
+        found = (quotes == 2).view(np.uint8)
+        steps = np.diff(self.tokens)
+        first = np.flatnonzero(found)
+        opening = self.structure[first] + 1
+        loose = (steps[opening - 1] != 1) | (steps[opening + 1] != 1)
+        if loose.any():
+            gaps = first[loose]
             starts, ends = self._trimmed(self.at[gaps] + 1, self.at[gaps + 1])
-            found[gaps[(starts != opening[loose]) | (ends != closing[loose] + 1)]] = _OTHER
-        if strings.size * 2 != quotes.sum():
+            quoted = (starts == self.tokens[opening[loose]]) & (ends == self.tokens[opening[loose] + 1] + 1)
+            found[gaps[~quoted]] = _OTHER
+        if first.size * 2 != len(self.tokens) - len(self.at):
             found[(quotes != 0) & (quotes != 2)] = _OTHER
         scalars = np.flatnonzero((quotes == 0) & (room > 0))
         starts, ends = self._trimmed(self.at[scalars] + 1, self.at[scalars + 1])
@@ -393,14 +400,8 @@ class _Block:
         """Return which stretches are a number, true, false or null."""
         length = ends - starts
         words = self.words[starts]
-        short = words & _MASKS[np.minimum(length, 8)]
-        good = (short == _WORD_NULL) | (short == _WORD_TRUE) | ((short == _WORD_FALSE) & (length == 5))
-        negative = (words & np.uint64(0xFF)) == 0x2D
-        if negative.any():
-            starts, length = starts + negative, length - negative
-            words = self.words[starts]
-            short = words & _MASKS[np.minimum(length, 8)]
-        whole = _digits(short | (_ZEROS & ~_MASKS[np.minimum(length, 8)]))
+        first = np.minimum(length, 8)
+        good = _digits((words & _MASKS[first]) | _AFTER[first])
         longer = length > 8
         if longer.any():
             long = np.flatnonzero(longer)
@@ -409,34 +410,38 @@ class _Block:
                 more = np.maximum(ends[long] - 16, starts[long])
                 last &= _digits(self.words[more])
             last &= length[long] <= 24
-            whole[long] &= last
-        whole &= length > 0
-        whole &= ((words & np.uint64(0xFF)) != 0x30) | (length == 1)
-        good |= whole
+            good[long] &= last
+        good &= (self.data[starts] != _ZERO) | (length == 1)
+        good &= length > 0
         if not good.all():
             rest = np.flatnonzero(~good)
-            # the sign went already, and may not come twice
-            found = pc.match_substring_regex(self._spans(starts[rest], ends[rest]), _NUMBER)
-            good[rest] = np.asarray(found)
+            size = length[rest]
+            short = words[rest] & _MASKS[np.minimum(size, 8)]
+            found = (short == _WORD_NULL) | (short == _WORD_TRUE) | ((short == _WORD_FALSE) & (size == 5))
+            good[rest[found]] = True
+            rest = rest[~found]
+            if len(rest):
+                good[rest] = np.asarray(pc.match_substring_regex(self._spans(starts[rest], ends[rest]), _NUMBER))
         return np.asarray(good)
 
     def _trimmed(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
         """Return stretches without the blanks at both ends; an empty one where all is blank."""
         starts, ends = starts.copy(), ends.copy()
-        live = np.flatnonzero((starts < ends) & _BLANK[self.data[starts]])
+        # no other bytes up to the blank stand outside of strings
+        live = np.flatnonzero((self.data[starts] <= 0x20) & (starts < ends))
         for _ in range(_TRIMS_MAX):
             if not len(live):
                 break
             starts[live] += 1
-            live = live[(starts[live] < ends[live]) & _BLANK[self.data[starts[live]]]]
-        tail = np.flatnonzero((starts < ends) & _BLANK[self.data[ends - 1]])
+            live = live[(starts[live] < ends[live]) & (self.data[starts[live]] <= 0x20)]
+        tail = np.flatnonzero((self.data[ends - 1] <= 0x20) & (starts < ends))
         for _ in range(_TRIMS_MAX):
             if not len(tail):
                 break
             ends[tail] -= 1
-            tail = tail[(starts[tail] < ends[tail]) & _BLANK[self.data[ends[tail] - 1]]]
+            tail = tail[(starts[tail] < ends[tail]) & (self.data[ends[tail] - 1] <= 0x20)]
         if len(live) or len(tail):
-            marks = np.flatnonzero(~_BLANK[self.data])
+            marks = np.flatnonzero((self.data > 0x20) | (self.data == _END))
             starts[live] = np.minimum(marks[np.searchsorted(marks, starts[live])], ends[live])
             tail = tail[starts[tail] < ends[tail]]
             ends[tail] = marks[np.searchsorted(marks, ends[tail]) - 1] + 1
@@ -469,7 +474,7 @@ class _Block:
             begins |= ~self.in_object & ((what == _OPEN_ARRAY) | (what == _COMMA))
         first = np.flatnonzero(begins)
         tokens = self.roots[first]
-        parents = np.searchsorted(self.ends, tokens) - 1
+        parents = np.repeat(np.arange(self.n), np.diff(np.searchsorted(tokens, self.ends)))
         starts, ends = self._trimmed(self.at[tokens] + 1, self.at[self.roots[first + 1]])
         member = what[first] == _COLON
         kept = ends > starts  # an empty array has no element
@@ -483,9 +488,10 @@ class _Block:
         if not member.all():
             opening, closing = np.where(member, opening, starts), np.where(member, closing, starts)
         names = self._spans(opening, closing)
-        names, halves = unescaped(names)
-        if halves.any():
-            names = pc.if_else(pa.array(halves), None, names)
+        if self.escapes:
+            names, halves = unescaped(names)
+            if halves.any():
+                names = pc.if_else(pa.array(halves), None, names)
         if wanted is not None:
             codes = pc.index_in(names, value_set=wanted)
             found = np.flatnonzero(np.asarray(codes.is_valid()) & member)
@@ -502,16 +508,11 @@ class _Block:
         return np.where((starts == stops) | self.faults, np.uint8(ABSENT), _KINDS[self.data[starts]])
 
 
-def _blanks() -> Bools:
-    blank = np.zeros(256, bool)
-    blank[[0x20, 0x09, 0x0A, 0x0D]] = True
-    return blank
-
-
-_BLANK: Final = _blanks()
-_NUMBER: Final = r"^(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+_ZERO: Final = 0x30
+_NUMBER: Final = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 _MASKS: Final = np.array([(1 << (8 * i)) - 1 for i in range(9)], np.uint64)
 _ZEROS: Final = np.uint64(0x3030303030303030)
+_AFTER: Final = _ZEROS & ~_MASKS
 _HIGH: Final = np.uint64(0xF0F0F0F0F0F0F0F0)
 _SIXES: Final = np.uint64(0x0606060606060606)
 _WORD_NULL, _WORD_TRUE, _WORD_FALSE = (np.uint64(int.from_bytes(w, "little")) for w in (b"null", b"true", b"false"))

@@ -28,6 +28,8 @@ from merganser.schema.row_kind import UPDATE_AFTER as PLUS_U
 from merganser.schema.row_kind import UPDATE_BEFORE as MINUS_U
 
 _SHOWN_MAX: Final = 100
+_KEYLESS: Final = ("canal-json", "ogg-json")
+"""Formats whose message keys say nothing to rely on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class _Resolving:
         gaps = {name: self._gaps(name) & mask[:, None] for name, mask in side.items()}
         asking = (gaps["new"] | gaps["old"]).any(axis=1) & self.batch.open[self.c.record]
         filled = np.zeros(len(asking), bool)
-        if asking.any() and self.batch.keys is not None:
+        if asking.any() and self.batch.keys is not None and self.batch.options.format not in _KEYLESS:
             which = np.flatnonzero(asking)
             filled[which] = self._fill(which, gaps)
             gaps = {name: self._gaps(name) & mask[:, None] for name, mask in side.items()}

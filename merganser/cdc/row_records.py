@@ -90,6 +90,7 @@ def golden_gate(batch: Batch) -> Changes:
     record, action, new, old, has_new, has_old, cells = _two_images(batch, found, "after", "before", updates, deletes)
     removed = action == DELETE
     new = np.where(removed[:, None], NOTHING, new)
+    old = np.where((action == INSERT)[:, None], NOTHING, old)
     changes = Changes(
         record, action, new, has_new & ~removed, old, has_old & (action != INSERT), cells, _no_schemas(batch)
     )
