@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.cells import NOTHING, Cells, cells_of, joined, places
-from merganser.cdc.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Ints, scan
+from merganser.cdc.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Inside, Ints, scan
 from merganser.cdc.options import CdcOptions
 from merganser.cdc.rules import Encoding
 
@@ -36,12 +36,14 @@ class Document:
         cells: values of all members.
         where: int64[n, names]: positions in `cells`, or NOTHING.
         children: what the scan found.
+        inside: members of those members that were looked into, by the positions of these in `cells`.
     """
 
     names: tuple[str, ...]
     cells: Cells
     where: Ints
     children: Children
+    inside: Document | None = None
 
     def place(self, name: str) -> Ints:
         """Return the positions of the members of a name."""
@@ -59,10 +61,38 @@ class Document:
         return self.cells.take(self.place(name))
 
 
-def document(texts: pa.Array, names: Sequence[str], *, trusted: bool = False) -> Document:
-    """Return the members of objects; texts that are none have no members."""
-    found = scan(texts, pa.array(names, pa.string()), trusted=trusted)
-    return Document(tuple(names), cells_of(found), places(found, len(names)), found)
+    def images(self, place: Ints) -> Ints:
+        """Return where the members of members lie, by their positions; NOTHING for a negative one."""
+        assert self.inside is not None
+        if not len(self.inside.where):
+            return np.full((len(place), len(self.inside.names)), NOTHING, np.int64)
+        return np.where((place < 0)[:, None], NOTHING, self.inside.where[np.maximum(place, 0)])
+
+
+Images = tuple[Sequence[str], Sequence[str]]
+"""Names of members that are images, and of the columns in them."""
+
+
+def document(
+    texts: pa.Array, names: Sequence[str], images: Images | None = None, *, trusted: bool = False
+) -> Document:
+    """Return the members of objects; texts that are none have no members.
+
+    Args:
+        texts: string[n].
+        names: names of members.
+        images: those of them that are looked into, and for what.
+        trusted: see `scan`.
+    """
+    inside = None
+    if images is not None:
+        inside = Inside(tuple(names.index(name) for name in images[0]), pa.array(images[1], pa.string()))
+    found = scan(texts, pa.array(names, pa.string()), inside=inside, trusted=trusted)
+    within = None
+    if images is not None and found.inside is not None:
+        columns = tuple(images[1])
+        within = Document(columns, cells_of(found.inside), places(found.inside, len(columns)), found.inside)
+    return Document(tuple(names), cells_of(found), places(found, len(names)), found, within)
 
 
 def documents(cells: Cells, names: Sequence[str]) -> Document:
@@ -74,7 +104,14 @@ def overlaid(below: Document, above: Document, mask: Bools) -> Document:
     """Return documents of the same names: the upper ones where a mask says so."""
     shifted = np.where(above.where < 0, above.where, above.where + len(below.cells.kinds))
     where = np.where(mask[:, None], shifted, below.where)
-    return Document(below.names, joined([below.cells, above.cells]), where, below.children)
+    inside = None
+    if below.inside is not None and above.inside is not None:
+        low, high = below.inside, above.inside
+        shifted = np.where(high.where < 0, high.where, high.where + len(low.cells.kinds))
+        inside = Document(
+            low.names, joined([low.cells, high.cells]), np.concatenate([low.where, shifted]), low.children
+        )
+    return Document(below.names, joined([below.cells, above.cells]), where, below.children, inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +233,14 @@ class Batch:
 
     # steps that all formats share
 
-    def opened(self, names: Sequence[str]) -> Document:
-        """Return the members of the records, and close those that are no objects; tombstones stay open."""
-        found = document(self.texts, names)
+    def opened(self, names: Sequence[str], images: Sequence[str] = ()) -> Document:
+        """Return the members of the records, and close those that are no objects; tombstones stay open.
+
+        Args:
+            names: names of members.
+            images: those of them whose columns are wanted, too.
+        """
+        found = document(self.texts, names, (images, self.columns) if images else None)
         roots, faults = found.children.roots, found.children.faults
         self.reject(faults, "not-json: the text is not JSON")
         self.reject((roots == ABSENT) & ~self.nothing, "empty: the text is empty or blank")

@@ -33,7 +33,8 @@ from merganser.cdc.connect_schema import encodings_of
 from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, compact
 from merganser.cdc.rules import Encoding
 
-_ENVELOPE = ("before", "after", "op", "source", "transaction", "ts_ms", "status", "id", "ddl", "tableChanges")
+_ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
+_AROUND = ("source", "transaction")
 _WRAPPER = ("schema", "payload")
 _SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
 _FLAT = (
@@ -52,7 +53,9 @@ _FLAT = (
 
 def envelopes(batch: Batch) -> Changes:
     """Return the changes of records of debezium-json and debezium-json-schema."""
-    found, schemas = _unwrapped(batch, _ENVELOPE, ("before", "after"))
+    options = batch.options
+    sourced = bool(options.database or options.table or options.metadata)
+    found, schemas = _unwrapped(batch, _ENVELOPE + _AROUND if sourced else _ENVELOPE, ("before", "after"))
     op = found.kinds("op")
     counts = found.children.counts
     control = (found.kinds("status") == TEXT) & (found.kinds("id") != ABSENT)
@@ -62,8 +65,7 @@ def envelopes(batch: Batch) -> Changes:
     texts = found.of("op")
     batch.skip((texts.kinds == TEXT) & np.asarray(pc.equal(texts.texts, "m")), "control")
     source = None
-    options = batch.options
-    if options.database or options.table or options.metadata:
+    if sourced:
         source = documents(found.of("source"), _SOURCE)
         batch.choose_tables(source.of("db"), source.of("table"))
     op = batch.operations(texts, "op")
@@ -75,12 +77,12 @@ def envelopes(batch: Batch) -> Changes:
     action = np.where(updates, UPDATE, np.where(deletes, DELETE, INSERT)).astype(np.uint8)[record]
     after = np.where((action == DELETE), -1, found.place("after")[record])
     before = np.where((action == INSERT), -1, found.place("before")[record])
-    cells = found.cells.take(np.concatenate([after, before]))
-    there = cells.kinds == OBJECT
-    images = batch.images(cells)
-    where = _unavailable(batch, images)
-    e = len(record)
-    changes = Changes(record, action, where[:e], there[:e], where[e:], there[e:], images.cells, schemas)
+    assert found.inside is not None
+    cells = found.inside.cells
+    marks = _placeholders(cells, options.placeholder)
+    new, old = (_unavailable(marks, found.images(place)) for place in (after, before))
+    has_new, has_old = ((place >= 0) & _are_objects(found.cells, place) for place in (after, before))
+    changes = Changes(record, action, new, has_new, old, has_old, cells, schemas)
     if source is not None and options.metadata:
         changes.known = _known(found, source)
     return changes
@@ -109,7 +111,7 @@ def flattened(batch: Batch) -> Changes:
     record = np.flatnonzero(batch.open)
     action = np.where(deletes, DELETE, np.where(upserts, UPSERT, INSERT)).astype(np.uint8)[record]
     columns = np.array([names.index(name) for name in batch.columns], np.int64)
-    where = _unavailable(batch, found)[record][:, columns]
+    where = _unavailable(_placeholders(found.cells, batch.options.placeholder), found.where[record][:, columns])
     none, removed = no_images(*where.shape), action == DELETE
     new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
     changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
@@ -139,7 +141,7 @@ def _unwrapped(
         alone: a record is wrapped only if it has no other member.
     """
     extra = tuple(name for name in _WRAPPER if name not in names)
-    found = batch.opened((*names, *extra))
+    found = batch.opened((*names, *extra), images)
     batch.nothing |= found.children.roots == NULL
     payload, schema = found.kinds("payload"), found.kinds("schema")
     wrapped = payload != ABSENT
@@ -163,7 +165,7 @@ def _unwrapped(
             schemas = Schemas(schemas.of, ({}, *parsed))
         inner_cells = found.of("payload")
         inner_texts = pc.if_else(pa.array(wrapped & (payload == OBJECT)), inner_cells.texts, "")
-        inner = document(inner_texts, found.names, trusted=True)
+        inner = document(inner_texts, found.names, (images, batch.columns) if images else None, trusted=True)
         found = overlaid(found, inner, wrapped)
         found.children.counts[wrapped] = inner.children.counts[wrapped]
     tombstones(batch)
@@ -226,12 +228,14 @@ def _known(found: Document, source: Document) -> dict[str, list[Known]]:
 # values that the source did not send
 
 
-def _unavailable(batch: Batch, images: Document) -> Ints:
-    """Return where the columns of images lie, UNAVAILABLE for placeholders."""
-    cells, where = images.cells, images.where
+def _are_objects(cells: Cells, place: Ints) -> Bools:
     if not len(cells.kinds):
-        return where
-    marks = _placeholders(cells, batch.options.placeholder)
+        return np.zeros(len(place), bool)
+    return np.asarray(cells.kinds[np.maximum(place, 0)] == OBJECT)
+
+
+def _unavailable(marks: Bools, where: Ints) -> Ints:
+    """Return where the columns of images lie, UNAVAILABLE for those that are marked."""
     if not marks.any():
         return where
     return np.where((where >= 0) & marks[np.maximum(where, 0)], UNAVAILABLE, where)

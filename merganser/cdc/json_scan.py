@@ -18,6 +18,7 @@ does not allow anywhere, so a text that holds it is not JSON either.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -47,7 +48,7 @@ _SEPARATOR: Final = b"\x1e"
 _END: Final = 0x1E
 _PADDING: Final = bytes(8)
 """Behind the last byte, so that eight bytes can be read from everywhere."""
-_BLOCK_BYTES: Final = 1 << 18
+_BLOCK_BYTES: Final = 1 << 20
 """Bytes that are scanned at once: their tokens fit into the cache."""
 _TRIMS_MAX: Final = 8
 
@@ -110,6 +111,7 @@ class Children:
         kinds: uint8[m], the kind of each child.
         texts: string[m]: what stands between the quotes of a string, escapes and all; else the bytes of the value.
         counts: int64[n], how many children each text has, also such as were not wanted.
+        inside: the members of those children that were to be looked into; its n is this m.
     """
 
     faults: Bools
@@ -119,20 +121,43 @@ class Children:
     kinds: Bytes
     texts: pa.Array
     counts: Ints
+    inside: Children | None = None
 
 
-def scan(texts: pa.Array, wanted: pa.Array | None = None, *, trusted: bool = False) -> Children:
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Which members to look into.
+
+    Attributes:
+        members: positions in the wanted names; those that are objects are looked into.
+        wanted: names of the members in them.
+    """
+
+    members: tuple[int, ...]
+    wanted: pa.Array
+
+
+def scan(
+    texts: pa.Array, wanted: pa.Array | None = None, *, inside: Inside | None = None, trusted: bool = False
+) -> Children:
     """Return the children of texts.
 
     Args:
         texts: string[n] without nulls, valid UTF-8.
         wanted: names of members; only these are returned, and elements never are.
+        inside: wanted members whose own members are returned too; of the members themselves then only the kind, and
+            no text.
         trusted: the texts are values that `scan` gave, so they are JSON.
     """
-    parts = [_scan_block(block, wanted, trusted) for block in _blocks(texts)]
-    starts = np.cumsum([0, *(len(part.roots) for part in parts)])
+    return _behind([_scan_block(block, wanted, inside, trusted) for block in _blocks(texts)])
+
+
+def _behind(parts: Sequence[Children]) -> Children:
+    """Return the children of texts that come behind each other."""
     if len(parts) == 1:
         return parts[0]
+    starts = np.cumsum([0, *(len(part.roots) for part in parts)])
+    inside = [part.inside for part in parts if part.inside is not None]
     return Children(
         np.concatenate([part.faults for part in parts]),
         np.concatenate([part.roots for part in parts]),
@@ -141,6 +166,7 @@ def scan(texts: pa.Array, wanted: pa.Array | None = None, *, trusted: bool = Fal
         np.concatenate([part.kinds for part in parts]),
         pa.concat_arrays([part.texts for part in parts]),
         np.concatenate([part.counts for part in parts]),
+        _behind(inside) if inside else None,
     )
 
 
@@ -216,14 +242,31 @@ class _SpoilsError(Exception):
         self.texts = texts
 
 
-def _scan_block(texts: pa.Array, wanted: pa.Array | None, trusted: bool) -> Children:
+def _scan_block(texts: pa.Array, wanted: pa.Array | None, inside: Inside | None, trusted: bool) -> Children:
     faults = np.zeros(len(texts), bool)
     while True:
         try:
-            return _Block(texts, faults, trusted).children(wanted)
+            return _Block(texts, faults, trusted).children(wanted, inside)
         except _SpoilsError as error:
             faults[error.texts] = True
             texts = pc.if_else(pa.array(faults), "", texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The tokens of one depth: those of one container after those of another.
+
+    Attributes:
+        tokens: their indices.
+        opens: indices into `tokens` of the opening brackets.
+        lengths: how many tokens each container has here, its brackets included.
+        forms: the opening brackets.
+    """
+
+    tokens: Ints
+    opens: Ints
+    lengths: Ints
+    forms: Bytes
 
 
 class _Block:
@@ -280,7 +323,7 @@ class _Block:
         # the tokens between the quotes of a string are none
         inside = np.diff(quotes)[::2] - 1
         if inside.any():
-            holding = np.flatnonzero(inside)
+            holding = np.flatnonzero(inside != 0)
             lengths = inside[holding]
             starts = quotes[2 * holding] + 1
             within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -339,35 +382,32 @@ class _Block:
         if self.depth.max() > DEPTH_MAX:
             highest = np.maximum.reduceat(self.depth, self.ends[:-1])
             raise _SpoilsError(np.flatnonzero(highest > DEPTH_MAX))
-        self.roots = np.flatnonzero(self.depth == 1)
-        self.in_object, _ = self._containers(self.roots)
+        self.levels = [self._level(1)]
 
-    def _containers(self, level: Ints) -> tuple[Bools, Bools]:
-        """Return of the tokens of one depth which lie in objects, and which close a bracket of another form."""
-        what = self.what[level]
-        opens = np.flatnonzero(self.opens[level])
-        lengths = np.diff(opens, append=len(level))
-        form = what[opens]
-        wrong = what[opens + lengths - 1] != form + 2
-        return np.repeat(form == _OPEN_OBJECT, lengths), wrong
+    def _level(self, depth: int) -> _Level:
+        tokens = np.flatnonzero(self.depth == depth)
+        opens = np.flatnonzero(self.opens[tokens])
+        ends = np.empty(len(opens) + 1, np.int64)
+        ends[:-1], ends[-1] = opens, len(tokens)
+        return _Level(tokens, opens, ends[1:] - ends[:-1], self.what[tokens[opens]])
 
     # grammar
 
     def _judge(self) -> None:
-        in_array = np.zeros(len(self.at), bool)
-        level, depth = self.roots, 1
-        while len(level):
-            in_object, wrong = (self.in_object, self._containers(level)[1]) if depth == 1 else self._containers(level)
-            if not in_object.all():
-                in_array[level[~in_object]] = True
+        codes = np.frombuffer(bytearray(self.what.tobytes().translate(_CODES)), np.uint8)
+        level, deepest = self.levels[0], int(self.depth.max())
+        while True:
+            wrong = self.what[level.tokens[level.opens + level.lengths - 1]] != level.forms + 2
             if wrong.any():
-                self._fault_tokens(level[self.opens[level]][wrong])
-            depth += 1
-            level = np.flatnonzero(self.depth == depth)
-        codes = np.frombuffer(self.what.tobytes().translate(_CODES), np.uint8)
-        commas = in_array & (self.what == _COMMA)
-        if commas.any():
-            codes = np.where(commas, np.uint8(_COMMA_OF_ARRAY), codes)
+                self._fault_tokens(level.tokens[level.opens[wrong]])
+            arrays = level.forms == _OPEN_ARRAY
+            if arrays.any():
+                inside = level.tokens[np.repeat(arrays, level.lengths)]
+                codes[inside[self.what[inside] == _COMMA]] = _COMMA_OF_ARRAY
+            if len(self.levels) >= deepest:
+                break
+            level = self._level(len(self.levels) + 1)
+            self.levels.append(level)
         pairs = codes[:-1] << 5
         pairs |= codes[1:]
         pairs |= self._between() << 3
@@ -381,7 +421,7 @@ class _Block:
         room = np.diff(self.at) - 1
         found = (quotes == 2).view(np.uint8)
         steps = np.diff(self.tokens)
-        first = np.flatnonzero(found)
+        first = np.flatnonzero(found.view(bool))
         opening = self.structure[first] + 1
         loose = (steps[opening - 1] != 1) | (steps[opening + 1] != 1)
         if loose.any():
@@ -467,22 +507,74 @@ class _Block:
 
     # children
 
-    def children(self, wanted: pa.Array | None) -> Children:
-        what = self.what[self.roots]
+    def children(self, wanted: pa.Array | None, inside: Inside | None) -> Children:
+        level = self.levels[0]
+        what = self.what[level.tokens]
         begins = what == _COLON
-        if not self.in_object.all():
-            begins |= ~self.in_object & ((what == _OPEN_ARRAY) | (what == _COMMA))
+        arrays = level.forms == _OPEN_ARRAY
+        if arrays.any():
+            begins |= np.repeat(arrays, level.lengths) & ((what == _OPEN_ARRAY) | (what == _COMMA))
         first = np.flatnonzero(begins)
-        tokens = self.roots[first]
+        tokens = level.tokens[first]
         parents = np.repeat(np.arange(self.n), np.diff(np.searchsorted(tokens, self.ends)))
-        starts, ends = self._trimmed(self.at[tokens] + 1, self.at[self.roots[first + 1]])
-        member = what[first] == _COLON
+        starts, ends = self._trimmed(self.at[tokens] + 1, self.at[level.tokens[first + 1]])
         kept = ends > starts  # an empty array has no element
         if self.faults.any():
             kept &= ~self.faults[parents]
         if not kept.all():
-            tokens, parents, starts, ends, member = (x[kept] for x in (tokens, parents, starts, ends, member))
+            tokens, parents, starts, ends = (x[kept] for x in (tokens, parents, starts, ends))
         counts = np.bincount(parents, minlength=self.n)
+        names, found = self._names(tokens, starts, wanted)
+        if found is not None:
+            tokens, parents, starts, ends = (x[found] for x in (tokens, parents, starts, ends))
+        kinds = _KINDS[self.data[starts]]
+        within = None
+        if inside is not None:
+            chosen = np.zeros(len(wanted or ()), bool)
+            chosen[list(inside.members)] = True
+            into = (kinds == OBJECT) & chosen[np.asarray(names)]
+            within = self._inside(tokens, into, kinds, inside.wanted)
+            ends = np.where(into, starts, ends)
+        texts = self._texts(starts, ends, kinds)
+        return Children(self.faults, self._root_kinds(), parents, names, kinds, texts, counts, within)
+
+    def _inside(self, tokens: Ints, into: Bools, kinds: Bytes, wanted: pa.Array) -> Children:
+        """Return the members of some children.
+
+        Args:
+            tokens: the colon in front of each child.
+            into: which of them are objects to look into.
+            kinds: the kinds of all.
+            wanted: names of members.
+        """
+        level = self.levels[1] if len(self.levels) > 1 else self._level(2)
+        child = np.full(len(level.opens), -1)
+        child[np.searchsorted(level.tokens[level.opens], tokens[into] + 1)] = np.flatnonzero(into)
+        parents = np.repeat(child, level.lengths)
+        first = np.flatnonzero((self.what[level.tokens] == _COLON) & (parents >= 0))
+        parents, colons = parents[first], level.tokens[first]
+        starts, ends = self._trimmed(self.at[colons] + 1, self.at[level.tokens[first + 1]])
+        counts = np.bincount(parents, minlength=len(tokens))
+        names, found = self._names(colons, starts, wanted)
+        if found is not None:
+            parents, starts, ends = parents[found], starts[found], ends[found]
+        own = _KINDS[self.data[starts]]
+        return Children(
+            np.zeros(len(tokens), bool), kinds, parents, names, own, self._texts(starts, ends, own), counts
+        )
+
+    def _texts(self, starts: Ints, ends: Ints, kinds: Bytes) -> pa.Array:
+        quoted = kinds == TEXT
+        return self._spans(starts + quoted, ends - quoted)
+
+    def _names(self, tokens: Ints, starts: Ints, wanted: pa.Array | None) -> tuple[pa.Array, Ints | None]:
+        """Return the names of children, or the positions in the wanted names with the children that have them.
+
+        Args:
+            tokens: what is in front of each child: the colon of a member, or else.
+            starts: where each child begins.
+        """
+        member = self.what[tokens] == _COLON
         opening = self.tokens[self.structure[tokens] - 2] + 1
         closing = self.tokens[self.structure[tokens] - 1]
         if not member.all():
@@ -495,12 +587,8 @@ class _Block:
         if wanted is not None:
             codes = pc.index_in(names, value_set=wanted)
             found = np.flatnonzero(np.asarray(codes.is_valid()) & member)
-            names = codes.take(pa.array(found))
-            parents, starts, ends = parents[found], starts[found], ends[found]
-        kinds = _KINDS[self.data[starts]]
-        quoted = kinds == TEXT
-        texts = self._spans(starts + quoted, ends - quoted)
-        return Children(self.faults, self._root_kinds(), parents, names, kinds, texts, counts)
+            return codes.take(pa.array(found)), found
+        return names, None
 
     def _root_kinds(self) -> Bytes:
         ends = self.at[self.ends]
