@@ -60,6 +60,11 @@ class Document:
         """Return a member of each object."""
         return self.cells.take(self.place(name))
 
+    def are_objects(self, place: Ints) -> Bools:
+        """Return which members are objects, by their positions; a negative one is none."""
+        if not len(self.cells.kinds):
+            return np.zeros(len(place), bool)
+        return np.asarray((place >= 0) & (self.cells.kinds[np.maximum(place, 0)] == OBJECT))
 
     def images(self, place: Ints) -> Ints:
         """Return where the members of members lie, by their positions; NOTHING for a negative one."""
@@ -73,9 +78,7 @@ Images = tuple[Sequence[str], Sequence[str]]
 """Names of members that are images, and of the columns in them."""
 
 
-def document(
-    texts: pa.Array, names: Sequence[str], images: Images | None = None, *, trusted: bool = False
-) -> Document:
+def document(texts: pa.Array, names: Sequence[str], images: Images | None = None, *, trusted: bool = False) -> Document:
     """Return the members of objects; texts that are none have no members.
 
     Args:
@@ -169,6 +172,8 @@ class Batch:
         columns: names of the columns that images fill.
         key: indices into `columns` of the primary key.
         open: bool[n].
+        nothing: bool[n], which records have no value, or null.
+        peeled: bool[n], of which records `texts` holds the payload alone.
         skipped: how many records gave no rows, by why.
     """
 
@@ -179,6 +184,7 @@ class Batch:
         columns: Sequence[str],
         key: Sequence[int],
         options: CdcOptions,
+        nothing: Bools,
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -186,6 +192,8 @@ class Batch:
         self.key = tuple(key)
         self.options = options
         self.open = np.ones(len(texts), bool)
+        self.nothing = nothing.copy()
+        self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []
         self._rejected = np.zeros(len(texts), bool)
@@ -233,26 +241,28 @@ class Batch:
 
     # steps that all formats share
 
-    def opened(self, names: Sequence[str], images: Sequence[str] = ()) -> Document:
-        """Return the members of the records, and close those that are no objects; tombstones stay open.
+    def opened(self, names: Sequence[str], images: Images | None = None) -> Document:
+        """Return the members of the records, and close those that are no objects; those that are null stay open.
 
         Args:
             names: names of members.
-            images: those of them whose columns are wanted, too.
+            images: those of them that are looked into, and for what.
         """
-        found = document(self.texts, names, (images, self.columns) if images else None)
+        found = document(self.texts, names, images)
         roots, faults = found.children.roots, found.children.faults
+        blank, other = (roots == ABSENT) & ~self.nothing, (roots > NULL) & (roots != OBJECT)
+        if self.peeled.any():
+            self.reject(self.peeled & blank, "not-json: the text is not JSON")
+            self.reject(self.peeled & other, "bad-envelope: 'payload' is no object")
         self.reject(faults, "not-json: the text is not JSON")
-        self.reject((roots == ABSENT) & ~self.nothing, "empty: the text is empty or blank")
-        self.reject((roots != OBJECT) & (roots != NULL) & (roots != ABSENT), "not-object: the JSON is no object")
+        self.reject(blank, "empty: the text is empty or blank")
+        self.reject(other, "not-object: the JSON is no object")
+        self.nothing |= roots == NULL
         return found
 
-    nothing: Bools
-    """Which records have no value; set before the first step."""
-
-    def images(self, cells: Cells, names: Sequence[str] | None = None) -> Document:
+    def images(self, cells: Cells) -> Document:
         """Return the columns of images, which are cells; those that are no objects give none."""
-        return documents(cells, self.columns if names is None else names)
+        return documents(cells, self.columns)
 
     def bad_images(self, document_: Document, *names: str) -> None:
         """Reject records in which a member should be an image and is neither an object nor null."""

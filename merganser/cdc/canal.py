@@ -27,7 +27,6 @@ _LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 def canal(batch: Batch) -> Changes:
     """Return the changes of records of canal-json."""
     found = batch.opened(_ENVELOPE)
-    batch.nothing |= found.children.roots == NULL
     tombstones(batch)
     kind = found.of("type")
     ddl = found.of("isDdl")

@@ -36,6 +36,8 @@ from merganser.cdc.rules import Encoding
 _ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
 _AROUND = ("source", "transaction")
 _WRAPPER = ("schema", "payload")
+_PEELED_MAX = 8
+"""Schemas that are looked for at the beginnings of records; each costs a look at all of them."""
 _SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
 _FLAT = (
     "__deleted",
@@ -81,7 +83,7 @@ def envelopes(batch: Batch) -> Changes:
     cells = found.inside.cells
     marks = _placeholders(cells, options.placeholder)
     new, old = (_unavailable(marks, found.images(place)) for place in (after, before))
-    has_new, has_old = ((place >= 0) & _are_objects(found.cells, place) for place in (after, before))
+    has_new, has_old = (found.are_objects(place) for place in (after, before))
     changes = Changes(record, action, new, has_new, old, has_old, cells, schemas)
     if source is not None and options.metadata:
         changes.known = _known(found, source)
@@ -141,18 +143,18 @@ def _unwrapped(
         alone: a record is wrapped only if it has no other member.
     """
     extra = tuple(name for name in _WRAPPER if name not in names)
-    found = batch.opened((*names, *extra), images)
-    batch.nothing |= found.children.roots == NULL
+    schemas = _peeled(batch, images)
+    look = (images, batch.columns) if images else None
+    found = batch.opened((*names, *extra), look)
     payload, schema = found.kinds("payload"), found.kinds("schema")
-    wrapped = payload != ABSENT
+    wrapped = (payload != ABSENT) & ~batch.peeled
     if batch.options.format == "debezium-json-schema":
-        batch.reject(~wrapped & ~batch.nothing, "missing-payload: the record has no 'payload'")
+        batch.reject(~wrapped & ~batch.peeled & ~batch.nothing, "missing-payload: the record has no 'payload'")
     else:
         wrapped &= schema != ABSENT
     if alone:
         wrapped &= found.children.counts == 2
     wrapped &= batch.open
-    schemas = Schemas(np.zeros(len(batch), np.int64))
     if wrapped.any():
         batch.nothing |= wrapped & (payload == NULL)
         batch.reject(wrapped & (payload > NULL) & (payload != OBJECT), "bad-envelope: 'payload' is no object")
@@ -160,16 +162,43 @@ def _unwrapped(
         described = wrapped & (given.kinds == OBJECT)
         if described.any():
             coded = given.texts.filter(pa.array(described)).dictionary_encode()
-            schemas.of[described] = np.asarray(coded.indices, dtype=np.int64) + 1
+            schemas.of[described] = np.asarray(coded.indices, dtype=np.int64) + len(schemas.encodings)
             parsed = tuple(encodings_of(text, images) for text in coded.dictionary.to_pylist())
-            schemas = Schemas(schemas.of, ({}, *parsed))
+            schemas = Schemas(schemas.of, (*schemas.encodings, *parsed))
         inner_cells = found.of("payload")
         inner_texts = pc.if_else(pa.array(wrapped & (payload == OBJECT)), inner_cells.texts, "")
-        inner = document(inner_texts, found.names, (images, batch.columns) if images else None, trusted=True)
+        inner = document(inner_texts, found.names, look, trusted=True)
         found = overlaid(found, inner, wrapped)
         found.children.counts[wrapped] = inner.children.counts[wrapped]
     tombstones(batch)
     return found, schemas
+
+
+def _peeled(batch: Batch, images: Sequence[str]) -> Schemas:
+    """Take the schema off records that begin with one that others begin with too, and return what it says.
+
+    A text `{"schema":S,"payload":P}` is an object of two members whatever S and P are, if both are JSON. So S is read
+    once, and of each record P alone. What is written otherwise stays as it is.
+    """
+    schemas = Schemas(np.zeros(len(batch), np.int64))
+    starts = np.asarray(pc.starts_with(batch.texts, '{"schema":{'))
+    for _ in range(_PEELED_MAX):
+        if not starts.any():
+            break
+        first = int(np.argmax(starts))
+        schema = document(batch.texts.slice(first, 1), ("schema",)).of("schema")
+        prefix = f'{{"schema":{schema.texts[0].as_py()},"payload":'
+        alike = starts & np.asarray(pc.starts_with(batch.texts, prefix)) & np.asarray(pc.ends_with(batch.texts, "}"))
+        starts &= ~alike
+        starts[first] = False
+        if not alike[first] or schema.kinds[0] != OBJECT:
+            continue
+        payload = pc.binary_slice(batch.texts.filter(pa.array(alike)).cast(pa.binary()), len(prefix.encode()), -1)
+        batch.texts = pc.replace_with_mask(batch.texts, pa.array(alike), payload.cast(pa.string()))
+        batch.peeled |= alike
+        schemas.of[alike] = len(schemas.encodings)
+        schemas = Schemas(schemas.of, (*schemas.encodings, encodings_of(schema.texts[0].as_py(), images)))
+    return schemas
 
 
 def tombstones(batch: Batch) -> None:
@@ -226,12 +255,6 @@ def _known(found: Document, source: Document) -> dict[str, list[Known]]:
 
 
 # values that the source did not send
-
-
-def _are_objects(cells: Cells, place: Ints) -> Bools:
-    if not len(cells.kinds):
-        return np.zeros(len(place), bool)
-    return np.asarray(cells.kinds[np.maximum(place, 0)] == OBJECT)
 
 
 def _unavailable(marks: Bools, where: Ints) -> Ints:

@@ -434,7 +434,7 @@ class _Block:
         scalars = np.flatnonzero((quotes == 0) & (room > 0))
         starts, ends = self._trimmed(self.at[scalars] + 1, self.at[scalars + 1])
         found[scalars] = np.where(ends == starts, _NOTHING, np.where(self._scalars(starts, ends), _SCALAR, _OTHER))
-        return found
+        return np.asarray(found)
 
     def _scalars(self, starts: Ints, ends: Ints) -> Bools:
         """Return which stretches are a number, true, false or null."""
@@ -559,9 +559,7 @@ class _Block:
         if found is not None:
             parents, starts, ends = parents[found], starts[found], ends[found]
         own = _KINDS[self.data[starts]]
-        return Children(
-            np.zeros(len(tokens), bool), kinds, parents, names, own, self._texts(starts, ends, own), counts
-        )
+        return Children(np.zeros(len(tokens), bool), kinds, parents, names, own, self._texts(starts, ends, own), counts)
 
     def _texts(self, starts: Ints, ends: Ints, kinds: Bytes) -> pa.Array:
         quoted = kinds == TEXT

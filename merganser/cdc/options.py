@@ -29,13 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.rules import UNITS, Rules
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import checked_zone
 from merganser.options.registry import did_you_mean
 
 FORMATS: Final = (
     "debezium-json", "debezium-json-schema", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json",
 )  # fmt: skip
+_AVRO: Final = ("debezium-avro", "debezium-avro-confluent")
 _OTHER_NAMES: Final = {"debezium-flattened": "debezium-flat"}
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "tombstone": ("ignore", "delete"),
@@ -86,7 +87,14 @@ def cdc_options(format_: str, options: Mapping[str, Any], columns: Sequence[str]
 
     Raises:
         InvalidInputError: an unknown format or key, or a value without a meaning; names it.
+        UnsupportedError: records of this format cannot be read without a registry.
     """
+    if format_ in _AVRO:
+        raise UnsupportedError(
+            f"{_ACTION} of format '{format_}': their schemas lie in a registry, which merganser does not ask. Let the "
+            "connector write JSON ('value.converter'), and read 'debezium-json'.",
+            format=format_,
+        )
     name = _OTHER_NAMES.get(format_, format_)
     if name not in FORMATS:
         raise InvalidInputError(

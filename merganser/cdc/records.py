@@ -131,10 +131,8 @@ def _parse_piece(
     texts, damaged = _utf8(records)
     key_texts = None if keys is None else _utf8(_one(keys))[0]
     columns = [field.name for field in fields if field.name not in options.metadata]
-    batch = Batch(
-        texts.fill_null(""), key_texts, columns, [columns.index(name) for name in key if name in columns], options
-    )
-    batch.nothing = np.asarray(records.is_null())
+    key_places = [columns.index(name) for name in key if name in columns]
+    batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()))
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = debezium.with_tombstones(batch, _FORMATS[options.format](batch))
     made = rows_of(batch, changes, fields)

@@ -19,7 +19,7 @@ from merganser.cdc.batch import (
 )
 from merganser.cdc.cells import NOTHING, UNAVAILABLE, Cells
 from merganser.cdc.debezium import tombstones
-from merganser.cdc.json_scan import ABSENT, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints
+from merganser.cdc.json_scan import ABSENT, BOOLEAN, TEXT, Bools, Ints
 from merganser.cdc.rules import Encoding
 
 _MAXWELL: tuple[str, ...] = ("data", "old", "type", "database", "table", "ts", "xid", "position", "gtid")
@@ -33,7 +33,6 @@ _MAXWELL_CONTROL = (
 def plain(batch: Batch) -> Changes:
     """Return the changes of records of json, which are rows."""
     found = batch.opened(batch.columns)
-    batch.nothing |= found.children.roots == NULL
     tombstones(batch)
     record = np.flatnonzero(batch.open)
     where = found.where[record]
@@ -44,8 +43,7 @@ def plain(batch: Batch) -> Changes:
 
 def maxwell(batch: Batch) -> Changes:
     """Return the changes of records of maxwell-json."""
-    found = batch.opened(_MAXWELL)
-    batch.nothing |= found.children.roots == NULL
+    found = batch.opened(_MAXWELL, (("data", "old"), batch.columns))
     tombstones(batch)
     kind = found.of("type")
     control = np.asarray(pc.is_in(kind.texts, value_set=pa.array(_MAXWELL_CONTROL)))
@@ -76,8 +74,8 @@ def maxwell(batch: Batch) -> Changes:
 
 def golden_gate(batch: Batch) -> Changes:
     """Return the changes of records of ogg-json."""
-    found = batch.opened(_OGG)
-    batch.nothing |= found.children.roots == NULL
+    flags = tuple(f"{name}_isMissing" for name in batch.columns)
+    found = batch.opened(_OGG, (("before", "after"), tuple(dict.fromkeys(batch.columns + flags))))
     tombstones(batch)
     names = _qualified(found.of("table"))
     batch.choose_tables(names["database"], names["table"])
@@ -111,27 +109,24 @@ def _two_images(batch: Batch, found: Document, new: str, old: str, updates: Bool
     """Return of the open records: positions, actions, new and old images and whether they are there, and the cells."""
     record = np.flatnonzero(batch.open)
     action = np.where(updates, UPDATE, np.where(deletes, DELETE, INSERT)).astype(np.uint8)[record]
-    cells = found.cells.take(np.concatenate([found.place(new)[record], found.place(old)[record]]))
-    flags = batch.options.format == "ogg-json"
-    names = batch.columns + tuple(f"{name}_isMissing" for name in batch.columns) if flags else batch.columns
-    images = batch.images(cells, names)
-    there, count = cells.kinds == OBJECT, len(batch.columns)
-    where = images.where[:, :count]
-    if flags:
-        where = _marked(images, where, count)
+    place = np.concatenate([found.place(new)[record], found.place(old)[record]])
+    assert found.inside is not None
+    there, inside, count = found.are_objects(place), found.inside, len(batch.columns)
+    where = found.images(place)
+    if batch.options.format == "ogg-json":
+        flags = [inside.names.index(f"{name}_isMissing") for name in batch.columns]
+        where = _marked(inside.cells, where[:, :count], where[:, flags])
         if batch.options.missing == "unavailable":
             silent = np.tile(action == UPDATE, 2) & there
             where = np.where(silent[:, None] & (where == NOTHING), UNAVAILABLE, where)
     e = len(record)
-    return record, action, where[:e], where[e:], there[:e], there[e:], images.cells
+    return record, action, where[:e], where[e:], there[:e], there[e:], inside.cells
 
 
-def _marked(images: Document, where: Ints, count: int) -> Ints:
+def _marked(cells: Cells, where: Ints, flags: Ints) -> Ints:
     """Return images, UNAVAILABLE where a flag beside the column says so."""
-    flags = images.where[:, count:]
-    if not len(images.cells.kinds) or not (flags >= 0).any():
+    if not (flags >= 0).any():
         return where
-    cells = images.cells
     yes = ((cells.kinds == BOOLEAN) | (cells.kinds == TEXT)) & np.asarray(pc.equal(cells.texts, "true"))
     return np.where((flags >= 0) & yes[np.maximum(flags, 0)], UNAVAILABLE, where)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
-from json.decoder import JSONDecodeError, scanstring
+from json import JSONDecodeError, decoder
 from struct import pack, unpack
 from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
@@ -28,7 +28,7 @@ _STAMP: Final = re.compile(
 _CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _WIDE: Final = Context(prec=400)
-_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH: Final = datetime.combine(date(1970, 1, 1), time())
 
 Kind = Literal["null", "text", "number", "boolean", "object", "array"]
 
@@ -68,6 +68,11 @@ def parse(text: str) -> Node:
     return node
 
 
+def _string(text: str, at: int) -> tuple[str, int]:
+    found: tuple[str, int] = decoder.scanstring(text, at + 1, True)  # type: ignore[attr-defined]
+    return found
+
+
 def _blank(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
@@ -78,7 +83,7 @@ def _value(text: str, at: int) -> tuple[Node, int]:
     if at >= len(text):
         raise ValueError("nothing")
     if text[at] == '"':
-        value, end = scanstring(text, at + 1, True)
+        value, end = _string(text, at)
         return Node("text", text[at:end], value), end
     if text[at] == "{":
         return _parts(text, at, "object", "}")
@@ -104,7 +109,7 @@ def _parts(text: str, at: int, kind: Kind, close: str) -> tuple[Node, int]:
         if kind == "object":
             if text[at : at + 1] != '"':
                 raise ValueError("no name")
-            name, end = scanstring(text, at + 1, True)
+            name, end = _string(text, at)
             raw_name = text[at:end]
             at = _blank(text, end)
             if text[at : at + 1] != ":":
@@ -189,7 +194,7 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
             return [_inner(part, element, options, unit) for part in node.value]
         case t.Map(key=key, value=item):
             node = _nested(node, "object")
-            names = {name: part for name, part in node.value}
+            names = dict(node.value)
             return [
                 (
                     _inner(Node("text", "", name), key.with_nullable(False), options, unit),
@@ -278,12 +283,8 @@ def _stamp(text: str) -> tuple[datetime, int, int | None]:
     found = _STAMP.fullmatch(text)
     _check(found is not None and not (found[4] is None and found[8] not in (None, "Z")))
     assert found
-    year = int(found[1])
-    # Python knows no year 0: four hundred years later the calendar is the same
-    moment = datetime(
-        year or 400, int(found[2]), int(found[3]), int(found[4] or 0), int(found[5] or 0), int(found[6] or 0)
-    )
-    _check(year > 0)
+    clock = time(int(found[4] or 0), int(found[5] or 0), int(found[6] or 0))
+    moment = datetime.combine(date(int(found[1]), int(found[2]), int(found[3])), clock)  # Python knows no year 0
     return moment, _nanos(found[7]), _offset(found[8])
 
 
