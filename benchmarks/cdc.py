@@ -1,9 +1,9 @@
 """Change records: `python -m benchmarks.cdc`.
 
 Records of ten columns in each format become rows with kinds, in memory. Of five records two are updates, two are
-inserts and one is a delete. The floor is Polars: it decodes the same texts with a fixed schema, and makes no kinds, no decimals and no
-list of bad records. "arrow" is pyarrow's reader of the same texts, joined by line breaks. A row is a record here. All
-run on one core.
+inserts and one is a delete. The floor is Polars: it decodes the same texts with a fixed schema, and makes no kinds, no
+decimals and no list of bad records. "arrow" is pyarrow's reader of the same texts, joined by line breaks. A row is a
+record here. All run on one core.
 """
 
 from __future__ import annotations
