@@ -170,7 +170,8 @@ class Batch:
         texts: string[n], "" where there is no value.
         keys: string[n] or None: message keys.
         columns: names of the columns that images fill.
-        key: indices into `columns` of the primary key.
+        key: indices into `columns` of the primary key, as far as images give it.
+        table_key: names of the whole primary key.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
         peeled: bool[n], of which records `texts` holds the payload alone.
@@ -185,6 +186,7 @@ class Batch:
         key: Sequence[int],
         options: CdcOptions,
         nothing: Bools,
+        table_key: Sequence[str] = (),
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -193,6 +195,7 @@ class Batch:
         self.options = options
         self.open = np.ones(len(texts), bool)
         self.nothing = nothing.copy()
+        self.table_key = frozenset(table_key)
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []

@@ -15,6 +15,7 @@
     zero_dates                bad             bad, null: 0000-00-00
     database, table           (all)           patterns that the names of the source match as a whole
     metadata                  (none)          columns that are filled from the envelope: {column: name}
+    computed                  (none)          columns that are computed from others: {column: expression}
     bad                       keep            keep, fail: whether the first bad record raises an error
 """
 
@@ -30,8 +31,11 @@ import pyarrow.compute as pc
 
 from merganser.cdc.rules import UNITS, Rules
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.expr.setting import checked_zone
+from merganser.expr.predicate import Projection
+from merganser.expr.setting import Setting, checked_zone
+from merganser.expr.text import parse_projection
 from merganser.options.registry import did_you_mean
+from merganser.schema import types as t
 
 FORMATS: Final = (
     "debezium-json", "debezium-json-schema", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json",
@@ -74,16 +78,18 @@ class CdcOptions:
     database: str | None = None
     table: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, Projection] = field(default_factory=dict)
     fail: bool = False
 
 
-def cdc_options(format_: str, options: Mapping[str, Any], columns: Sequence[str]) -> CdcOptions:
+def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Field], key: Sequence[str]) -> CdcOptions:
     """Return what options say.
 
     Args:
         format_: one of FORMATS.
         options: keys of the module's head.
-        columns: names of the table's columns.
+        fields: the columns of the table.
+        key: its primary key.
 
     Raises:
         InvalidInputError: an unknown format or key, or a value without a meaning; names it.
@@ -95,22 +101,23 @@ def cdc_options(format_: str, options: Mapping[str, Any], columns: Sequence[str]
             "connector write JSON ('value.converter'), and read 'debezium-json'.",
             format=format_,
         )
-    name = _OTHER_NAMES.get(format_, format_)
+    name = _OTHER_NAMES.get(str(format_), str(format_))
     if name not in FORMATS:
         raise InvalidInputError(
             f"{_ACTION}: unknown format {format_!r:.60}. {did_you_mean(str(format_), [*FORMATS, *_OTHER_NAMES])}",
             format=str(format_),
         )
-    known = (*_CHOICES, *_TEXTS, "time_unit", "metadata")
-    for key, value in options.items():
-        if key not in known:
+    known = (*_CHOICES, *_TEXTS, "time_unit", "metadata", "computed")
+    columns = [field.name for field in fields]
+    for option, value in options.items():
+        if option not in known:
             raise InvalidInputError(
-                f"{_ACTION}: unknown option {key!r}. {did_you_mean(str(key), list(known))}", option=str(key)
+                f"{_ACTION}: unknown option {option!r}. {did_you_mean(str(option), list(known))}", option=str(option)
             )
-        if key in _CHOICES and value not in _CHOICES[key]:
-            raise _wrong(key, value, f"It is one of {', '.join(map(repr, _CHOICES[key]))}.")
-        if key in _TEXTS and not isinstance(value, str):
-            raise _wrong(key, value, "Give text.")
+        if option in _CHOICES and value not in _CHOICES[option]:
+            raise _wrong(option, value, f"It is one of {', '.join(map(repr, _CHOICES[option]))}.")
+        if option in _TEXTS and not isinstance(value, str):
+            raise _wrong(option, value, "Give text.")
     given = dict(options)
     if name == "json" and (found := {"database", "table"} & given.keys()):
         raise _wrong(min(found), given[min(found)], "Records of the format 'json' do not name their table.")
@@ -133,6 +140,7 @@ def cdc_options(format_: str, options: Mapping[str, Any], columns: Sequence[str]
         _pattern("database", given.get("database")),
         _pattern("table", given.get("table")),
         _metadata(given.get("metadata", {}), columns, name),
+        _computed(given, fields, key),
         given.get("bad") == "fail",
     )
 
@@ -160,6 +168,28 @@ def _metadata(value: Any, columns: Sequence[str], format_: str) -> Mapping[str, 
     if value and format_ == "json":
         raise _wrong("metadata", value, "Records of the format 'json' have no envelope.")
     return dict(value)
+
+
+def _computed(given: Mapping[str, Any], fields: Sequence[t.Field], key: Sequence[str]) -> Mapping[str, Projection]:
+    value = given.get("computed", {})
+    if not isinstance(value, Mapping):
+        raise _wrong("computed", value, "Give a dictionary, such as {'dt': 'date(created)'}.")
+    by_name = {field.name: field for field in fields}
+    for column, text in value.items():
+        if column not in by_name:
+            raise _unknown_column("computed", column, list(by_name))
+        if column in given.get("metadata", {}):
+            raise _wrong("computed", value, f"Option 'metadata' fills the column '{column}' already.")
+        if not isinstance(text, str):
+            raise _wrong("computed", value, f"The expression of '{column}' is no text.")
+    others = [field for field in fields if field.name not in value]
+    if key and all(name in value or name in given.get("metadata", {}) for name in key):
+        raise _wrong("computed", value, "No column of the primary key would come from the records.")
+    setting = Setting(timezone=given.get("time_zone", "UTC"))
+    return {
+        column: parse_projection(text, others, setting=setting).assigned_to(by_name[column].type.with_nullable(True))
+        for column, text in value.items()
+    }
 
 
 def _pattern(key: str, value: str | None) -> str | None:

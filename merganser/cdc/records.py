@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +21,7 @@ from merganser.cdc.row_records import golden_gate, maxwell, plain
 from merganser.cdc.values import readable
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
+from merganser.schema.fitting import fitting
 
 _PIECE_BYTES: Final = 1 << 26
 """Bytes of records that are read at once; memory holds a few times as many."""
@@ -77,7 +77,7 @@ def parse_records(
         InvalidInputError: an option has no meaning; or a record is bad and the option `bad` is "fail".
         UnsupportedError: a column has a type that change records do not hold.
     """
-    chosen = cdc_options(format_, options, [field.name for field in fields])
+    chosen = cdc_options(format_, options, fields, key)
     for field in fields:
         if not readable(field.type):
             raise UnsupportedError(
@@ -130,9 +130,9 @@ def _parse_piece(
 ) -> Parsed:
     texts, damaged = _utf8(records)
     key_texts = None if keys is None else _utf8(_one(keys))[0]
-    columns = [field.name for field in fields if field.name not in options.metadata]
+    columns = [field.name for field in fields if field.name not in (*options.metadata, *options.computed)]
     key_places = [columns.index(name) for name in key if name in columns]
-    batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()))
+    batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key)
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = debezium.with_tombstones(batch, _FORMATS[options.format](batch))
     made = rows_of(batch, changes, fields)
@@ -214,8 +214,9 @@ def _utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
         texts = values.cast(pa.string())
         if _is_text(values.type):
             texts.validate(full=True)
+        return texts, np.zeros(len(values), bool)
     except pa.ArrowInvalid:
-        series = pl.from_arrow(values.cast(pa.large_binary()))
-        assert isinstance(series, pl.Series)
-        texts = series.cast(pl.String, strict=False).to_arrow().cast(pa.string())
-    return texts, np.asarray(pc.and_not(texts.is_null(), values.is_null()))
+        data = values.cast(pa.binary())
+        held = pa.Array.from_buffers(pa.string(), len(data), data.buffers(), offset=data.offset)
+        broken = ~fitting(held, t.VarChar()) & np.asarray(values.is_valid())
+        return pc.if_else(pa.array(broken), pa.scalar(None, pa.binary()), data).cast(pa.string()), broken

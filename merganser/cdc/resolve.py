@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
 from merganser.cdc.cells import NOTHING, UNAVAILABLE, Cells, joined
+from merganser.cdc.computed import computed
 from merganser.cdc.json_scan import ARRAY, NULL, OBJECT, Bools, Ints, compact
 from merganser.cdc.message_keys import key_cells
 from merganser.cdc.outcome import Read
@@ -227,26 +228,51 @@ class _Resolving:
         flat = np.flatnonzero(self.emits.ravel())  # the old row of a change, then the new one
         change, side = flat >> 1, flat & 1
         kinds = self.kinds.ravel()[flat]
-        columns: list[pa.Array] = []
+        options = self.batch.options
+        columns: dict[str, pa.Array] = {}
         for field in self.fields:
-            if field.name in self.batch.options.metadata:
-                found = self._metadata(field, change, kinds)
+            if field.name in options.computed:
+                continue
+            if field.name in options.metadata:
+                found = self._metadata(field, change)
             else:
                 index = self.batch.columns.index(field.name)
                 where = np.where(side == 1, self.new[change, index], self.old[change, index])
                 found = self._read(index, where, change, side)
                 self._reject_values(index, found, change, where=where)
-                null = np.asarray(found.values.is_null()) & ~found.bad & (kinds != MINUS_D)
-                if not field.type.nullable and null.any():
-                    self._reject_at(change[null], f"bad-value: column {field.name}: null, and the column is NOT NULL")
-            columns.append(found.values)
+            self._reject_nulls(field, found, change, kinds)
+            columns[field.name] = found.values
+        for field in self.fields:
+            if field.name in options.computed:
+                found = computed(options.computed[field.name], pa.table(columns), field.type)
+                bad = np.flatnonzero(found.bad)
+                if len(bad):
+                    why = found.why.take(pa.array(bad)) if isinstance(found.why, pa.Array) else found.why
+                    said = pc.binary_join_element_wise(f"bad-value: column {field.name}:", why, " ")
+                    self.batch.reject(self.c.record[change[bad]], said)
+                self._reject_nulls(field, found, change, kinds)
+                columns[field.name] = found.values
+                if field.name in self.batch.table_key:
+                    kinds = _apart(kinds, change, found.values)
         kept = self.batch.open[self.c.record[change]]
         schema = pa.schema([arrow_field(field).with_nullable(True) for field in self.fields])
-        table = pa.Table.from_arrays(columns, schema=schema)
+        table = pa.Table.from_arrays([columns[field.name] for field in self.fields], schema=schema)
         record = self.c.record[change]
         if not kept.all():
             table, kinds, record = table.filter(pa.array(kept)), kinds[kept], record[kept]
         return Rows(table, pa.array(kinds, pa.int8()), record)
+
+    def _reject_nulls(self, field: t.Field, found: Read, change: Ints, kinds: Any) -> None:
+        """Reject rows without a value that they need: a delete needs the primary key alone."""
+        if field.name in self.batch.table_key:
+            needed, reason = np.ones(len(kinds), bool), f"missing-key: key column {field.name} is null"
+        elif not field.type.nullable:
+            needed, reason = kinds != MINUS_D, f"bad-value: column {field.name}: null, and the column is NOT NULL"
+        else:
+            return
+        null = np.asarray(found.values.is_null()) & ~found.bad & needed
+        if null.any():
+            self.batch.reject(self.c.record[change[null]], reason)
 
     def _read(self, index: int, where: Ints, change: Ints, side: Any) -> Read:
         """Return a column of rows.
@@ -302,12 +328,9 @@ class _Resolving:
             self.c.record[change[bad]], _reasons(self.batch.columns[index], self.cells.take(place), found, bad)
         )
 
-    def _reject_at(self, change: Ints, reason: str) -> None:
-        self.batch.reject(self.c.record[change], reason)
-
     # the envelope
 
-    def _metadata(self, field: t.Field, change: Ints, kinds: Any) -> Read:
+    def _metadata(self, field: t.Field, change: Ints) -> Read:
         name = self.batch.options.metadata[field.name]
         target = arrow_type(field.type)
         values: pa.Array = pa.nulls(len(change), target)
@@ -323,11 +346,18 @@ class _Resolving:
                 self.batch.reject(record[at], _reasons(field.name, cells.take(at), found, at))
                 bad |= wrong
             values = pc.coalesce(values, found.values)
-        if not field.type.nullable:
-            null = np.asarray(values.is_null()) & (kinds != MINUS_D)
-            if null.any():
-                self._reject_at(change[null], f"bad-value: column {field.name}: null, and the column is NOT NULL")
         return Read(values, bad, "")
+
+
+def _apart(kinds: Any, change: Ints, key: pa.Array) -> Any:
+    """Return kinds, `-D` and `+I` for the rows of an update between which a computed key column differs."""
+    if len(kinds) < 2:
+        return kinds
+    pair = (change[1:] == change[:-1]) & (kinds[:-1] == MINUS_U)
+    moved = np.flatnonzero(pair & ~np.asarray(pc.equal(key[1:], key[:-1]).fill_null(True)))
+    kinds = kinds.copy()
+    kinds[moved], kinds[moved + 1] = MINUS_D, PLUS_I
+    return kinds
 
 
 def _by_precision(known: list[Known], kind: t.DataType) -> list[Known]:

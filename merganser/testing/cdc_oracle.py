@@ -716,6 +716,8 @@ def _read(field: t.Field, image: _Image, target: Target) -> Any:
 def _row(kind: str, image: _Image, target: Target) -> Row:
     values = [_read(field, image, target) for field in target.fields]
     for field, value in zip(target.fields, values, strict=True):
+        if value is None and field.name in target.key:
+            raise Bad("missing-key")
         if value is None and not field.type.nullable and kind != "-D":
             raise Bad("bad-value")
     return kind, values

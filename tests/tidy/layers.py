@@ -73,10 +73,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """The same inside of packages whose docstrings draw it: all modules of each, lowest first."""
 
 WAITING: Final[dict[str, str]] = {
-    "expr.build.assigned": "values of update and merge, in the type of their column",
-    "expr.predicate.Projection": "values of update and merge",
     "expr.prune.must_match_many": "delete drops files whole whose rows all match",
-    "expr.text.parse_projection": "values of update and merge",
 }
 """Functions and classes of `CALLED` without a caller yet, each with the work that brings one."""
 
