@@ -115,14 +115,15 @@ def _changes(
         images.cells,
         _labels(batch, found.of("mysqlType")),
     )
-    changes.known = {
-        "op": [Known(found.of("type"))],
-        "database": [Known(found.of("database"))],
-        "table": [Known(found.of("table"))],
-        "source_ts": [Known(found.of("es"), Encoding("instant", "ms"))],
-        "ingest_ts": [Known(found.of("ts"), Encoding("instant", "ms"))],
-        "gtid": [Known(found.of("gtid"))],
-    }
+    if batch.options.envelope:
+        changes.known = {
+            "op": [Known(found.of("type"))],
+            "database": [Known(found.of("database"))],
+            "table": [Known(found.of("table"))],
+            "source_ts": [Known(found.of("es"), Encoding("instant", "ms"))],
+            "ingest_ts": [Known(found.of("ts"), Encoding("instant", "ms"))],
+            "gtid": [Known(found.of("gtid"))],
+        }
     return changes
 
 

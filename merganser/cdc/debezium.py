@@ -56,8 +56,7 @@ _FLAT = (
 def envelopes(batch: Batch) -> Changes:
     """Return the changes of records of debezium-json and debezium-json-schema."""
     options = batch.options
-    sourced = bool(options.database or options.table or options.metadata)
-    found, schemas = _unwrapped(batch, _ENVELOPE + _AROUND if sourced else _ENVELOPE, ("before", "after"))
+    found, schemas = _unwrapped(batch, _ENVELOPE + _AROUND if options.envelope else _ENVELOPE, ("before", "after"))
     op = found.kinds("op")
     counts = found.children.counts
     control = (found.kinds("status") == TEXT) & (found.kinds("id") != ABSENT)
@@ -67,7 +66,7 @@ def envelopes(batch: Batch) -> Changes:
     texts = found.of("op")
     batch.skip((texts.kinds == TEXT) & np.asarray(pc.equal(texts.texts, "m")), "control")
     source = None
-    if sourced:
+    if options.envelope:
         source = documents(found.of("source"), _SOURCE)
         batch.choose_tables(source.of("db"), source.of("table"))
     op = batch.operations(texts, "op")
@@ -117,18 +116,19 @@ def flattened(batch: Batch) -> Changes:
     none, removed = no_images(*where.shape), action == DELETE
     new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
     changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
-    instant = Encoding("instant", "ms")
-    changes.known = {
-        "op": [Known(found.of("__op"))],
-        "database": [Known(found.of("__db"))],
-        "schema": [Known(found.of("__schema"))],
-        "table": [Known(found.of("__table"))],
-        "position": [Known(found.of("__lsn"))],
-        "gtid": [Known(found.of("__gtid"))],
-        "transaction": [Known(found.of("__transaction_id"))],
-        "source_ts": [Known(found.of("__source_ts_ms"), instant)],
-        "ingest_ts": [Known(found.of("__ts_ms"), instant)],
-    }
+    if batch.options.envelope:
+        instant = Encoding("instant", "ms")
+        changes.known = {
+            "op": [Known(found.of("__op"))],
+            "database": [Known(found.of("__db"))],
+            "schema": [Known(found.of("__schema"))],
+            "table": [Known(found.of("__table"))],
+            "position": [Known(found.of("__lsn"))],
+            "gtid": [Known(found.of("__gtid"))],
+            "transaction": [Known(found.of("__transaction_id"))],
+            "source_ts": [Known(found.of("__source_ts_ms"), instant)],
+            "ingest_ts": [Known(found.of("__ts_ms"), instant)],
+        }
     return changes
 
 

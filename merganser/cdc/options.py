@@ -81,6 +81,11 @@ class CdcOptions:
     computed: Mapping[str, Projection] = field(default_factory=dict)
     fail: bool = False
 
+    @property
+    def envelope(self) -> bool:
+        """Whether more of the envelope is wanted than the rows."""
+        return bool(self.database or self.table or self.metadata)
+
 
 def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Field], key: Sequence[str]) -> CdcOptions:
     """Return what options say.

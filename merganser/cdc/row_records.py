@@ -60,15 +60,16 @@ def maxwell(batch: Batch) -> Changes:
     removed = action == DELETE
     old, has_old = np.where(removed[:, None], new, old), np.where(removed, has_new, has_old)
     changes = Changes(record, action, new, has_new & ~removed, old, has_old, cells, _no_schemas(batch))
-    changes.known = {
-        "op": [Known(kind)],
-        "database": [Known(found.of("database"))],
-        "table": [Known(found.of("table"))],
-        "source_ts": [Known(found.of("ts"), Encoding("instant", "s"))],
-        "position": [Known(found.of("position"))],
-        "gtid": [Known(found.of("gtid"))],
-        "transaction": [Known(found.of("xid"))],
-    }
+    if batch.options.envelope:
+        changes.known = {
+            "op": [Known(kind)],
+            "database": [Known(found.of("database"))],
+            "table": [Known(found.of("table"))],
+            "source_ts": [Known(found.of("ts"), Encoding("instant", "s"))],
+            "position": [Known(found.of("position"))],
+            "gtid": [Known(found.of("gtid"))],
+            "transaction": [Known(found.of("xid"))],
+        }
     return changes
 
 
@@ -77,8 +78,10 @@ def golden_gate(batch: Batch) -> Changes:
     flags = tuple(f"{name}_isMissing" for name in batch.columns)
     found = batch.opened(_OGG, (("before", "after"), tuple(dict.fromkeys(batch.columns + flags))))
     tombstones(batch)
-    names = _qualified(found.of("table"))
-    batch.choose_tables(names["database"], names["table"])
+    names = dict[str, Cells]()
+    if batch.options.envelope:
+        names = _qualified(found.of("table"))
+        batch.choose_tables(names["database"], names["table"])
     kind = found.of("op_type")
     op = batch.operations(kind, "op_type")
     batch.truncates(batch.among(op, "T"))
@@ -92,13 +95,14 @@ def golden_gate(batch: Batch) -> Changes:
     changes = Changes(
         record, action, new, has_new & ~removed, old, has_old & (action != INSERT), cells, _no_schemas(batch)
     )
-    changes.known = {
-        "op": [Known(kind)],
-        **{name: [Known(cells_)] for name, cells_ in names.items()},
-        "source_ts": [Known(found.of("op_ts"))],
-        "ingest_ts": [Known(found.of("current_ts"))],
-        "position": [Known(found.of("pos"))],
-    }
+    if batch.options.envelope:
+        changes.known = {
+            "op": [Known(kind)],
+            **{name: [Known(cells_)] for name, cells_ in names.items()},
+            "source_ts": [Known(found.of("op_ts"))],
+            "ingest_ts": [Known(found.of("current_ts"))],
+            "position": [Known(found.of("pos"))],
+        }
     return changes
 
 
