@@ -156,6 +156,57 @@ def visible(table: TableDef, state: State | MadeSince) -> State | MadeSince | Ab
     return Compacted(state) if producer == "full-compaction" else state
 
 
+@dataclass(frozen=True, slots=True)
+class AsChanges:
+    """How rows of a source are shown in a form of changes, all of one kind, which the filter looks at as theirs.
+
+    Attributes:
+        columns: of the form, in their order.
+        where: rows to return, by columns of the form; None: all.
+        what: the form; MERGED: the rows without kinds.
+        kind: that of the rows.
+    """
+
+    columns: tuple[t.Field, ...]
+    where: Predicate | None
+    what: What
+    kind: str
+
+    def scan(self, table: TableDef, env: Env, source: Source) -> Scan:
+        """Return the scan of the rows."""
+        kinds = kind_column(self.what)
+        options = table.options
+        if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
+            # The commit has published the rows of level 0, though reads do not show them yet.
+            table = replace(table, options=options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))
+        if kinds is None:
+            return Scan(table, env, self.columns, self.where, source)
+        wanted = {field.name: field for field in self.columns}
+        if self.where is not None:
+            wanted |= {field.name: field for field in columns_of(self.what, table) if field.name in self.where.columns}
+        wanted.pop(kinds.name, None)
+        stored = What.MERGED if self.what is What.CHANGED else self.what
+        asked = (*wanted.values(), *(() if stored is What.MERGED else (kinds,)))
+        return Scan(table, env, asked, None if self._tests_kind else self.where, source, what=stored)
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Return rows that the scan gave as the form has them."""
+        kinds = kind_column(self.what)
+        if kinds is None:
+            return rows
+        if self.what is not What.CHANGED:  # retractions that are stored are no rows of the table
+            rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
+        rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(self.kind), rows.num_rows))
+        if self.where is not None and self._tests_kind:
+            rows = rows.filter(self.where.mask(rows).fill_null(False))
+        return rows.select([field.name for field in self.columns])
+
+    @property
+    def _tests_kind(self) -> bool:
+        kinds = kind_column(self.what)
+        return self.where is not None and kinds is not None and kinds.name in self.where.columns
+
+
 def rows_as(
     table: TableDef,
     env: Env,
@@ -165,27 +216,9 @@ def rows_as(
     what: What,
     kind: str,
 ) -> pa.Table:
-    """Return the rows of a source in a form of changes, all of one kind, which the filter looks at as theirs."""
-    kinds = kind_column(what)
-    assert kinds is not None
-    wanted = {field.name: field for field in columns}
-    if where is not None:
-        wanted |= {field.name: field for field in columns_of(what, table) if field.name in where.columns}
-    wanted.pop(kinds.name, None)
-    tests_kind = where is not None and kinds.name in where.columns
-    options = table.options
-    if options.get(w.DELETION_VECTORS) and options.get(w.CHANGELOG_PRODUCER) != "lookup":
-        # The commit has published the rows of level 0, though reads do not show them yet.
-        table = replace(table, options=options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))
-    stored = What.MERGED if what is What.CHANGED else what
-    asked = (*wanted.values(), *(() if stored is What.MERGED else (kinds,)))
-    rows = Scan(table, env, asked, None if tests_kind else where, source, what=stored).to_arrow()
-    if stored is not What.MERGED:  # retractions that are stored are no rows of the table
-        rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
-    rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(kind), rows.num_rows))
-    if where is not None and tests_kind:
-        rows = rows.filter(where.mask(rows).fill_null(False))
-    return rows.select([field.name for field in columns])
+    """Return the rows of a source in a form of changes; see `AsChanges`."""
+    form = AsChanges(columns, where, what, kind)
+    return form.shown(form.scan(table, env, source).to_arrow())
 
 
 def published(name: str, start: int, end: int | None, mode: str) -> Published:

@@ -195,28 +195,18 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         for number, partitions in _gaps(table, snapshots, job.where, changelog=changelog).items():
             action = f"cannot read the changes of '{table.name}'"
             raise refusal(table, action, number, partitions, following=False)
-    reader = MetaReader(table.paths, env, table.name)
-    if changelog:
-        chosen = [one for one in snapshots if one.commit_kind != OVERWRITE and one.changelog_manifest_list]
-        if not chosen and snapshots and table.options.get(w.CHANGELOG_PRODUCER) == "none":
-            raise InvalidInputError(
-                f"cannot read the changelog of '{table.name}': its 'changelog-producer' is 'none', and snapshots "
-                f"{source.first} to {end} have no changelog files. Nothing was read. Use 'delta', the rows that "
-                "commits added, or 'diff', what changed in all.",
-                table=table.name,
-            )
-        lists = reader.changelog_lists(chosen)
-    else:
-        chosen = [one for one in snapshots if one.commit_kind == APPEND]
-        lists = reader.delta_lists(chosen)
-    entries = iter(reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
+    chosen = [one for one in snapshots if _publishes(one, changelog=changelog)]
+    if changelog and not chosen and snapshots and table.options.get(w.CHANGELOG_PRODUCER) == "none":
+        raise InvalidInputError(
+            f"cannot read the changelog of '{table.name}': its 'changelog-producer' is 'none', and snapshots "
+            f"{source.first} to {end} have no changelog files. Nothing was read. Use 'delta', the rows that "
+            "commits added, or 'diff', what changed in all.",
+            table=table.name,
+        )
     groups: list[_Group] = []
     published = 0
     schemas = {table.schema.id: table.schema.fields}
-    for snapshot, manifests in zip(chosen, lists, strict=True):
-        added = [entry for _ in manifests for entry in next(entries) if entry.kind == ADD]
-        if not changelog:
-            added = tracked(added, left_out(snapshot))
+    for snapshot, added in zip(chosen, _added(table, env, chosen, changelog=changelog), strict=True):
         published += bool(added)
         groups += _groups(table, env, job, snapshot, added, schemas)
     if not whole:
@@ -226,6 +216,66 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         ("from", "changelog files" if changelog else "the files that commits added"),
     )
     return Plan(None, job, _parted(groups, keyed=table.keyed), notes=notes)
+
+
+def published_files(
+    table: TableDef, env: Env, number: int, *, columns: Sequence[t.Field], where: Predicate | None, what: What
+) -> list[tuple[str, PublishedSplit | None]]:
+    """Return what a snapshot published, by the smallest portions that can be read by themselves.
+
+    Which portions there are, and their order, does not depend on the filter.
+
+    Returns:
+        The directory of the bucket, and a file as a split, or several if a change may lie in two; None in place of
+        files that hold no rows of the filter.
+
+    Raises:
+        ExpiredError: the snapshot is not kept any more, and neither is its changelog.
+        FormatError: metadata is damaged or missing.
+    """
+    check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
+    source = Published(number, number)
+    changelog = from_changelog(table, source)
+    with unless_gone(table, env, source):
+        snapshots, _ = _snapshots(table, env, source, changelog=changelog)
+        (snapshot,) = snapshots
+        if not _publishes(snapshot, changelog=changelog):
+            return []
+        (added,) = _added(table, env, [snapshot], changelog=changelog)
+        schemas = {table.schema.id: table.schema.fields}
+        every = ReadJob(table, tuple(columns), None, {}, what)
+        groups = _groups(table, env, every, snapshot, added, schemas)
+        kept = {id(target.file) for group in groups for target, _ in group}
+        if where is not None and what not in WHOLE_CHANGES:
+            found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
+            kept = {id(target.file) for group in found for target, _ in group}
+    if what not in WHOLE_CHANGES:
+        groups = [[each] for group in groups for each in group]
+    made: list[tuple[str, PublishedSplit | None]] = []
+    for group in groups:
+        targets, origins = zip(*group, strict=True)
+        split = PublishedSplit(targets, origins) if any(id(target.file) in kept for target in targets) else None
+        made.append((targets[0].path.rpartition("/")[0], split))
+    return made
+
+
+def _publishes(snapshot: Snapshot, *, changelog: bool) -> bool:
+    """Return whether a snapshot may have published rows."""
+    if changelog:
+        return snapshot.commit_kind != OVERWRITE and bool(snapshot.changelog_manifest_list)
+    return snapshot.commit_kind == APPEND
+
+
+def _added(
+    table: TableDef, env: Env, snapshots: Sequence[Snapshot], *, changelog: bool
+) -> Iterator[list[ManifestEntry]]:  # fmt: skip
+    """Yield the changelog files of each snapshot, or the data files that it added, but for what it left out."""
+    reader = MetaReader(table.paths, env, table.name)
+    lists = reader.changelog_lists(snapshots) if changelog else reader.delta_lists(snapshots)
+    entries = iter(reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
+    for snapshot, manifests in zip(snapshots, lists, strict=True):
+        added = [entry for _ in manifests for entry in next(entries) if entry.kind == ADD]
+        yield added if changelog else tracked(added, left_out(snapshot))
 
 
 def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool) -> tuple[list[Snapshot], int]:

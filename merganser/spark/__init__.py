@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
+    from merganser.spark.stream_source import read_stream
 
-__all__ = ["changes", "compact", "load", "lookup_join", "read", "register", "write"]
+__all__ = ["changes", "compact", "load", "lookup_join", "read", "read_stream", "register", "write"]
 
 _HOMES = {
     "changes": "merganser.spark.scan",
@@ -24,6 +25,7 @@ _HOMES = {
     "load": "merganser.spark.files",
     "lookup_join": "merganser.spark.lookup",
     "read": "merganser.spark.scan",
+    "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",
     "write": "merganser.spark.sink",
 }

@@ -37,6 +37,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -59,6 +60,7 @@ from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
+from merganser.spark.stream_source import StreamReader, StreamRequest, is_limit, limits_of, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
 from merganser.write.job import Outcome, messages_of
@@ -82,8 +84,10 @@ _OWN_OPTIONS: Final = frozenset(
         "watermark",
         "partitionoverwritemode",
         "replacewhere",
+        "read.changelog",
     ]
 )
+KINDS: Final = "read.changelog"
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
 """Names of other data sources for our options."""
 _NAMES: Final = re.compile(r"\s*(`(?:``|[^`])*`|[^,]*)\s*(?:,|$)")
@@ -128,12 +132,24 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Return the columns of the read."""
+        if _shows_kinds(self.options):
+            return _request(self.options).schema
         scan = _scan(self.options)
         return spark_schema(scan.table, scan.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `schema`, which is that of `schema()`, or columns of it that the user named."""
+        if _shows_kinds(self.options):
+            raise InvalidInputError(
+                f"option '{KINDS}' is for streams. Nothing was read. Read changes that end with ms.changes, or with "
+                "the option 'incremental-between' of the table's path with '$audit_log'.",
+                option=KINDS,
+            )
         return _Reader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream."""
+        return StreamReader(_request(self.options, schema.names), arrow_schema_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema; this checks the schema against the table."""
@@ -237,7 +253,7 @@ def _table(options: Mapping[str, str]) -> Table:
             "Spark's own catalog does not keep the options of a table; use CREATE TEMPORARY VIEW v USING merganser "
             "OPTIONS (path '...')."
         )
-    others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS}
+    others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS and not is_limit(key)}
     for key in others:
         known = find_option(key) or find_catalog_option(key)
         meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if known is None else None)
@@ -275,6 +291,33 @@ def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> S
         timestamp=options.get("timestamp"),
         limit=None,
         setting=_setting(table, options),
+    )
+
+
+def _shows_kinds(options: Mapping[str, str]) -> bool:
+    return options.get(KINDS, "false").strip().lower() == "true"
+
+
+def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -> StreamRequest:
+    """Return what a stream with some options reads.
+
+    Args:
+        columns: of the schema that Spark declares; None: those of the options.
+    """
+    table, read = _read(options)
+    for key, other in (("snapshot", "scan.snapshot-id"), ("tag", None), ("timestamp", "scan.timestamp")):
+        if key in options:
+            said = "" if other is None else f" Give '{other}' to begin with a state or its changes."
+            raise InvalidInputError(f"option '{key}' is for reads that end. Nothing was read.{said}", option=key)
+    return request_of(
+        table,
+        read.view_name if isinstance(read, TableView) else None,
+        columns=_spelling(table, options).names(columns or _columns(options)),
+        where=options.get("where") or None,
+        setting=_setting(table, options),
+        kinds=_shows_kinds(options),
+        limits=limits_of(options),
+        parallelism=_number(options, "parallelism") or max(_CORES_MIN, os.cpu_count() or 1),
     )
 
 

@@ -14,37 +14,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from merganser.errors import ConflictError, ExpiredError, InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
-from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore, check_consumer_id
 from merganser.meta.data_file import ADD, DELETE
-from merganser.meta.refs import same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import upkeep as u
-from merganser.rules.starts import scan_mode
 from merganser.scan.changes import Changes, gap, rows_as, visible
-from merganser.scan.forms import LOG_OFFSET, WHOLE_CHANGES, WITH_OFFSETS, columns_of
+from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
 from merganser.scan.plan_changes import from_changelog
-from merganser.scan.scan import check_is_there
 from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
-from merganser.scan.time_travel import compacted, epoch_ms
+from merganser.scan.time_travel import epoch_ms
 from merganser.storage.env import Env
-
-_BATCH_ONLY: Final = ("latest-delta", "incremental")
-_WITHOUT_STATE: Final = ("latest", "from-snapshot", "from-timestamp")
-_PROBE_EVERY: Final = 16
-"""Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
+from merganser.stream.line import Line
+from merganser.stream.starts import start_of
 
 
 @dataclass(frozen=True)
@@ -131,21 +124,20 @@ class TableStream(Iterator[pa.Table | Gap]):
         self._consumer = consumer if consumer is not None else table.options.get(r.CONSUMER_ID)
         if self._consumer is not None:
             check_consumer_id(self._consumer, what=action)
-        self._store = SnapshotStore(table.paths, env, table.name)
-        self._looks = 0
-        self._last: Snapshot | None = None
-        self._initial: Source | None = None
+        self._line = Line(self._table, env, self._consumer)
+        self._initial: State | MadeSince | None = None
         position = None
         if self._consumer is not None and not table.options.get(r.CONSUMER_IGNORE_PROGRESS):
             position = self._consumers.get(self._consumer)
         if position is None:
-            self._next = self._begin(scan_mode(table.options), action)
+            start = start_of(self._table, env, what, action)
+            self._initial, self._next = start.state, start.next
         else:
             self._next = max(1, position)
         if self._initial is not None:
-            self._last = self._initial.snapshot
+            self._line.last = self._initial.snapshot
         elif self._next > 1:  # to notice a rollback
-            self._last = self._store.get(self._next - 1)
+            self._line.last = SnapshotStore(table.paths, env, table.name).get(self._next - 1)
         self._kept: int | None = None
         self._kept_ms = 0
         if self._consumer is not None and self._initial is None:  # of a state that is half read nothing is kept
@@ -155,83 +147,6 @@ class TableStream(Iterator[pa.Table | Gap]):
     def next_snapshot(self) -> int:
         """The id of the snapshot that is looked at next."""
         return self._next
-
-    def _begin(self, mode: str, what: str) -> int:
-        """Choose the state to begin with, and return the snapshot that comes after it."""
-        options, store = self._table.options, self._store
-        if self._what in WITH_OFFSETS:
-            self._check_published(mode, what)
-        if mode in _BATCH_ONLY:
-            raise InvalidInputError(f"{what}: the start '{mode}' is for reads that end. Nothing was read.")
-        for option in (r.SCAN_TAG_NAME, r.SCAN_WATERMARK, r.SCAN_VERSION):
-            if options.is_set(option):
-                raise InvalidInputError(
-                    f"{what}: '{option.key}' is for reads that end. Nothing was read. Give 'scan.snapshot-id'.",
-                    option=option.key,
-                )
-        latest = store.latest()
-        after = 1 if latest is None else latest.id + 1
-        match mode:
-            case "latest":
-                return after
-            case "from-snapshot":
-                return max(options.get(r.SCAN_SNAPSHOT_ID) or 1, self._earliest() or 1)
-            case "from-snapshot-full":
-                chosen = store.load(options.get(r.SCAN_SNAPSHOT_ID) or 1)
-                self._initial = visible(self._table, State(chosen))
-                return chosen.id + 1
-            case "from-timestamp":
-                text = options.get(r.SCAN_TIMESTAMP)
-                millis = epoch_ms(text) if text is not None else options.get(r.SCAN_TIMESTAMP_MILLIS) or 0
-                return self._first_since(millis, after)
-            case "from-creation-timestamp":
-                millis = options.get(r.SCAN_CREATION_TIME_MILLIS) or 0
-                earliest = store.earliest_id()
-                if latest is not None and earliest is not None:
-                    first = store.load(earliest)
-                    if first.time_millis <= millis <= latest.time_millis:
-                        return self._first_since(millis, after)
-                self._initial = None if latest is None else visible(self._table, MadeSince(millis, latest))
-                return after
-            case "from-file-creation-time":
-                millis = options.get(r.SCAN_FILE_CREATION_TIME_MILLIS) or 0
-                self._initial = None if latest is None else visible(self._table, MadeSince(millis, latest))
-                return after
-            case "compacted-full":
-                found = compacted(options, store)
-                self._initial = None if found is None else visible(self._table, State(found))
-                return 1 if found is None else found.id + 1
-        self._initial = None if latest is None else visible(self._table, State(latest))
-        return after
-
-    def _check_published(self, mode: str, what: str) -> None:
-        """Refuse to hand over rows that no snapshot published, in a form with offsets.
-
-        Raises:
-            InvalidInputError: nothing was read.
-        """
-        if mode not in _WITHOUT_STATE:
-            raise InvalidInputError(
-                f"{what}: the start '{mode}' begins with a state, and rows of a state have no '{LOG_OFFSET.name}'. "
-                f"Nothing was read. Start with one of {', '.join(_WITHOUT_STATE)}."
-            )
-        if self._table.options.get(r.STREAMING_READ_OVERWRITE):
-            raise InvalidInputError(
-                f"{what}: '{r.STREAMING_READ_OVERWRITE.key}' hands over rows that an overwrite did not publish, so "
-                f"they have no '{LOG_OFFSET.name}'. Nothing was read. Follow the table or its '$audit_log' with it.",
-                option=r.STREAMING_READ_OVERWRITE.key,
-            )
-
-    def _earliest(self) -> int | None:
-        kept = ChangelogStore(self._table.paths, self._env).ids()[:1]
-        return min((i for i in (self._store.earliest_id(), *kept) if i is not None), default=None)
-
-    def _first_since(self, millis: int, after: int) -> int:
-        for kept in ChangelogStore(self._table.paths, self._env).list():
-            if kept.time_millis >= millis:
-                return kept.id
-        found = self._store.first(lambda one: one.time_millis >= millis)
-        return after if found is None else found.id
 
     def __iter__(self) -> TableStream:
         return self
@@ -247,7 +162,7 @@ class TableStream(Iterator[pa.Table | Gap]):
             FormatError: a file is damaged or missing.
         """
         if self._initial is not None:
-            found = self._state(self._initial)
+            found = self._state(visible(self._table, self._initial))
             self._initial = None  # not before: a read that failed is repeated
             if found.num_rows:
                 return found
@@ -255,9 +170,9 @@ class TableStream(Iterator[pa.Table | Gap]):
             marked, self._gap = self._gap, None
             return marked
         if self._consumer is not None and self._kept != self._next:
-            self._check_same_line()  # a rollback moves consumers back, and they stay there
+            self._line.check_unbroken()  # a rollback moves consumers back, and they stay there
             self._keep(self._next)
-        if self._last is not None and self._bounds.end_before(self._last):  # so do all that come
+        if self._line.last is not None and self._bounds.end_before(self._line.last):  # so do all that come
             raise StopIteration
         while True:
             snapshot = self._awaited()
@@ -265,7 +180,7 @@ class TableStream(Iterator[pa.Table | Gap]):
                 raise StopIteration
             gap = self._gap_at(snapshot)
             found = self._published(snapshot)
-            self._last = snapshot
+            self._line.last = snapshot
             self._next = snapshot.id + 1
             if found.num_rows:
                 self._gap = gap
@@ -283,37 +198,13 @@ class TableStream(Iterator[pa.Table | Gap]):
         while True:
             if self._bounds.snapshot is not None and self._next > self._bounds.snapshot:
                 return None
-            found = self._there()
+            found = self._line.get(self._next, waits=self._follow)
             if found is not None and self._env.now_ms() - found.time_millis >= delay_ms:
                 return found
             if not self._follow:
                 return None
             self._stay_known()
             self._env.sleep_ms(interval_ms)
-
-    def _there(self) -> Snapshot | None:
-        """Return the next snapshot if it is there."""
-        self._looks += 1
-        newest = self._store.latest_hint()
-        if newest is not None and newest < self._next and self._looks % _PROBE_EVERY and self._follow:
-            self._check_not_rolled_back(newest)
-            return None
-        found = self._store.get(self._next)
-        if found is None:
-            found = ChangelogStore(self._table.paths, self._env).get(self._next)
-        if found is not None:
-            self._check_same_line()
-            return found
-        latest = self._store.latest_id()
-        if latest is not None and latest >= self._next:
-            earliest = self._earliest() or latest
-            if earliest > self._next:
-                raise self._expired(earliest)
-        if latest is None:
-            check_is_there(self._table, self._env, None, f"cannot follow '{self._table.name}'")
-        else:
-            self._check_not_rolled_back(latest)
-        return None
 
     def _stay_known(self) -> None:
         """Write the position of the consumer again in good time: upkeep drops consumers that nobody has touched."""
@@ -323,50 +214,6 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._env.now_ms() - self._kept_ms > expiry.total_seconds() * 1000 / 3:
             self._consumers.set(self._consumer, self._kept)
             self._kept_ms = self._env.now_ms()
-
-    def _expired(self, earliest: int) -> ExpiredError:
-        name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
-        return ExpiredError(
-            f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {self._next}, and the "
-            f"table keeps the changes from snapshot {earliest} on. {earliest - self._next} snapshots have expired that "
-            "were not read. Nothing of them was handed over. Read the table again from 'latest-full'"
-            f"{self._without_consumer}, or go on at "
-            f"'from-snapshot' with 'scan.snapshot-id' = '{earliest}' and do without these changes. A consumer keeps "
-            "snapshots from expiring; 'changelog.time-retained' keeps changes for longer.",
-            table=self._table.name,
-            snapshot=self._next,
-            earliest=earliest,
-        )
-
-    @property
-    def _without_consumer(self) -> str:
-        """What a new start needs besides, since a consumer overrides where a stream starts."""
-        return "" if self._consumer is None else f" with '{r.CONSUMER_IGNORE_PROGRESS.key}' = 'true'"
-
-    def _check_same_line(self) -> None:
-        """Refuse to go on in another history: the snapshot that was read last has to be there still, or expired."""
-        last = self._last
-        if last is None:
-            return
-        now = self._store.get(last.id)
-        if now is None:
-            self._check_not_rolled_back(self._store.latest_id() or 0)
-        elif not same_snapshot(now, last):
-            raise self._rolled_back()
-
-    def _check_not_rolled_back(self, newest: int) -> None:
-        if self._last is not None and newest < self._last.id and self._store.get(self._last.id) is None:
-            raise self._rolled_back()
-
-    def _rolled_back(self) -> ConflictError:
-        assert self._last is not None
-        return ConflictError(
-            f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {self._last.id}, which "
-            "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "
-            f"from 'latest-full'{self._without_consumer}.",
-            table=self._table.name,
-            snapshot=self._last.id,
-        )
 
     def _gap_at(self, snapshot: Snapshot) -> Gap | None:
         """Return what a snapshot left out, if gaps are marked.
@@ -397,7 +244,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         """Return the rows that an overwrite removed, then those that it added."""
         parts = [self._rows(table, Exchanged(snapshot, ADD, snapshot), "+I")]
         if snapshot.id > 1:
-            before = self._store.load(snapshot.id - 1)
+            before = SnapshotStore(table.paths, self._env, table.name).load(snapshot.id - 1)
             parts.insert(0, self._rows(table, Exchanged(snapshot, DELETE, before), "-D"))
         return pa.concat_tables(parts, promote_options="permissive")
 

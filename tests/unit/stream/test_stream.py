@@ -212,9 +212,9 @@ def test_waiting_costs_one_small_read_a_look(table: mg.Table, monkeypatch: pytes
     monkeypatch.setattr(LocalStorage, "read", lambda self, path: reads.append(path) or read(self, path))
     thread = threading.Thread(target=lambda: next(stream), daemon=True)
     thread.start()
-    while stream._looks < 100:
+    while stream._line._looks < 100:
         time.sleep(0.01)
-    assert len(reads) < 1.5 * stream._looks
+    assert len(reads) < 1.5 * stream._line._looks
     monkeypatch.undo()
     _write(table, (1, 2))
     thread.join(10)

@@ -1,0 +1,491 @@
+"""TableBatches: what a table publishes, cut into batches between two positions, for engines that keep the position.
+
+    nowhere --> a state, some splits at a time --> what snapshot n published, some files at a time --> n + 1 --> ...
+
+The rows between two positions are a pure function of the two: an engine that repeats a batch after a crash gets the
+same rows. A position says where the stream started, so the first batch is no exception, and when the last snapshot
+before it was committed, so that a rollback is noticed.
+
+Semantics: "start modes", "streaming".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.errors import ConflictError, InvalidInputError
+from merganser.expr.predicate import Predicate
+from merganser.files.read import is_small
+from merganser.meta.consumers import ConsumerStore, check_consumer_id
+from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import read as r
+from merganser.scan.changes import AsChanges, visible
+from merganser.scan.forms import WHOLE_CHANGES
+from merganser.scan.gaps import gap_of, refusal
+from merganser.scan.plan_changes import from_changelog, published_files
+from merganser.scan.read import read_split
+from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
+from merganser.scan.split import AnySplit, PublishedSplit, ReadJob, Split, What
+from merganser.schema import types as t
+from merganser.storage.env import Env
+from merganser.storage.protocol import Storage
+from merganser.stream.line import Line
+from merganser.stream.starts import start_of
+
+_VERSION: Final = 1
+_FILES_TOGETHER: Final = 512
+_PLANS_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a reader has come.
+
+    Attributes:
+        state: the snapshot of the state that the stream began with; None: it began with changes.
+        made_since: of that state only files made since then count, in epoch milliseconds; None: all.
+        first: the first snapshot whose changes are read.
+        splits: of the state, how many splits were read; None: all, or there is no state.
+        of: of how many; None: not known yet.
+        next: the snapshot that is read next.
+        files: how many files of it were read.
+        after_ms: when the snapshot before `next` was committed; None: not known.
+    """
+
+    state: int | None
+    made_since: int | None
+    first: int
+    splits: int | None
+    next: int
+    files: int = 0
+    after_ms: int | None = None
+    of: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the position as plain values, for a checkpoint; see `position_of`."""
+        found: dict[str, Any] = {"version": _VERSION}
+        if self.state is not None:
+            found["state"] = self.state
+        if self.made_since is not None:
+            found["made_since_ms"] = self.made_since
+        if self.splits is not None:
+            return found | {"splits": self.splits} | ({} if self.of is None else {"of": self.of})
+        found |= {"first": self.first, "next": self.next}
+        if self.files:
+            found["files"] = self.files
+        if self.after_ms is not None:
+            found["after_ms"] = self.after_ms
+        return found
+
+
+def position_of(value: Mapping[str, Any], name: str) -> Position | None:
+    """Return the position that a checkpoint of a stream of the table `name` holds; None: nothing was read yet.
+
+    Raises:
+        InvalidInputError: it is no such position.
+    """
+    known = {"version", "state", "made_since_ms", "splits", "first", "next", "files", "after_ms", "of"}
+    whole = all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value.values())
+    if value == {"version": _VERSION}:
+        return None
+    if value.get("version") == _VERSION and whole and value.keys() <= known:
+        state = value.get("state")
+        if state is not None and "splits" in value:
+            since, of = value.get("made_since_ms"), value.get("of")
+            return Position(state, since, state + 1, value["splits"], state + 1, of=of)
+        if "first" in value and "next" in value and "splits" not in value:
+            return Position(
+                state,
+                value.get("made_since_ms"),
+                value["first"],
+                None,
+                value["next"],
+                value.get("files", 0),
+                value.get("after_ms"),
+            )
+    raise InvalidInputError(
+        f"cannot follow '{name}': the checkpoint holds the offset {dict(value)!r:.200}, which is none of this version "
+        f"of merganser. Nothing was read. Use the version that wrote the checkpoint, or start with a new one."
+    )
+
+
+NOWHERE: Final[dict[str, Any]] = {"version": _VERSION}
+"""The position before the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a batch may have; None: no limit. At least one file is read, however large it is.
+
+    Attributes:
+        files, rows, size_bytes: most of each.
+        min_rows: less than that waits for more,
+        max_delay: but not longer than this.
+    """
+
+    files: int | None = None
+    rows: int | None = None
+    size_bytes: int | None = None
+    min_rows: int | None = None
+    max_delay: timedelta | None = None
+
+    def allow(self, files: int, rows: int, size_bytes: int) -> bool:
+        """Return whether a batch may have so much."""
+        return (
+            (self.files is None or files <= self.files)
+            and (self.rows is None or rows <= self.rows)
+            and (self.size_bytes is None or size_bytes <= self.size_bytes)
+        )
+
+
+UNLIMITED: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a batch.
+
+    Attributes:
+        place: parts of one place are read one after the other; "" if no order counts.
+        job: how the split is read.
+        split: what is read; None: nothing of it passes the filter.
+        form: of rows of a state, how they are shown; None: they are changes already.
+    """
+
+    place: str
+    job: ReadJob
+    split: AnySplit | None
+    form: AsChanges | None = None
+
+    @property
+    def files(self) -> int:
+        """Number of its files."""
+        return 0 if self.split is None else len(self.split.files)
+
+    @property
+    def rows(self) -> int:
+        """Stored rows."""
+        return 0 if self.split is None else self.split.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return 0 if self.split is None else self.split.size_bytes
+
+    def read(self, storage: Storage) -> Iterator[pa.Table]:
+        """Yield its rows, in order."""
+        if self.split is not None:
+            for rows in read_split(self.job, self.split, storage):
+                yield rows if self.form is None else self.form.shown(rows)
+
+
+Turn = tuple[Part, ...]
+"""Parts that are read one after the other."""
+
+
+class _Room:
+    """What is left of a batch."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files = self._size_bytes = 0
+        self.rows = 0
+
+    def takes(self, part: Part) -> bool:
+        """Return whether there is room, and take it if there is."""
+        files, rows, size_bytes = self._files + part.files, self.rows + part.rows, self._size_bytes + part.size_bytes
+        if self._files and not self._limits.allow(files, rows, size_bytes):
+            return False
+        self._files, self.rows, self._size_bytes = files, rows, size_bytes
+        return True
+
+
+class TableBatches:
+    """Batches of what a table publishes.
+
+    Args:
+        table: the table; its options say where to start.
+        what: the form of the changes; MERGED: the rows that came, without kinds and without what they replaced.
+        columns: to return, of the form.
+        where: rows to return; None: all.
+        limits: how much a batch may have.
+
+    Raises:
+        InvalidInputError: an option that a stream does not have.
+    """
+
+    def __init__(
+        self,
+        table: TableDef,
+        env: Env,
+        *,
+        what: What,
+        columns: tuple[t.Field, ...],
+        where: Predicate | None,
+        limits: Limits = UNLIMITED,
+    ) -> None:
+        self._action = f"cannot follow '{table.name}'"
+        self._gaps = table.options.get(r.CHANGE_TRACKING_GAPS)
+        if self._gaps == "mark":
+            raise InvalidInputError(
+                f"{self._action}: '{r.CHANGE_TRACKING_GAPS.key}' is 'mark', and a DataFrame holds rows alone. Nothing "
+                "was read. Choose 'error' or 'skip', or follow the table with Table.stream.",
+                option=r.CHANGE_TRACKING_GAPS.key,
+            )
+        self._table = replace(table, options=table.options.merged({r.CHANGE_TRACKING_GAPS.key: "skip"}))
+        self._env = env
+        self._what = what
+        self._columns = columns
+        self._where = where
+        self._limits = limits
+        self._consumer = table.options.get(r.CONSUMER_ID)
+        if self._consumer is not None:
+            check_consumer_id(self._consumer, what=self._action)
+        self._consumers = ConsumerStore(table.paths, env, table.name)
+        self._store = SnapshotStore(table.paths, env, table.name)
+        self._line = Line(self._table, env, self._consumer)
+        self._states: dict[tuple[int, int | None], tuple[Part, ...]] = {}
+        self._plans: dict[int, list[Part]] = {}
+        self._waiting_since: float | None = None
+        self._kept: int | None = None
+
+    def start(self) -> Position:
+        """Return the position before all rows, as the options and the consumer say now.
+
+        Raises:
+            NotFoundError, ExpiredError: there is no such start, or no longer.
+        """
+        if self._consumer is not None and not self._table.options.get(r.CONSUMER_IGNORE_PROGRESS):
+            position = self._consumers.get(self._consumer)
+            if position is not None:
+                return self._at(Position(None, None, max(1, position), None, max(1, position)))
+        found = start_of(self._table, self._env, self._what, self._action)
+        if found.state is None:
+            return self._at(Position(None, None, found.next, None, found.next))
+        assert found.state.snapshot is not None
+        since = found.state.millis if isinstance(found.state, MadeSince) else None
+        return Position(found.state.snapshot.id, since, found.next, 0, found.next)
+
+    def head(self) -> int:
+        """Return the newest snapshot; 0: there is none."""
+        return self._store.latest_id() or 0
+
+    def advance(self, start: Position, *, limited: bool = True, head: int | None = None) -> Position:
+        """Return how far the next batch goes; `start` itself: there is nothing to read yet.
+
+        Args:
+            start: where the batch begins.
+            limited: whether the limits count.
+            head: the last snapshot to read, for which no batch waits for more rows; None: the newest.
+
+        Raises:
+            ExpiredError: snapshots that were not read yet have expired; says how many.
+            ConflictError: the table was rolled back behind what was read.
+            NotFoundError: the table was dropped.
+            UntrackedError: a commit published no changes.
+            FormatError: metadata is damaged or missing.
+        """
+        room = _Room(self._limits if limited else UNLIMITED)
+        if start.splits is not None:
+            return self._through_state(start, room)
+        at = self._through_changes(start, room, head)
+        least = self._limits.min_rows
+        if limited and head is None and least is not None and at != start and room.rows < least and self._waits():
+            return start
+        if at != start:
+            self._waiting_since = None
+        return at
+
+    def turns(self, start: Position | None, end: Position) -> tuple[Turn, ...]:
+        """Return what lies between two positions. Rows of a bucket lie in one turn, in their order.
+
+        Args:
+            start: where the rows begin; None: before all.
+
+        Raises:
+            ExpiredError: snapshots of the batch have expired.
+            FormatError: metadata is damaged or missing.
+        """
+        found: list[Part] = []
+        begins = start is None or start.splits is not None
+        if begins and end.state is not None:
+            found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
+        if end.splits is None:
+            first, skipped = (end.first, 0) if begins or start is None else (start.next, start.files)
+            for number in range(first, end.next + 1):
+                if number == end.next and not end.files:
+                    break
+                parts = self._published(number)
+                last = end.files if number == end.next else len(parts)
+                found += parts[skipped if number == first else 0 : last]
+        return _turns(found, keyed=self._table.keyed)
+
+    def keep(self, position: Position) -> None:
+        """Take note that all before a position was handed over for good: the consumer, if there is one, moves on."""
+        if self._consumer is None or position.splits is not None or self._kept == position.next:
+            return
+        self._consumers.set(self._consumer, position.next)
+        self._kept = position.next
+
+    def _at(self, position: Position) -> Position:
+        """Return a position with the time of the snapshot before it."""
+        before = self._store.get(position.next - 1) if position.next > 1 else None
+        return position if before is None else replace(position, after_ms=before.time_millis)
+
+    def _through_state(self, start: Position, room: _Room) -> Position:
+        assert start.splits is not None
+        parts = self._state_parts(start)
+        taken = start.splits
+        while taken < len(parts) and room.takes(parts[taken]):
+            taken += 1
+        if taken < len(parts):
+            return replace(start, splits=taken, of=len(parts))
+        return self._at(replace(start, splits=None, of=None))
+
+    def _through_changes(self, start: Position, room: _Room, head: int | None) -> Position:
+        at = start
+        self._note_last(start)
+        while head is None or at.next <= head:
+            snapshot = self._line.get(at.next, waits=True)
+            if snapshot is None or self._is_behind_the_end(snapshot):
+                break
+            self._refuse_gap(snapshot)
+            units = self._published(at.next)
+            taken = at.files
+            while taken < len(units) and room.takes(units[taken]):
+                taken += 1
+            if taken < len(units):
+                return replace(at, files=taken)
+            self._line.last = snapshot
+            at = replace(at, next=at.next + 1, files=0, after_ms=snapshot.time_millis)
+        return at
+
+    def _note_last(self, start: Position) -> None:
+        """Find out in which history the reader was: after a restart the position alone knows."""
+        if self._line.last is not None and self._line.last.id == start.next - 1:
+            return
+        self._line.last = None
+        if start.next > 1 and start.after_ms is not None:
+            before = self._store.get(start.next - 1)
+            if before is not None and before.time_millis != start.after_ms:
+                raise self._line.rolled_back(start.next - 1)
+            self._line.last = before
+
+    def _is_behind_the_end(self, snapshot: Snapshot) -> bool:
+        options = self._table.options
+        bound, delay = options.get(r.SCAN_BOUNDED_WATERMARK), options.get(r.STREAMING_READ_SNAPSHOT_DELAY)
+        if bound is not None and snapshot.watermark is not None and snapshot.watermark > bound:
+            return True
+        return delay is not None and self._env.now_ms() - snapshot.time_millis < delay.total_seconds() * 1000
+
+    def _waits(self) -> bool:
+        """Return whether a small batch waits for more rows."""
+        now = self._env.seconds()
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        delay = self._limits.max_delay
+        return delay is None or now - self._waiting_since < delay.total_seconds()
+
+    def _refuse_gap(self, snapshot: Snapshot) -> None:
+        changelog = from_changelog(self._table, Published(snapshot.id, snapshot.id))
+        where = None if self._what in WHOLE_CHANGES else self._where
+        partitions = gap_of(self._table, snapshot, where, changelog=changelog)
+        if self._gaps == "error" and partitions != frozenset():
+            raise refusal(self._table, self._action, snapshot.id, partitions, following=True)
+
+    def _state_parts(self, position: Position) -> tuple[Part, ...]:
+        """Return the splits of the state that a stream began with, in an order that depends on nothing else."""
+        assert position.state is not None
+        place = (position.state, position.made_since)
+        found = self._states.get(place)
+        if found is None:
+            snapshot = self._store.load(position.state)
+            source = State(snapshot) if position.made_since is None else MadeSince(position.made_since, snapshot)
+            parts = self._rows_of(self._table, visible(self._table, source), "+I", ordered=False)
+            found = self._states[place] = tuple(parts)
+        if position.of is not None and position.of != len(found):
+            raise ConflictError(
+                f"{self._action}: the reader was in the middle of snapshot {position.state}, and now its filter, or "
+                "an option that decides about splits, is another one. Nothing was read. Go on as before until the "
+                "state is read, or begin anew.",
+                table=self._table.name,
+                snapshot=position.state,
+            )
+        return found
+
+    def _published(self, number: int) -> list[Part]:
+        """Return what a snapshot published, by the smallest portions that a batch takes or leaves, in order."""
+        found = self._plans.get(number)
+        if found is None:
+            snapshot = self._line.kept(number)
+            if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
+                found = self._exchanged(snapshot)
+            else:
+                job = ReadJob(self._table, self._columns, self._where, {}, self._what)
+                files = published_files(
+                    self._table, self._env, number, columns=self._columns, where=self._where, what=self._what
+                )
+                found = [Part(self._place(directory), job, split) for directory, split in files]
+            self._plans[number] = found
+            self._plans.pop(number - _PLANS_MAX, None)
+        return found
+
+    def _exchanged(self, snapshot: Snapshot) -> list[Part]:
+        """Return the rows that an overwrite removed, then those that it added."""
+        parts = self._rows_of(self._table, Exchanged(snapshot, ADD, snapshot), "+I", ordered=True)
+        if snapshot.id == 1 or self._what is What.MERGED:
+            return parts
+        before = self._store.load(snapshot.id - 1)
+        return self._rows_of(self._table, Exchanged(snapshot, DELETE, before), "-D", ordered=True) + parts
+
+    def _rows_of(self, table: TableDef, source: Source, kind: str, *, ordered: bool) -> list[Part]:
+        form = AsChanges(self._columns, self._where, self._what, kind)
+        plan = form.scan(table, self._env, source).plan()
+        splits = [split for split in plan.splits if isinstance(split, Split)]
+        splits.sort(key=lambda split: (split.directory, [file.name for file in split.files]))
+        return [Part(self._place(split.directory) if ordered else "", plan.job, split, form) for split in splits]
+
+    def _place(self, directory: str) -> str:
+        """Return where order counts: in a bucket, unless the table says that its rows have none."""
+        return directory if self._table.keyed or self._table.schema.bucket_key else ""
+
+
+def _turns(parts: Sequence[Part], *, keyed: bool) -> tuple[Turn, ...]:
+    """Return parts place by place; small files that follow each other are read at once."""
+    places: dict[str, list[Part]] = {}
+    turns: list[list[Part]] = []
+    for part in parts:
+        if part.split is None:
+            continue
+        if not part.place:
+            turns.append([part])
+            continue
+        if part.place not in places:
+            places[part.place] = []
+            turns.append(places[part.place])
+        turn = places[part.place]
+        joined = _joined(turn[-1], part) if turn and keyed else None
+        if joined is None:
+            turn.append(part)
+        else:
+            turn[-1] = joined
+    return tuple(tuple(turn) for turn in turns)
+
+
+def _joined(one: Part, other: Part) -> Part | None:
+    """Return two parts of a place as one, if they are small files of changes."""
+    first, second = one.split, other.split
+    if not isinstance(first, PublishedSplit) or not isinstance(second, PublishedSplit):
+        return None
+    if len(first.targets) + len(second.targets) > _FILES_TOGETHER:
+        return None
+    if not all(is_small(target.file) for target in (first.targets[-1], *second.targets)):
+        return None
+    return replace(one, split=PublishedSplit(first.targets + second.targets, first.origins + second.origins))

@@ -1,0 +1,135 @@
+"""Line: the snapshots of a table one after the other, as a reader that goes on from a position finds them.
+
+A reader notices when snapshots that it has not read have expired, and when the table was rolled back behind what it has
+read: then another history goes on under the same ids.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from merganser.errors import ConflictError, ExpiredError
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.refs import same_snapshot
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import read as r
+from merganser.scan.scan import check_is_there
+from merganser.storage.env import Env
+from merganser.stream.starts import oldest_changes
+
+_PROBE_EVERY: Final = 16
+"""Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
+
+
+class Line:
+    """The snapshots of a table after those that a reader has read.
+
+    Args:
+        consumer: the name of the reader, if it has one.
+
+    Attributes:
+        last: the snapshot that was read last; None: none, or it is not known.
+    """
+
+    def __init__(self, table: TableDef, env: Env, consumer: str | None) -> None:
+        self.last: Snapshot | None = None
+        self._table = table
+        self._env = env
+        self._consumer = consumer
+        self._store = SnapshotStore(table.paths, env, table.name)
+        self._looks = 0
+
+    def get(self, number: int, *, waits: bool) -> Snapshot | None:
+        """Return the snapshot that comes after what was read, if it is there.
+
+        Args:
+            number: its id.
+            waits: the caller will ask again: most looks may be at the hint alone.
+
+        Raises:
+            ExpiredError: it has expired; says how many have.
+            ConflictError: the table was rolled back behind what was read.
+            NotFoundError: the table was dropped.
+        """
+        self._looks += 1
+        newest = self._store.latest_hint()
+        if newest is not None and newest < number and self._looks % _PROBE_EVERY and waits:
+            self._check_not_rolled_back(newest)
+            return None
+        found = self._store.get(number)
+        if found is None:
+            found = ChangelogStore(self._table.paths, self._env).get(number)
+        if found is not None:
+            self.check_unbroken()
+            return found
+        latest = self._store.latest_id()
+        if latest is not None and latest >= number:
+            earliest = oldest_changes(self._table, self._env) or latest
+            if earliest > number:
+                raise self._expired(number, earliest)
+        if latest is None:
+            check_is_there(self._table, self._env, None, f"cannot follow '{self._table.name}'")
+        else:
+            self._check_not_rolled_back(latest)
+        return None
+
+    def kept(self, number: int) -> Snapshot:
+        """Return a snapshot that is there, or whose changelog is.
+
+        Raises:
+            ExpiredError: it has expired; says how many have.
+        """
+        found = self._store.get(number) or ChangelogStore(self._table.paths, self._env).get(number)
+        if found is None:
+            raise self._expired(number, oldest_changes(self._table, self._env) or number)
+        return found
+
+    def check_unbroken(self) -> None:
+        """Refuse to go on in another history: the snapshot that was read last has to be there still, or expired.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        last = self.last
+        if last is None:
+            return
+        now = self._store.get(last.id)
+        if now is None:
+            self._check_not_rolled_back(self._store.latest_id() or 0)
+        elif not same_snapshot(now, last):
+            raise self.rolled_back(last.id)
+
+    def rolled_back(self, number: int) -> ConflictError:
+        """Return the error that the table was rolled back behind a snapshot that was read."""
+        return ConflictError(
+            f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {number}, which "
+            "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "
+            f"from 'latest-full'{self._without_consumer}.",
+            table=self._table.name,
+            snapshot=number,
+        )
+
+    def _expired(self, number: int, earliest: int) -> ExpiredError:
+        name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
+        return ExpiredError(
+            f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {number}, and the "
+            f"table keeps the changes from snapshot {earliest} on. {earliest - number} snapshots have expired that "
+            "were not read. Nothing of them was handed over. Read the table again from 'latest-full'"
+            f"{self._without_consumer}, or go on at "
+            f"'from-snapshot' with 'scan.snapshot-id' = '{earliest}' and do without these changes. A consumer keeps "
+            "snapshots from expiring; 'changelog.time-retained' keeps changes for longer.",
+            table=self._table.name,
+            snapshot=number,
+            earliest=earliest,
+        )
+
+    @property
+    def _without_consumer(self) -> str:
+        """What a new start needs besides, since a consumer overrides where a stream starts."""
+        return "" if self._consumer is None else f" with '{r.CONSUMER_IGNORE_PROGRESS.key}' = 'true'"
+
+    def _check_not_rolled_back(self, newest: int) -> None:
+        if self.last is not None and newest < self.last.id and self._store.get(self.last.id) is None:
+            raise self.rolled_back(self.last.id)

@@ -1,0 +1,117 @@
+"""`ms.read_stream` and the stream source of the data source: starts, limits, restarts, kinds, views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+
+pytestmark = pytest.mark.spark
+Batch = list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def visits(catalog: mg.Catalog) -> mg.Table:
+    table = catalog.create_table(
+        "shop.visits",
+        schema={"id": "INT", "page": "STRING"},
+        primary_key=["id"],
+        options={"bucket": "2", "changelog-producer": "lookup"},
+    )
+    table.write([{"id": i, "page": f"/{i}"} for i in range(8)])
+    return table
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Callable[..., list[Batch]]:
+    """Run a query until it has caught up; return its batches that have rows."""
+
+    def run(frame: DataFrame, checkpoint: str = "checkpoint") -> list[Batch]:
+        found: list[Batch] = []
+        query = frame.writeStream.foreachBatch(lambda rows, _: found.append(sorted(map(tuple, rows.collect()))))
+        query.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        return [batch for batch in found if batch]
+
+    return run
+
+
+def test_a_stream_begins_with_the_state_and_goes_on_with_changes_after_a_restart(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    frame = ms.read_stream(spark, visits, where="id < 100")
+    assert frame.columns == ["_row_kind", "id", "page"]
+    assert batches(frame) == [[("+I", i, f"/{i}") for i in range(8)]]
+    visits.write([{"id": 1, "page": "/x"}, {"id": 2, "page": None}, {"id": 200, "page": ""}], kinds=["+U", "-D", "+I"])
+    changed = [("+U", 1, "/x"), ("-D", 2, "/2"), ("-U", 1, "/1")]
+    assert batches(ms.read_stream(spark, visits, where="id < 100")) == [changed]
+    assert batches(ms.read_stream(spark, visits, where="id < 100")) == []
+    assert batches(ms.read_stream(spark, visits, ["PAGE"], kinds=False), "other") == [
+        sorted((row["page"],) for row in visits.read().to_pylist())
+    ]
+
+
+@pytest.mark.parametrize("limit", ["maxFilesPerTrigger", "read.stream.maxRowsPerTrigger", "maxBytesPerTrigger"])
+def test_limits_cut_the_state_and_the_changes_into_batches(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]], limit: str
+) -> None:
+    visits.write([{"id": i, "page": "/y"} for i in range(8)])
+    reader = spark.readStream.format("merganser").option(limit, 1).option("read.changelog", "true")
+    found = batches(reader.load(visits.path))
+    assert [len(batch) for batch in found] in ([4, 4], [5, 3], [3, 5], [6, 2], [2, 6])
+    visits.write([{"id": 0, "page": "/z"}])
+    assert batches(reader.load(visits.path)) == [[("+U", 0, "/z"), ("-U", 0, "/y")]]
+    changes = reader.option("scan.snapshot-id", 1).load(visits.path)
+    replay: dict[int, str] = {}
+    for batch in batches(changes, "from the first"):
+        for kind, key, page in sorted(batch, key=lambda row: row[0] in ("+U", "+I")):
+            if kind in ("+I", "+U"):
+                replay[key] = page
+            else:
+                assert replay.pop(key) == page
+    assert replay == {row["id"]: row["page"] for row in visits.read().to_pylist()}
+
+
+def test_views_of_changes_are_streams(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    visits.write([{"id": 0, "page": "/z"}])
+    log = spark.readStream.format("merganser").option("scan.mode", "latest").load(visits.path + "$binlog")
+    assert log.columns == ["rowkind", "id", "page"]
+    batches(log)
+    visits.write([{"id": 0, "page": "/a"}])
+    again = spark.readStream.format("merganser").option("scan.mode", "latest").load(visits.path + "$binlog")
+    assert batches(again) == [[("+U", [0, 0], ["/z", "/a"])]]
+
+
+def test_a_consumer_moves_on_with_the_query(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    options = {"consumer-id": "job"}
+    assert len(batches(ms.read_stream(spark, visits, **options))) == 1
+    visits.write([{"id": 0, "page": "/z"}])
+    newest = visits.snapshots()[-1].id
+    assert len(batches(ms.read_stream(spark, visits, **options))) == 1
+    assert [(one.id, one.next_snapshot) for one in visits.consumers.list()] == [("job", newest + 1)]
+
+
+def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, visits: mg.Table) -> None:
+    for options, said in (
+        ({"scan.tag-name": "a"}, "is for reads that end"),
+        ({"maxRowsPerTrigger": "0"}, "whole number of 1 or more"),
+        ({"minRowsPerTrigger": 5}, "go together"),
+        ({"change-tracking.gaps": "mark"}, "'mark'"),
+    ):
+        with pytest.raises(mg.errors.InvalidInputError, match=said):
+            ms.read_stream(spark, visits, **options)
+    with pytest.raises(mg.errors.InvalidInputError, match="no column 'x'"):
+        ms.read_stream(spark, visits, columns=["x"])
+    with pytest.raises(mg.errors.NotFoundError):
+        ms.read_stream(spark, visits.path + "x")
