@@ -42,7 +42,7 @@ from merganser.spark.session import TASKS_PER_CORE, cores, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
-from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn, position_of
+from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn, check_batches, position_of
 from merganser.stream.starts import check_start
 
 try:
@@ -343,6 +343,7 @@ def request_of(
         parallelism,
     )
     check_start(definition, what, action)
+    check_batches(definition, action)
     return request
 
 

@@ -208,6 +208,20 @@ class _Room:
         return True
 
 
+def check_batches(table: TableDef, action: str) -> None:
+    """Refuse options that batches do not have.
+
+    Raises:
+        InvalidInputError: names the option. Nothing was read.
+    """
+    if table.options.get(r.CHANGE_TRACKING_GAPS) == "mark":
+        raise InvalidInputError(
+            f"{action}: '{r.CHANGE_TRACKING_GAPS.key}' is 'mark', and a DataFrame holds rows alone. Nothing was read. "
+            "Choose 'error' or 'skip', or follow the table with Table.stream.",
+            option=r.CHANGE_TRACKING_GAPS.key,
+        )
+
+
 class TableBatches:
     """Batches of what a table publishes.
 
@@ -233,13 +247,8 @@ class TableBatches:
         limits: Limits = UNLIMITED,
     ) -> None:
         self._action = f"cannot follow '{table.name}'"
+        check_batches(table, self._action)
         self._gaps = table.options.get(r.CHANGE_TRACKING_GAPS)
-        if self._gaps == "mark":
-            raise InvalidInputError(
-                f"{self._action}: '{r.CHANGE_TRACKING_GAPS.key}' is 'mark', and a DataFrame holds rows alone. Nothing "
-                "was read. Choose 'error' or 'skip', or follow the table with Table.stream.",
-                option=r.CHANGE_TRACKING_GAPS.key,
-            )
         self._table = replace(table, options=table.options.merged({r.CHANGE_TRACKING_GAPS.key: "skip"}))
         self._env = env
         self._what = what
