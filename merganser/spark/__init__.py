@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
+    from merganser.spark.stream_sink import write_stream
     from merganser.spark.stream_source import read_stream
 
-__all__ = ["changes", "compact", "load", "lookup_join", "read", "read_stream", "register", "write"]
+__all__ = ["changes", "compact", "load", "lookup_join", "read", "read_stream", "register", "write", "write_stream"]
 
 _HOMES = {
     "changes": "merganser.spark.scan",
@@ -28,6 +29,7 @@ _HOMES = {
     "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",
     "write": "merganser.spark.sink",
+    "write_stream": "merganser.spark.stream_sink",
 }
 
 

@@ -58,7 +58,7 @@ def quoted(name: str) -> Column:
     return f.col("`" + name.replace("`", "``") + "`")
 
 
-def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
+def one_writer_each(frame: DataFrame, table: TableDef, *, streams: bool = False) -> DataFrame:
     """Return the frame shuffled so that all rows of a bucket share a task; of a key, if no expression gives the bucket.
 
     The shuffle spreads the buckets of a table partition evenly. `sink.parallelism` sets the number of tasks. Without
@@ -69,14 +69,15 @@ def one_writer_each(frame: DataFrame, table: TableDef) -> DataFrame:
     Args:
         frame: has the partition and bucket key columns of the table.
         table: the table to write to.
+        streams: the frame streams: Spark joins no partitions, and each micro-batch pays for its tasks, one per core.
     """
     spark = frame.sparkSession
-    adaptive = table.options.get(w.SINK_PARALLELISM) is None and all(spark.conf.get(key) == "true" for key in _ADAPTIVE)
-    most = (
-        _partitions(spark)
-        if adaptive
-        else table.options.get(w.SINK_PARALLELISM) or min(_partitions(spark), TASKS_PER_CORE * cores(spark))
-    )
+    given = table.options.get(w.SINK_PARALLELISM)
+    adaptive = not streams and given is None and all(spark.conf.get(key) == "true" for key in _ADAPTIVE)
+    if adaptive:
+        most = _partitions(spark)
+    else:
+        most = given or min(_partitions(spark), (1 if streams else TASKS_PER_CORE) * cores(spark))
     columns = _placing_columns(table, frame.schema)
     if columns is None:
         return frame.repartition(1)

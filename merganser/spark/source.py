@@ -38,6 +38,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -60,6 +61,8 @@ from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
+from merganser.spark.stream_sink import request_of as sink_request_of
+from merganser.spark.stream_sink import sink_of
 from merganser.spark.stream_source import StreamReader, StreamRequest, is_limit, limits_of, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
@@ -85,6 +88,9 @@ _OWN_OPTIONS: Final = frozenset(
         "partitionoverwritemode",
         "replacewhere",
         "read.changelog",
+        "checkpointlocation",
+        "queryname",
+        "compaction",
     ]
 )
 KINDS: Final = "read.changelog"
@@ -150,6 +156,33 @@ class MerganserSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
         return StreamReader(_request(self.options, schema.names), arrow_schema_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of a stream; this checks the schema against the table."""
+        options = self.options
+        table = _table(options)
+        for key in ("identifier", "watermark", "partitionoverwritemode", "replacewhere"):
+            if key in options:
+                raise InvalidInputError(
+                    f"option '{key}' is for writes that end: the batches of a stream have identifiers and watermarks "
+                    "of their own. Nothing was started. Leave the option out.",
+                    option=key,
+                )
+        spelling = _spelling(table, options)
+        rows = arrow_schema_of(schema)
+        names = spelling.names(rows.names) or ()
+        request = sink_request_of(
+            table,
+            names,
+            rows,
+            kinds=spelling.column(options.get("kinds"), names),
+            columns=spelling.names(_columns(options)),
+            complete=overwrite,
+            user=options.get("commit-user"),
+            compaction=options.get("compaction"),
+            checkpoint=options.get("checkpointlocation"),
+        )
+        return sink_of(request, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema; this checks the schema against the table."""

@@ -43,6 +43,8 @@ from merganser.stream.starts import start_of
 _VERSION: Final = 1
 _FILES_TOGETHER: Final = 512
 _PLANS_MAX: Final = 256
+_EMPTY_MAX: Final = 32
+"""A batch without rows passes so many snapshots that published nothing: a position that stays behind could expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +198,14 @@ class _Room:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._files = self._size_bytes = 0
-        self.rows = 0
+        self.files = self.rows = self._size_bytes = 0
 
     def takes(self, part: Part) -> bool:
         """Return whether there is room, and take it if there is."""
-        files, rows, size_bytes = self._files + part.files, self.rows + part.rows, self._size_bytes + part.size_bytes
-        if self._files and not self._limits.allow(files, rows, size_bytes):
+        files, rows, size_bytes = self.files + part.files, self.rows + part.rows, self._size_bytes + part.size_bytes
+        if self.files and not self._limits.allow(files, rows, size_bytes):
             return False
-        self._files, self.rows, self._size_bytes = files, rows, size_bytes
+        self.files, self.rows, self._size_bytes = files, rows, size_bytes
         return True
 
 
@@ -309,6 +310,8 @@ class TableBatches:
         least = self._limits.min_rows
         if limited and head is None and least is not None and at != start and room.rows < least and self._waits():
             return start
+        if not room.files and start.next < at.next < start.next + _EMPTY_MAX:
+            return start  # nothing was published: no batch is worth its cost yet
         if at != start:
             self._waiting_since = None
         return at

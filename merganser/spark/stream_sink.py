@@ -1,0 +1,492 @@
+"""The stream sink: `ms.write_stream` and `df.writeStream.format("merganser")`.
+
+    Spark    [rows + the task they come from] -> shuffle: every bucket has one writer -> files, durable
+    sink     the messages of a micro-batch become one commit of the user "query id", identifier "batch id"
+
+Spark keeps the query id in the checkpoint and shows it to tasks. Spark repeats a batch after a crash under the same two
+ids, and merganser applies a commit once. A query with a new checkpoint has a new id, so none of its batches is taken
+for a repeated one. Files of an attempt that failed stay behind; no snapshot names them.
+
+A task that refuses a row raises the error, since Spark shows the text of errors of tasks, and not of commits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.types import StructType
+
+from merganser.errors import InvalidInputError, MerganserError
+from merganser.handle.table import Table
+from merganser.lsm.abandoned import remove_files
+from merganser.merge.rules import merge_of
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.spark.bucketing import one_writer_each
+from merganser.spark.jobs import OUTCOME_SCHEMA, batch_of, on_any_python
+from merganser.spark.names import spelling_of
+from merganser.spark.pythons import warn_of_other_python
+from merganser.spark.session import opened
+from merganser.spark.types import arrow_schema_of
+from merganser.storage.cache import Cache
+from merganser.storage.env import Env
+from merganser.write.job import Outcome
+from merganser.write.target import WriteTarget
+from merganser.write.transaction import Transaction
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0 hands over rows one by one
+    DataSourceStreamArrowWriter = None
+
+QUERY_ID: Final = "sql.streaming.queryId"
+FROM: Final = "__merganser_from"
+"""Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
+COMPACTIONS: Final = ("inline", "beside", "none")
+_ARRIVAL: Final = "__merganser_arrival"
+_ROWS_PER_TASK: Final = 1 << 40
+_ROWS_AT_ONCE: Final = 1 << 16
+_BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+_log = logging.getLogger(__name__)
+_CACHE: Final = Cache()
+"""What this process knows of immutable files: Spark gives it one task, or one batch to commit, after the other."""
+
+
+@dataclass(frozen=True)
+class SinkRequest:
+    """What a stream writes; pickles.
+
+    Attributes:
+        target: the table, and what of it each batch replaces.
+        env: pickled, it is the storage.
+        names: of the columns, in the order of the rows.
+        kinds: column with the row kinds, not stored; None: all rows are inserts.
+        user: what the names of the committer begin with.
+        compaction: "inline": what is due follows each commit. "beside": a thread of the process that commits does it.
+            "none": other jobs do it.
+        checkpoint: where Spark keeps the progress of the query, if that is known.
+    """
+
+    target: WriteTarget
+    env: Env
+    names: tuple[str, ...]
+    kinds: str | None
+    user: str
+    compaction: str
+    checkpoint: str | None = None
+
+    @property
+    def table(self) -> TableDef:
+        """The table."""
+        return self.target.table
+
+    def here(self) -> Env:
+        """Return the effects of this process, which remember what earlier batches read."""
+        with _lock:
+            place = self.table.paths.metadata_root
+            found = _envs.get(place)
+            if found is None:
+                found = _envs[place] = Env(self.env.storage, self.env.clock, cache=_CACHE)
+                while len(_envs) > _ENVS_MAX:
+                    _envs.pop(next(iter(_envs)))
+            return found
+
+    def transaction(self, query: str, batch: int) -> Transaction:
+        """Return the transaction of a batch."""
+        return Transaction(self.target, self.here(), self.user + query, batch)
+
+
+_ENVS_MAX: Final = 64
+_envs: Final[dict[str, Env]] = {}
+_lock: Final = threading.Lock()
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What a task wrote for the query `query`."""
+
+    query: str
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class StreamTask:
+    """Writes all rows that a task of a micro-batch is given, and yields the outcome.
+
+    Attributes:
+        request: what is written.
+        arranged: the last column says which task a row comes from; else rows come as they are to be written.
+    """
+
+    request: SinkRequest
+    arranged: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows, as `mapInArrow` wants it; a task without rows yields nothing."""
+        tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
+        outcome = self.run(tables)
+        if outcome.messages:
+            yield batch_of(outcome)
+
+    def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
+        """Write rows and return the outcome.
+
+        Raises:
+            MerganserError: a row was refused; nothing is left of the attempt.
+        """
+        tables = iter(tables)
+        first = next(tables, None)
+        if first is None:
+            return Outcome()
+        request = self.request
+        arrival = self.arranged and request.table.keyed
+        job = request.transaction("", 0).job(kinds=request.kinds, arrival=_ARRIVAL if arrival else None)
+        outcome = job.run(self._named(first, tables), skipped=skipped)
+        if outcome.refusal is not None:
+            raise outcome.refusal
+        return outcome
+
+    def _named(self, first: pa.Table, rest: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        def every() -> Iterator[pa.Table]:
+            yield first
+            yield from rest
+
+        names = list(self.request.names)
+        if not self.arranged:
+            yield from (rows.rename_columns(names) for rows in every())
+            return
+        if self.request.table.keyed and merge_of(self.request.table).engine.chooses:
+            seen = 0
+            for rows in every():
+                yield _with_arrival(rows.rename_columns([*names, FROM]), seen)
+                seen += rows.num_rows
+            return
+        # A queue keeps the order of its rows; engines that put versions together take neighbours only.
+        whole = pa.concat_tables([rows.rename_columns([*names, FROM]) for rows in every()])
+        origin = whole.column(FROM).to_numpy()
+        if (np.diff(origin) < 0).any():
+            whole = whole.take(pa.array(np.argsort(origin, kind="stable")))
+        yield whole.drop_columns([FROM]) if not self.request.table.keyed else _with_arrival(whole, 0)
+
+
+def _with_arrival(rows: pa.Table, seen: int) -> pa.Table:
+    """Return rows with the column that orders them: by the task they come from, then as that task gave them."""
+    origin = rows.column(FROM).to_numpy().astype(np.int64)
+    arrival = origin * _ROWS_PER_TASK + np.arange(seen, seen + rows.num_rows)
+    return rows.drop_columns([FROM]).append_column(_ARRIVAL, pa.array(arrival))
+
+
+def write_stream(
+    df: DataFrame,
+    table: Table | str,
+    checkpoint: str | None = None,
+    kinds: str | None = None,
+    columns: Sequence[str] | None = None,
+    mode: str = "append",
+    trigger: str | Mapping[str, Any] | None = None,
+    name: str | None = None,
+    commit_user: str | None = None,
+    compaction: str | None = None,
+    **options: Any,
+) -> StreamingQuery:
+    """Write a streaming DataFrame into a table, each micro-batch as one commit, exactly once.
+
+    Everything that can be refused is refused before the query starts. A row that does not fit stops the query with
+    merganser's error; nothing of its batch is written.
+
+    Args:
+        df: a streaming DataFrame with the columns of the table, in any order.
+        table: a table, or its path.
+        checkpoint: the directory where Spark keeps the progress of the query; None: below that of the session. With a
+            new directory the query begins anew, and writes what its source gives.
+        kinds: the column of `df` with the row kinds ("+I", "-U", "+U", "-D"); it is not stored. None: all rows are
+            inserts.
+        columns: the columns that `df` has; the others get their default or null. None: all columns.
+        mode: "append"; "complete": each batch replaces the table, for aggregations that give their whole result.
+        trigger: how often a batch runs: a text such as "10 seconds", "availableNow" to stop when all is read, or the
+            arguments of Spark's `trigger`, such as {"processingTime": "10 seconds"}. None: as soon as there is more.
+        name: of the query.
+        commit_user: what the name of the committer begins with in `snapshots()`; the id of the query follows.
+        compaction: "inline": the compaction that is due follows each commit. "beside": a thread compacts and expires
+            while the stream goes on. "none": another job does it. None: "inline", or "none" if the table is
+            'write-only'.
+        options: options of the table for this query.
+
+    Returns:
+        The query, which runs.
+
+    Raises:
+        InvalidInputError: `df` does not stream, its columns do not fit, or an argument is invalid; nothing was started.
+        NotFoundError: the table does not exist.
+        UnsupportedError: the table needs a feature that this version does not have.
+    """
+    found = opened(table).with_options({key: str(value) for key, value in options.items()})
+    action = f"cannot write to '{found.name}'"
+    spark = df.sparkSession
+    if not df.isStreaming:
+        raise InvalidInputError(f"{action}: the DataFrame does not stream. Nothing was started. Use ms.write.")
+    if mode not in ("append", "complete"):
+        raise InvalidInputError(
+            f"{action}: mode is {mode!r:.50}. It is 'append' or 'complete'. Nothing was started. Spark gives sinks in "
+            "Python no updates: write the whole result of an aggregation with 'complete', or keep the aggregate in a "
+            "table with merge engine 'aggregation'."
+        )
+    if checkpoint is None and not spark.conf.get("spark.sql.streaming.checkpointLocation", None):
+        raise InvalidInputError(
+            f"{action}: a stream needs a directory for its progress. Nothing was started. Give checkpoint=, on storage "
+            "that outlives this machine, and one of its own for each query."
+        )
+    spelling = spelling_of(spark, found)
+    frame = spelling.frame(df)
+    request = request_of(
+        found,
+        frame.columns,
+        arrow_schema_of(frame.schema),
+        kinds=spelling.column(kinds, frame.columns),
+        columns=spelling.names(columns),
+        complete=mode == "complete",
+        user=commit_user,
+        compaction=compaction,
+        checkpoint=None,
+    )
+    warn_of_other_python(spark)
+    definition = request.table
+    arranged = bool(definition.keyed or definition.schema.bucket_key)
+    if arranged:
+        frame = one_writer_each(frame.withColumn(FROM, f.spark_partition_id()), definition, streams=True)
+    numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
+    written = numbered.mapInArrow(on_any_python(StreamTask(request, arranged)), OUTCOME_SCHEMA)
+    sink = f"merganser-{request.env.new_id()[:12]}"
+
+    class Registered(RequestSink):
+        """The sink in this session."""
+
+        def __new__(cls, options: dict[str, str]) -> RequestSink:  # type: ignore[misc]
+            return RequestSink(request, options)  # the sink itself, since this class cannot be pickled by its name
+
+        @classmethod
+        def name(cls) -> str:
+            return sink
+
+    spark.dataSource.register(Registered)
+    writer = written.writeStream.format(sink).outputMode(mode)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer if name is None else writer.queryName(name)
+    return _triggered(writer, trigger, action).start()
+
+
+def _triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None, action: str) -> DataStreamWriter:
+    if trigger is None:
+        return writer
+    if isinstance(trigger, Mapping):
+        return writer.trigger(**trigger)
+    if not isinstance(trigger, str):
+        raise InvalidInputError(
+            f"{action}: trigger is {trigger!r:.50}. Give a text such as '10 seconds' or 'availableNow', or the "
+            "arguments of Spark's trigger as a dict. Nothing was started."
+        )
+    plain = trigger.replace("-", "").replace("_", "").strip().lower()
+    return writer.trigger(availableNow=True) if plain == "availablenow" else writer.trigger(processingTime=trigger)
+
+
+class _Sink:
+    """What all stream writers do; tasks write, one process commits.
+
+    Args:
+        request: what is written.
+        schema: of the rows as they come.
+        holds_messages: the rows are outcomes of tasks that have written the files.
+    """
+
+    def __init__(self, request: SinkRequest, schema: StructType, *, holds_messages: bool) -> None:
+        self._request = request
+        self._schema = schema
+        self._holds_messages = holds_messages
+
+    def written(self, tables: Iterator[pa.Table]) -> Written:
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty(QUERY_ID)
+        if self._holds_messages:
+            found = [value for rows in tables for value in rows.column(0).to_pylist()]
+            return Written(query, tuple(pickle.loads(bytes(value)) for value in found))
+        task = StreamTask(self._request, arranged=False)
+        skipped = context.partitionId() * (1 << 32)
+        filled = (rows for rows in tables if rows.num_rows)
+        return Written(query, (task.run(filled, skipped=skipped),))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Make a micro-batch one commit, unless it is one already."""
+        written = [message for message in messages if isinstance(message, Written)]
+        if not written:
+            return
+        request = self._request
+        files = [one for message in written for outcome in message.outcomes for one in outcome.messages]
+        if not files and not request.target.overwrites:
+            return
+        transaction = request.transaction(written[0].query, batchId)
+        transaction.watermark = _watermark(request, batchId)
+        done, _ = transaction.applied()
+        if done:
+            remove_files(request.table, transaction.env, files)
+            return
+        transaction.finish(files)
+        if request.compaction == "beside":
+            _upkeep_beside(request)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove the files that tasks wrote, if some tasks failed; else a snapshot may name them."""
+        if None in messages:
+            written = [message for message in messages if isinstance(message, Written)]
+            files = [one for message in written for outcome in message.outcomes for one in outcome.messages]
+            remove_files(self._request.table, self._request.here(), files)
+
+
+class RowSink(_Sink, DataSourceStreamWriter):  # type: ignore[misc]
+    """A sink of Spark 4.0, which hands over rows one by one."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        return self.written(self._tables(iterator))
+
+    def _tables(self, rows: Iterator[Any]) -> Iterator[pa.Table]:
+        schema = arrow_schema_of(self._schema)
+        held: list[dict[str, Any]] = []
+        for row in rows:
+            held.append(dict(zip(schema.names, row.asDict(recursive=True).values(), strict=True)))
+            if len(held) == _ROWS_AT_ONCE:
+                yield pa.Table.from_pylist(held, schema)
+                held = []
+        if held:
+            yield pa.Table.from_pylist(held, schema)
+
+
+if DataSourceStreamArrowWriter is not None:
+
+    class ArrowSink(_Sink, DataSourceStreamArrowWriter):  # type: ignore[misc]
+        """A sink of newer versions of Spark."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+            return self.written(pa.Table.from_batches([batch]) for batch in iterator)
+
+
+def sink_of(request: SinkRequest, schema: StructType, *, holds_messages: bool = False) -> DataSourceStreamWriter:
+    """Return the writer of a stream for this version of Spark; arguments as of `_Sink`."""
+    kind = RowSink if DataSourceStreamArrowWriter is None else ArrowSink
+    return kind(request, schema, holds_messages=holds_messages)
+
+
+def request_of(
+    table: Table,
+    names: Sequence[str],
+    rows: pa.Schema,
+    *,
+    kinds: str | None,
+    columns: Sequence[str] | None,
+    complete: bool,
+    user: str | None,
+    compaction: str | None,
+    checkpoint: str | None,
+) -> SinkRequest:
+    """Return what a stream writes to a table, checked before it starts.
+
+    Args:
+        names: of the columns, as the table has them.
+        rows: the Arrow schema of the rows.
+        kinds, columns: as for `ms.write`.
+        complete: each batch replaces the table.
+        user: what the names of the committer begin with.
+        compaction: one of `COMPACTIONS`; None: "none" if the table is `write-only`, else "inline".
+
+    Raises:
+        InvalidInputError: the rows do not fit the table, or an argument is invalid.
+        UnsupportedError: the table needs a feature that this version does not have.
+    """
+    definition = table.definition
+    options = definition.options
+    if compaction is not None and compaction not in COMPACTIONS:
+        raise InvalidInputError(
+            f"cannot write to '{definition.name}': compaction is {compaction!r:.50}. It is one of "
+            f"{', '.join(map(repr, COMPACTIONS))}. Nothing was started."
+        )
+    compaction = compaction or ("none" if options.get(w.WRITE_ONLY) else "inline")
+    changed: dict[str, str | None] = {u.SNAPSHOT_EXPIRE_EXECUTION_MODE.key: "async"}  # a stream waits for no expiry
+    changed[w.WRITE_ONLY.key] = "false" if compaction == "inline" else "true"
+    target = WriteTarget(
+        replace(definition, options=options.merged(changed)),
+        columns=columns,
+        overwrite={} if complete else None,
+    )
+    target.check_names_and_types(
+        pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)]), kinds
+    )
+    prefix = options.get(w.COMMIT_USER_PREFIX) or ""
+    given = "" if user is None else f"{user}-"
+    return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)
+
+
+class RequestSink(DataSource):  # type: ignore[misc]
+    """The sink of one `ms.write_stream`: it holds the table itself, and no option that Spark would show."""
+
+    def __init__(self, request: SinkRequest, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._request = request
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        request = replace(self._request, checkpoint=self.options.get("checkpointlocation"))
+        return sink_of(request, schema, holds_messages=True)
+
+
+def _watermark(request: SinkRequest, batch: int) -> int | None:
+    """Return the watermark of a batch, from the offsets that Spark keeps; None: there is none, or it cannot be read."""
+    checkpoint = request.checkpoint
+    if checkpoint is None:
+        return None
+    path = checkpoint.removeprefix("file:").rstrip("/")
+    path = "/" + path.lstrip("/") if checkpoint.startswith("file:") else path
+    try:
+        lines = request.here().storage.read(f"{path}/offsets/{batch}").splitlines()
+        found = json.loads(lines[1]).get("batchWatermarkMs")
+    except (MerganserError, OSError, ValueError, IndexError, AttributeError):
+        return None
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _upkeep_beside(request: SinkRequest) -> None:
+    """Compact and expire in a thread of this process, unless one does so. Killed at any time, it leaves orphans."""
+    place = request.table.paths.metadata_root
+    with _lock:
+        running = _upkeeps.get(place)
+        if running is not None and running.is_alive():
+            return
+        thread = threading.Thread(target=_upkeep, args=(request,), name="merganser-upkeep", daemon=True)
+        _upkeeps[place] = thread
+    thread.start()
+
+
+_upkeeps: Final[dict[str, threading.Thread]] = {}
+
+
+def _upkeep(request: SinkRequest) -> None:
+    options = request.table.options.merged({w.WRITE_ONLY.key: "false"})
+    table = Table(replace(request.table, options=options), request.here())
+    for what in (table.compact, table.expire):
+        try:
+            what()
+        except MerganserError as error:
+            _log.warning("upkeep beside a stream into '%s' failed; the next batch tries again: %s", table.name, error)

@@ -1,0 +1,156 @@
+"""`ms.write_stream` and the stream sink of the data source: each micro-batch is one commit, exactly once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import InvalidInputError
+
+pytestmark = pytest.mark.spark
+Row = tuple[Any, ...]
+
+
+@pytest.fixture
+def visits(catalog: mg.Catalog) -> mg.Table:
+    options = {"bucket": "2", "changelog-producer": "lookup"}
+    return catalog.create_table("shop.visits", {"id": "INT", "page": "STRING"}, primary_key=["id"], options=options)
+
+
+@pytest.fixture
+def arrive(spark: SparkSession, tmp_path: Path) -> Callable[[list[Row]], DataFrame]:
+    """Let a file of rows arrive; return the stream of all files, one file per batch."""
+
+    def made(rows: list[Row]) -> DataFrame:
+        frame = spark.createDataFrame(rows, "id INT, page STRING, op STRING").coalesce(1)
+        frame.write.mode("append").parquet(str(tmp_path / "in"))
+        stream = spark.readStream.schema("id INT, page STRING, op STRING").option("maxFilesPerTrigger", 1)
+        return stream.parquet(str(tmp_path / "in"))
+
+    return made
+
+
+def _rows(table: mg.Table) -> list[Row]:
+    return sorted(tuple(row.values()) for row in table.read().to_pylist())
+
+
+def _run(frame: DataFrame, table: mg.Table, checkpoint: Path, **options: Any) -> None:
+    ms.write_stream(frame, table, str(checkpoint), kinds="op", trigger="availableNow", **options).awaitTermination()
+
+
+def test_each_batch_is_a_commit_of_the_query(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    frame = arrive([(1, "/", "+I"), (2, "/a", "+I"), (1, "/b", "+U")])
+    _run(frame, visits, tmp_path / "cp", commit_user="visits")
+    arrive([(2, None, "-D"), (3, "/c", "+I")])
+    _run(frame, visits, tmp_path / "cp", commit_user="visits")
+    assert _rows(visits) == [(1, "/b"), (3, "/c")]
+    appends = [one for one in visits.snapshots() if one.commit_kind == "APPEND"]
+    assert [one.commit_identifier for one in appends] == [0, 1]
+    assert len({one.commit_user for one in appends}) == 1
+    assert appends[0].commit_user.startswith("visits-")
+    assert sorted(tuple(row.values()) for row in visits.changes(3).to_pylist()) == [("+I", 3, "/c"), ("-D", 2, "/a")]
+
+
+def test_a_new_checkpoint_is_no_repeat(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    _run(arrive([(1, "/", "+I")]), visits, tmp_path / "cp")
+    shutil.rmtree(tmp_path / "cp")
+    shutil.rmtree(tmp_path / "in")
+    _run(arrive([(2, "/a", "+I")]), visits, tmp_path / "cp")
+    assert _rows(visits) == [(1, "/"), (2, "/a")]
+
+
+def test_a_batch_that_spark_repeats_is_applied_once(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    _run(arrive([(1, "/", "+I")]), visits, tmp_path / "cp")
+    before = visits.snapshots()
+    (tmp_path / "cp" / "commits" / "0").unlink()  # as if Spark had died before it wrote this
+    (tmp_path / "cp" / "commits" / ".0.crc").unlink()
+    _run(arrive([(2, "/a", "+I")]), visits, tmp_path / "cp")
+    assert visits.snapshots()[: len(before)] == before
+    assert [one.commit_identifier for one in visits.snapshots()[len(before) :]] == [1, 1]
+    assert _rows(visits) == [(1, "/"), (2, "/a")]
+
+
+def test_a_row_that_does_not_fit_stops_the_query_with_our_error(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    with pytest.raises(StreamingQueryException, match="row kind"):
+        _run(arrive([(1, "/", "+I"), (2, "/", "?")]), visits, tmp_path / "cp")
+    assert visits.snapshots() == ()
+    assert list(Path(visits.path).glob("bucket-*/data-*")) == []
+
+
+def test_the_result_of_an_aggregation_replaces_the_table(
+    spark: SparkSession, catalog: mg.Catalog, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    table = catalog.create_table("shop.counts", {"page": "STRING", "n": "BIGINT"}, options={"bucket": "-1"})
+    for rows, wanted in (
+        ([(1, "/", "+I"), (2, "/", "+I")], [("/", 2)]),
+        ([(3, "/", "+I"), (4, "/a", "+I")], [("/", 3), ("/a", 1)]),
+    ):
+        counts = arrive(rows).groupBy("page").count().withColumnRenamed("count", "n")
+        query = ms.write_stream(counts, table, str(tmp_path / "cp"), mode="complete", trigger="availableNow")
+        query.awaitTermination()
+        assert _rows(table) == wanted
+
+
+def test_the_data_source_is_a_sink_and_stores_the_watermark(
+    spark: SparkSession, catalog: mg.Catalog, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    table = catalog.create_table(
+        "shop.times", {"id": "INT", "at": "TIMESTAMP_LTZ(6)"}, primary_key=["id"], options={"bucket": "2"}
+    )
+    for i in range(3):
+        arrive([(i, f"2026-01-0{i + 1} 00:00:00", "+I")])
+    frame = arrive([(9, "2026-01-09 00:00:00", "+I")]).selectExpr("id", "to_timestamp(page) AS at")
+    marked = frame.withWatermark("at", "1 hour")
+    writer = marked.writeStream.format("merganser").option("checkpointLocation", str(tmp_path / "cp"))
+    writer.option("compaction", "beside").trigger(availableNow=True).start(table.path).awaitTermination()
+    assert sorted(row["id"] for row in table.read().to_pylist()) == [0, 1, 2, 9]
+    marks = [one.watermark for one in table.snapshots() if one.commit_kind == "APPEND"]
+    assert any(mark is not None and mark > 0 for mark in marks)
+
+
+def test_rows_of_one_key_keep_the_order_of_their_task(
+    spark: SparkSession, catalog: mg.Catalog, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    table = catalog.create_table(
+        "shop.pages", {"id": "INT", "page": "STRING"}, primary_key=["id"],
+        options={"bucket": "3", "merge-engine": "aggregation", "fields.page.aggregate-function": "listagg"},
+    )  # fmt: skip
+    frame = arrive([(i % 5, str(i), "+I") for i in range(400)])
+    _run(frame, table, tmp_path / "cp")
+    assert _rows(table) == [(k, ",".join(str(i) for i in range(400) if i % 5 == k)) for k in range(5)]
+
+
+def test_what_cannot_be_written_is_refused_before_the_start(
+    spark: SparkSession, visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    frame = arrive([(1, "/", "+I")])
+    place = str(tmp_path / "cp")
+    for broken, said in (
+        (lambda: ms.write_stream(spark.createDataFrame([(1, "/")], "id INT, page STRING"), visits, place), "stream"),
+        (lambda: ms.write_stream(frame, visits, place), "op"),
+        (lambda: ms.write_stream(frame, visits, kinds="op"), "directory for its progress"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", mode="update"), "'complete'"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", compaction="later"), "'beside'"),
+        (lambda: ms.write_stream(frame.drop("page"), visits, place, kinds="op"), "page"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", **{"bukcet": "1"}), "bucket"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            broken()
+    assert not Path(place).exists()
+    assert spark.streams.active == []
