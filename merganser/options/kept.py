@@ -90,13 +90,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("streaming-read-append-overwrite", BOOLEAN, False,
      "Streams of tables without a key deliver the rows of an overwrite as new rows."),
     ("streaming-read-mode", choice("log", "file"), None, "Read a stream from the log or from the files."),
-    ("read.changelog", BOOLEAN, False, "Spark: streams carry the row kind in '_row_kind'."),
-    ("read.stream.maxFilesPerTrigger", integer(1), None, "Spark: most files of a micro-batch."),
-    ("read.stream.maxBytesPerTrigger", size(1), None, "Spark: most bytes of a micro-batch."),
-    ("read.stream.maxRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: most rows of a micro-batch."),
-    ("read.stream.minRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: least rows of a micro-batch."),
-    ("read.stream.maxTriggerDelayMs", integer(0, LONG_MAX), None,
-     "Spark: milliseconds after which a smaller micro-batch is read."),
     ("postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that have no bucket yet."),
     # lookups
     ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),

@@ -115,6 +115,24 @@ CHANGE_TRACKING_GAPS: Final = Option(
     "Ours: what a reader of changes does about a commit that published none, since change tracking was off. error: "
     "raise an error. mark: a stream hands over a Gap there, and a read names it in gaps(). skip: go on.",
 )  # fmt: skip
+READ_CHANGELOG: Final = Option("read.changelog", BOOLEAN, False, "Spark: streams carry the row kind in '_row_kind'.")
+STREAM_MAX_FILES: Final = Option[int | None](
+    "read.stream.maxFilesPerTrigger", integer(1), None, "Spark: most files of a micro-batch."
+)
+STREAM_MAX_BYTES: Final = Option[int | None](
+    "read.stream.maxBytesPerTrigger", size(1), None, "Spark: most bytes of a micro-batch."
+)
+STREAM_MAX_ROWS: Final = Option[int | None](
+    "read.stream.maxRowsPerTrigger", integer(1, LONG_MAX), None, "Spark: most rows of a micro-batch."
+)
+STREAM_MIN_ROWS: Final = Option[int | None](
+    "read.stream.minRowsPerTrigger", integer(1, LONG_MAX), None,
+    "Spark: a micro-batch waits for so many rows; goes with 'read.stream.maxTriggerDelayMs'.",
+)  # fmt: skip
+STREAM_MAX_DELAY: Final = Option[int | None](
+    "read.stream.maxTriggerDelayMs", integer(0, LONG_MAX), None,
+    "Spark: milliseconds after which a smaller micro-batch is read.",
+)  # fmt: skip
 SCAN_BOUNDED_WATERMARK: Final = Option[int | None](
     "scan.bounded.watermark", LONG, None, "Stream: end before the first snapshot whose watermark is above this."
 )

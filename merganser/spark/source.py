@@ -53,6 +53,7 @@ from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Overwrite, Table
+from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
@@ -63,7 +64,7 @@ from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.stream_sink import request_of as sink_request_of
 from merganser.spark.stream_sink import sink_of
-from merganser.spark.stream_source import StreamReader, StreamRequest, is_limit, limits_of, request_of
+from merganser.spark.stream_source import StreamReader, StreamRequest, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
 from merganser.write.job import Outcome, messages_of
@@ -87,13 +88,11 @@ _OWN_OPTIONS: Final = frozenset(
         "watermark",
         "partitionoverwritemode",
         "replacewhere",
-        "read.changelog",
         "checkpointlocation",
         "queryname",
         "compaction",
     ]
 )
-KINDS: Final = "read.changelog"
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
 """Names of other data sources for our options."""
 _NAMES: Final = re.compile(r"\s*(`(?:``|[^`])*`|[^,]*)\s*(?:,|$)")
@@ -147,9 +146,9 @@ class MerganserSource(DataSource):  # type: ignore[misc]
         """Return the reader of `schema`, which is that of `schema()`, or columns of it that the user named."""
         if _shows_kinds(self.options):
             raise InvalidInputError(
-                f"option '{KINDS}' is for streams. Nothing was read. Read changes that end with ms.changes, or with "
-                "the option 'incremental-between' of the table's path with '$audit_log'.",
-                option=KINDS,
+                f"option '{r.READ_CHANGELOG.key}' is for streams. Nothing was read. Read changes that end with "
+                "ms.changes, or with 'incremental-between' and the path of the table with '$audit_log' behind it.",
+                option=r.READ_CHANGELOG.key,
             )
         return _Reader(dict(self.options), schema)
 
@@ -286,7 +285,7 @@ def _table(options: Mapping[str, str]) -> Table:
             "Spark's own catalog does not keep the options of a table; use CREATE TEMPORARY VIEW v USING merganser "
             "OPTIONS (path '...')."
         )
-    others = {key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS and not is_limit(key)}
+    others = long_names({key: value for key, value in options.items() if key.lower() not in _OWN_OPTIONS})
     for key in others:
         known = find_option(key) or find_catalog_option(key)
         meant = _ELSEWHERE.get(key.lower()) or (closest(key, _OWN_OPTIONS) if known is None else None)
@@ -328,7 +327,8 @@ def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> S
 
 
 def _shows_kinds(options: Mapping[str, str]) -> bool:
-    return options.get(KINDS, "false").strip().lower() == "true"
+    """Return whether a stream shows kinds. The option of a table does not count: a batch has the same columns."""
+    return options.get(r.READ_CHANGELOG.key, "false").strip().lower() == "true"
 
 
 def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -> StreamRequest:
@@ -349,7 +349,6 @@ def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -
         where=options.get("where") or None,
         setting=_setting(table, options),
         kinds=_shows_kinds(options),
-        limits=limits_of(options),
         parallelism=_number(options, "parallelism") or max(_CORES_MIN, os.cpu_count() or 1),
     )
 

@@ -11,7 +11,6 @@ Rows of a bucket lie in one task of a batch, in their order.
 from __future__ import annotations
 
 import heapq
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +29,7 @@ from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options.option import Options
 from merganser.rules.starts import check_scan_options
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
@@ -54,15 +54,17 @@ except ImportError:  # Spark 4.0 and 4.1 know no limits of reads
 
     ReadAllAvailable = ReadLimit = ReadMaxFiles = None
 
-LIMITS: Final = {
-    "maxfilespertrigger": "files",
-    "maxrowspertrigger": "rows",
-    "maxbytespertrigger": "size_bytes",
-    "minrowspertrigger": "min_rows",
-    "maxtriggerdelayms": "max_delay",
+_LIMITS: Final = {
+    option.key.removeprefix("read.stream.").lower(): option.key
+    for option in (
+        r.STREAM_MAX_FILES,
+        r.STREAM_MAX_ROWS,
+        r.STREAM_MAX_BYTES,
+        r.STREAM_MIN_ROWS,
+        r.STREAM_MAX_DELAY,
+    )
 }
-"""Options, in lower case and perhaps behind `read.stream.`, and what they limit."""
-_PREFIX: Final = "read.stream."
+"""Short names of options that limit batches, in lower case, as other sources of Spark have them."""
 _LOOK_SECONDS: Final = 0.1
 """Spark asks an idle query many times a second; storage is looked at so often unless the table says how often."""
 _FILE_BYTES: Final = 1 << 20
@@ -203,27 +205,31 @@ def packed(turns: Sequence[Turn], *, tasks_max: int) -> list[tuple[Turn, ...]]:
     return [tuple(packs[pack]) for _, pack in heaviest]
 
 
-def limits_of(options: Mapping[str, str]) -> Limits:
-    """Return the limits of a batch that options set.
+def long_names(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options with the whole names of those that limit batches."""
+    return {_LIMITS.get(key.lower().removeprefix("read.stream."), key): value for key, value in options.items()}
+
+
+def _limits_of(options: Options, action: str) -> Limits:
+    """Return the limits of a batch that the options of a table set.
 
     Raises:
-        InvalidInputError: one is no whole number of 1 or more, or a delay has nothing to wait for.
+        InvalidInputError: rows are waited for without a delay, or the other way round.
     """
-    found: dict[str, Any] = {}
-    for key, text in options.items():
-        name = LIMITS.get(key.lower().removeprefix(_PREFIX))
-        if name is None:
-            continue
-        if not text.strip().isdecimal() or int(text) < 1:
-            raise InvalidInputError(f"option '{key}' is '{text}'. It is a whole number of 1 or more.", option=key)
-        found[name] = timedelta(milliseconds=int(text)) if name == "max_delay" else int(text)
-    if ("max_delay" in found) != ("min_rows" in found):
+    least, delay = options.get(r.STREAM_MIN_ROWS), options.get(r.STREAM_MAX_DELAY)
+    if (least is None) != (delay is None):
         raise InvalidInputError(
-            "the options 'minRowsPerTrigger' and 'maxTriggerDelayMs' go together: a batch waits for so many rows, and "
-            "no longer than so many milliseconds. Give both, or none.",
-            option="minRowsPerTrigger",
+            f"{action}: 'minRowsPerTrigger' and 'maxTriggerDelayMs' go together: a batch waits for so many rows, and "
+            "no longer than so many milliseconds. Nothing was read. Give both, or none.",
+            option=r.STREAM_MIN_ROWS.key,
         )
-    return Limits(**found)
+    return Limits(
+        options.get(r.STREAM_MAX_FILES),
+        options.get(r.STREAM_MAX_ROWS),
+        options.get(r.STREAM_MAX_BYTES),
+        least,
+        None if delay is None else timedelta(milliseconds=delay),
+    )
 
 
 class RequestSource(DataSource):  # type: ignore[misc]
@@ -268,8 +274,7 @@ def read_stream(
     """
     found = table if isinstance(table, TableView) else opened(table)
     base = found.base if isinstance(found, TableView) else found
-    given = {key: str(value) for key, value in options.items()}
-    base = base.with_options({key: value for key, value in given.items() if not is_limit(key)})
+    base = base.with_options(long_names({key: str(value) for key, value in options.items()}))
     request = request_of(
         base,
         found.view_name if isinstance(found, TableView) else None,
@@ -277,11 +282,10 @@ def read_stream(
         where=where,
         setting=setting_of(spark, base),
         kinds=kinds,
-        limits=limits_of(given),
         parallelism=cores(spark),
     )
     warn_of_other_python(spark)
-    name = f"merganser-{uuid.uuid4().hex[:12]}"
+    name = f"merganser-{base.env.new_id()[:12]}"
 
     class Registered(RequestSource):
         """The source in this session."""
@@ -305,7 +309,6 @@ def request_of(
     where: Any,
     setting: Setting,
     kinds: bool,
-    limits: Limits,
     parallelism: int,
 ) -> StreamRequest:
     """Return what a stream of a table, or of a view of it, reads.
@@ -339,14 +342,9 @@ def request_of(
         what,
         chosen,
         to_predicate(where, fields, setting=setting),
-        limits,
+        _limits_of(definition.options, action),
         parallelism,
     )
     check_start(definition, what, action)
     check_batches(definition, action)
     return request
-
-
-def is_limit(key: str) -> bool:
-    """Return whether an option limits batches."""
-    return key.lower().removeprefix(_PREFIX) in LIMITS

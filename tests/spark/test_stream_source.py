@@ -105,7 +105,7 @@ def test_a_consumer_moves_on_with_the_query(
 def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, visits: mg.Table) -> None:
     for options, said in (
         ({"scan.tag-name": "a"}, "is for reads that end"),
-        ({"maxRowsPerTrigger": "0"}, "whole number of 1 or more"),
+        ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger"),
         ({"minRowsPerTrigger": 5}, "go together"),
         ({"change-tracking.gaps": "mark"}, "'mark'"),
     ):
