@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -263,6 +263,13 @@ class Batch:
         self.nothing |= roots == NULL
         return found
 
+    def skip_tombstones(self) -> None:
+        """Skip records without a value if they are to be ignored; else they wait for `with_tombstones`."""
+        if self.options.tombstone == "ignore":
+            self.skip(self.nothing, "tombstone")
+        else:
+            self.open &= ~self.nothing
+
     def images(self, cells: Cells) -> Document:
         """Return the columns of images, which are cells; those that are no objects give none."""
         return documents(cells, self.columns)
@@ -310,6 +317,31 @@ class Batch:
     def among(self, operations: pa.Array, *names: str) -> Bools:
         """Return which open records have one of some operations."""
         return np.asarray(self.open & np.asarray(pc.is_in(operations, value_set=pa.array(names))))
+
+
+def with_tombstones(batch: Batch, changes: Changes) -> Changes:
+    """Return changes and, in their order, the deletes of records without a value, if those delete."""
+    if batch.options.tombstone == "ignore" or not batch.nothing.any():
+        return changes
+    batch.open |= batch.nothing
+    gone = np.flatnonzero(batch.nothing)
+    order = np.argsort(np.concatenate([changes.record, gone]), kind="stable")
+    none, no = no_images(len(gone), len(batch.columns)), np.zeros(len(gone), bool)
+
+    def merged(own: Any, more: Any) -> Any:
+        return np.concatenate([own, more])[order]
+
+    return Changes(
+        merged(changes.record, gone),
+        merged(changes.action, np.full(len(gone), TOMBSTONE, np.uint8)),
+        merged(changes.new, none),
+        merged(changes.has_new, no),
+        merged(changes.old, none),
+        merged(changes.has_old, no),
+        changes.cells,
+        changes.schemas,
+        changes.known,
+    )
 
 
 def no_images(count: int, columns: int) -> Ints:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, INSERT, UPDATE, Batch, Changes, Document, Known, Schemas
 from merganser.cdc.cells import NOTHING, Cells, cells_of
-from merganser.cdc.debezium import tombstones
 from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, scan
 from merganser.cdc.rules import PLAIN, Encoding
 
@@ -27,7 +26,7 @@ _LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 def canal(batch: Batch) -> Changes:
     """Return the changes of records of canal-json."""
     found = batch.opened(_ENVELOPE)
-    tombstones(batch)
+    batch.skip_tombstones()
     kind = found.of("type")
     ddl = found.of("isDdl")
     is_ddl = (ddl.kinds == BOOLEAN) & np.asarray(pc.equal(ddl.texts, "true"))

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ import pyarrow.compute as pc
 from merganser.cdc.batch import (
     DELETE,
     INSERT,
-    TOMBSTONE,
     UPDATE,
     UPSERT,
     Batch,
@@ -170,7 +168,7 @@ def _unwrapped(
         inner = document(inner_texts, found.names, look, trusted=True)
         found = overlaid(found, inner, wrapped)
         found.children.counts[wrapped] = inner.children.counts[wrapped]
-    tombstones(batch)
+    batch.skip_tombstones()
     return found, schemas
 
 
@@ -199,39 +197,6 @@ def _peeled(batch: Batch, images: Sequence[str]) -> Schemas:
         schemas.of[alike] = len(schemas.encodings)
         schemas = Schemas(schemas.of, (*schemas.encodings, encodings_of(schema.texts[0].as_py(), images)))
     return schemas
-
-
-def tombstones(batch: Batch) -> None:
-    """Skip records without a value, if they are to be ignored; else they stay for `removed_keys`."""
-    if batch.options.tombstone == "ignore":
-        batch.skip(batch.nothing, "tombstone")
-    else:
-        batch.open &= ~batch.nothing
-
-
-def with_tombstones(batch: Batch, changes: Changes) -> Changes:
-    """Return changes and, in their order, the deletes of records without a value, if those delete."""
-    if batch.options.tombstone == "ignore" or not batch.nothing.any():
-        return changes
-    batch.open |= batch.nothing
-    gone = np.flatnonzero(batch.nothing)
-    order = np.argsort(np.concatenate([changes.record, gone]), kind="stable")
-    none, no = no_images(len(gone), len(batch.columns)), np.zeros(len(gone), bool)
-
-    def merged(own: Any, more: Any) -> Any:
-        return np.concatenate([own, more])[order]
-
-    return Changes(
-        merged(changes.record, gone),
-        merged(changes.action, np.full(len(gone), TOMBSTONE, np.uint8)),
-        merged(changes.new, none),
-        merged(changes.has_new, no),
-        merged(changes.old, none),
-        merged(changes.has_old, no),
-        changes.cells,
-        changes.schemas,
-        changes.known,
-    )
 
 
 def _known(found: Document, source: Document) -> dict[str, list[Known]]:

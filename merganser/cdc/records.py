@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc import debezium
-from merganser.cdc.batch import Batch, Changes
+from merganser.cdc.batch import Batch, Changes, with_tombstones
 from merganser.cdc.canal import canal
 from merganser.cdc.json_scan import Bools
 from merganser.cdc.options import CdcOptions, cdc_options
@@ -134,7 +134,7 @@ def _parse_piece(
     key_places = [columns.index(name) for name in key if name in columns]
     batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key)
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
-    changes = debezium.with_tombstones(batch, _FORMATS[options.format](batch))
+    changes = with_tombstones(batch, _FORMATS[options.format](batch))
     made = rows_of(batch, changes, fields)
     which, reasons = batch.rejected()
     if options.fail and len(which):

@@ -18,7 +18,6 @@ from merganser.cdc.batch import (
     no_images,
 )
 from merganser.cdc.cells import NOTHING, UNAVAILABLE, Cells
-from merganser.cdc.debezium import tombstones
 from merganser.cdc.json_scan import ABSENT, BOOLEAN, TEXT, Bools, Ints
 from merganser.cdc.rules import Encoding
 
@@ -33,7 +32,7 @@ _MAXWELL_CONTROL = (
 def plain(batch: Batch) -> Changes:
     """Return the changes of records of json, which are rows."""
     found = batch.opened(batch.columns)
-    tombstones(batch)
+    batch.skip_tombstones()
     record = np.flatnonzero(batch.open)
     where = found.where[record]
     yes = np.ones(len(record), bool)
@@ -44,7 +43,7 @@ def plain(batch: Batch) -> Changes:
 def maxwell(batch: Batch) -> Changes:
     """Return the changes of records of maxwell-json."""
     found = batch.opened(_MAXWELL, (("data", "old"), batch.columns))
-    tombstones(batch)
+    batch.skip_tombstones()
     kind = found.of("type")
     control = np.asarray(pc.is_in(kind.texts, value_set=pa.array(_MAXWELL_CONTROL)))
     batch.skip((kind.kinds == TEXT) & control, "control")
@@ -77,7 +76,7 @@ def golden_gate(batch: Batch) -> Changes:
     """Return the changes of records of ogg-json."""
     flags = tuple(f"{name}_isMissing" for name in batch.columns)
     found = batch.opened(_OGG, (("before", "after"), tuple(dict.fromkeys(batch.columns + flags))))
-    tombstones(batch)
+    batch.skip_tombstones()
     names = dict[str, Cells]()
     if batch.options.envelope:
         names = _qualified(found.of("table"))

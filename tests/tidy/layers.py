@@ -63,6 +63,17 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("prune", "from_arrow", "to_polars"),
         ("text",),
     ),
+    "cdc": (
+        ("json_scan", "rules"),
+        ("binary", "cells", "connect_schema", "options", "outcome"),
+        ("numbers", "computed"),
+        ("times",),
+        ("values",),
+        ("batch",),
+        ("message_keys", "debezium", "canal", "row_records"),
+        ("resolve",),
+        ("records",),
+    ),
     "rules": (
         ("facts",),
         ("tag_periods", "starts", "merging", "dialects", "definition"),
