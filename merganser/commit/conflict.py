@@ -84,6 +84,34 @@ def check_levels(
             )
 
 
+def check_none_waits(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: str, snapshot: int) -> None:
+    """Refuse a compaction that merges rows of level 0 and leaves newer ones there.
+
+    It is for tables in which a row depends on what was merged first: without the newer rows, the compaction would
+    change what their commits have published.
+
+    Args:
+        changes: the files that the compaction adds and removes.
+        live: the live files.
+
+    Raises:
+        ConflictError: names a file; nothing was changed.
+    """
+    removed = {entry.identity for entry in changes if entry.kind != ADD}
+    for bucket in {(entry.partition, entry.bucket) for entry in changes if entry.kind != ADD and not entry.file.level}:
+        there = live.buckets.get(bucket)
+        for entry in () if there is None else there.entries:
+            if entry.file.level == 0 and entry.identity not in removed:
+                raise ConflictError(
+                    f"cannot commit to '{table}': another commit up to snapshot {snapshot} added rows to bucket "
+                    f"{bucket[1]} (first file: '{entry.file.name}'), and rows of this table depend on what is merged "
+                    f"first. Nothing was changed. Plan the change again from snapshot {snapshot}.",
+                    table=table,
+                    snapshot=snapshot,
+                    file=entry.file.name,
+                )
+
+
 def check_index(
     changes: Sequence[ManifestEntry],
     removed: Sequence[IndexEntry],

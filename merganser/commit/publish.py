@@ -41,6 +41,7 @@ from merganser.commit.conflict import (
     already_there,
     check_index,
     check_levels,
+    check_none_waits,
     check_reads,
     check_removals,
     check_total_buckets,
@@ -69,6 +70,7 @@ from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark
+from merganser.rules.dialects import is_sensitive
 from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
@@ -263,6 +265,8 @@ class Publisher:
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
             check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
+            if change.kind == COMPACT and is_sensitive(replace(self.table.schema, options=self.table.options)):
+                check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
     def _placed(self, change: Change, files: MetadataFiles) -> tuple[float, TableState, bool, Snapshot | None, Change]:
         """Return a change as it may follow the newest state.

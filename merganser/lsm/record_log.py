@@ -12,6 +12,9 @@ Where the engine chooses one version, the state after a row is the version chose
 merge: the state before, and then the first row, the first two rows, and so on. For keys with many rows this is done in
 rounds of so many rows, each from the state that the last one left.
 
+Where a row depends on which of its versions were merged first, the last row of a key in a commit publishes what a read
+of the new files shows: so the changelog and the table never part.
+
 Semantics: section "Fluss changelog".
 """
 
@@ -66,6 +69,7 @@ class RecordLogJob:
         files: the live files that the commit follows, as they were committed.
         schemas: columns of every schema that a file was written with.
         vectors: deletion vectors of these files.
+        added: the data files that the commit adds to the bucket, if a row depends on what was merged first; else none.
     """
 
     table: TableDef
@@ -77,6 +81,7 @@ class RecordLogJob:
     files: tuple[DataFile, ...]
     schemas: Mapping[int, tuple[t.Field, ...]]
     vectors: BucketVectors = NO_VECTORS
+    added: tuple[DataFile, ...] = ()
 
     @property
     def row_count(self) -> int:
@@ -102,13 +107,22 @@ class RecordLogJob:
             states = _States(self, env)
             is_blind = not images and states.blind
             inserted = row_kind.UPDATE_AFTER if is_blind else row_kind.INSERT
-            for rows, firsts in self._rows(env):
-                one = states.changes(rows, firsts, blind=is_blind)
+            for rows, firsts, goes_on in self._with_ends(self._rows(env)):
+                one = states.changes(rows, firsts, blind=is_blind, goes_on=goes_on)
                 log.publish(one.versions, one.before, one.after, one.numbers, one.shown, one.gone, inserted=inserted)
             return CommitMessage(self.partition, self.bucket, self.total_buckets, (), changelog=log.close())
         except BaseException:
             log.abort()
             raise
+
+    def _with_ends(self, windows: Iterator[tuple[pa.Table, Positions]]) -> Iterator[tuple[pa.Table, Positions, bool]]:
+        """Yield windows of rows, each with whether its last key has more rows in the next one."""
+        window = next(windows, None)
+        while window is not None:
+            rows, firsts = window
+            window = next(windows, None)
+            last = rows.select(self.table.key).slice(rows.num_rows - 1)
+            yield rows, firsts, window is not None and _is_same(last, window[0].select(self.table.key).slice(0, 1))
 
     def _rows(self, env: Env) -> Iterator[tuple[pa.Table, Positions]]:
         """Yield the rows received in the order of key and arrival, and where each key begins among them."""
@@ -157,6 +171,10 @@ class _States:
         known = held_files(table, env)
         held = {file.name: known.of(reader, file) for file in job.files}
         self._lookup = BucketLookup(reader, job.files, held, job.vectors) if job.files else None
+        self._after: BucketLookup | None = None
+        if job.added:
+            held |= {file.name: known.of(reader, file) for file in job.added}
+            self._after = BucketLookup(reader, (*job.files, *job.added), held, job.vectors)
         self._carried: pa.Table | None = None
         """The last key seen, with its state: one row; None: there was none yet, or the key has no version."""
         self._last_key: pa.Table | None = None
@@ -166,7 +184,7 @@ class _States:
         """Whether a row replaces the one before it whatever that is."""
         return isinstance(self._merge.engine, Deduplicate) and self._merge.order is None
 
-    def changes(self, rows: pa.Table, starts: Positions, *, blind: bool) -> _Changes:
+    def changes(self, rows: pa.Table, starts: Positions, *, blind: bool, goes_on: bool) -> _Changes:
         """Return what rows changed.
 
         Args:
@@ -174,13 +192,15 @@ class _States:
                 one of the call before.
             starts: int64[k], where each key begins.
             blind: only the states of keys that are retracted are of use.
+            goes_on: the last key has more rows, which the next call gets.
         """
         rows = rows.select(self._schema.names).cast(self._schema)
         kinds = rows.column(VALUE_KIND.name).to_numpy()
         groups = Groups(np.arange(rows.num_rows), starts)
         of_group, states = self._before(rows, groups, kinds if blind else None)
-        made = self._chosen if self._merge.engine.chooses else self._merged
-        return made(rows, groups, kinds, of_group, states)
+        if self._merge.engine.chooses:
+            return self._chosen(rows, groups, kinds, of_group, states)
+        return self._merged(rows, groups, kinds, of_group, states, goes_on=goes_on)
 
     def _before(self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8] | None) -> tuple[Positions, pa.Table]:
         """Return the states of keys before their first row.
@@ -204,11 +224,7 @@ class _States:
                 parts.append(self._carried)
                 found[0] = 0
         if self._lookup is not None and len(ask):
-            columns = keys.take(pa.array(ask))
-            asked = Asked(
-                tuple(columns.column(name).combine_chunks() for name in self._table.key), self._table.key_types
-            )
-            which, states = self._lookup.states(asked, self._table.schema.fields)
+            which, states = self._lookup.states(self._asked(keys.take(pa.array(ask))), self._table.schema.fields)
             found[ask[which]] = np.arange(len(which)) + sum(part.num_rows for part in parts)
             parts.append(states.cast(self._schema))
         self._last_key = keys.slice(groups.count - 1)
@@ -248,7 +264,14 @@ class _States:
         return self._made(versions, was, now, changed, rows)
 
     def _merged(
-        self, rows: pa.Table, groups: Groups, kinds: npt.NDArray[np.int8], of_group: Positions, states: pa.Table
+        self,
+        rows: pa.Table,
+        groups: Groups,
+        kinds: npt.NDArray[np.int8],
+        of_group: Positions,
+        states: pa.Table,
+        *,
+        goes_on: bool,
     ) -> _Changes:
         """Return what rows changed where the state of a key is merged from its versions."""
         normal, effective = self._normal(rows, kinds)
@@ -283,9 +306,25 @@ class _States:
             was[at] = before
             state[left] = place[ends - 1]
             done[left] += taken
+        if self._after is not None:
+            ended = np.flatnonzero(counts[: count - goes_on])
+            at_end, shown = self._read(self._after, rows.select(self._table.key).take(pa.array(groups.starts[ended])))
+            now[records[starts[ended] + counts[ended] - 1]] = np.where(at_end >= 0, size + at_end, -1)
+            pool.append(shown)
         versions = pa.concat_tables(pool)
         self._carried = versions.slice(int(state[-1]), 1) if state[-1] >= 0 else None
         return self._made(versions, was, now, effective, rows)
+
+    def _read(self, lookup: BucketLookup, keys: pa.Table) -> tuple[Positions, pa.Table]:
+        """Return int64[k], which of some rows a read shows of each key, -1 for none; and these rows."""
+        which, states = lookup.states(self._asked(keys), self._table.schema.fields)
+        found = np.full(keys.num_rows, -1)
+        found[which] = np.where((states.column(VALUE_KIND.name).to_numpy() & 1) == 0, np.arange(len(which)), -1)
+        return found, states.cast(self._schema)
+
+    def _asked(self, keys: pa.Table) -> Asked:
+        columns = tuple(keys.column(name).combine_chunks() for name in self._table.key)
+        return Asked(columns, self._table.key_types)
 
     def _normal(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> tuple[pa.Table, Mask]:
         """Return each row as a flush stores it alone, with its kind; and bool[n], which rows say something."""

@@ -4,7 +4,8 @@
 
     create      gaps        the first schema of a table; what this version does not do
     checks                  options with each other and with the columns
-    starts  merging  dialects   scan options; merge engines; options in the words of others
+    dialects                options in the words of others
+    starts  merging         scan options; merge engines
     facts                   what checks need to know of a table, and how they refuse one
 
 Options themselves are defined in `options`, which knows no table.

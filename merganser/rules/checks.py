@@ -17,7 +17,7 @@ from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean, split_column_key
 from merganser.rules.dialects import PER_RECORD, publishes_each_record
 from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
-from merganser.rules.merging import check_merge_rules
+from merganser.rules.merging import check_merge_rules, depending_on_merges
 from merganser.rules.starts import check_scan_options
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
@@ -164,6 +164,15 @@ def _check_changelog(table: TableSchema, what: str) -> None:
                 what,
                 "'changelog.image' = 'wal' does not go with merge engine aggregation: readers that add up changes need "
                 "the row before. Use full.",
+            )
+        depending = depending_on_merges(table)
+        if depending is not None and not (options.get(u.FORCE_LOOKUP) or options.get(w.DELETION_VECTORS)):
+            refuse(
+                what,
+                f"'changelog-producer' = '{PER_RECORD}' needs 'force-lookup' here, since {depending} depends on which "
+                "versions of a key a compaction merges first. Without it, a compaction would change rows that are "
+                "published already. Leave 'force-lookup' out, or set it to 'true'.",
+                option=u.FORCE_LOOKUP.key,
             )
     if producer != "none" and not table.primary_keys and (producer == "full-compaction" or not counting):
         refuse(what, f"'changelog-producer' = '{producer}' needs a primary key. Define one, or remove the option.")

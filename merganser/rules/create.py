@@ -26,7 +26,7 @@ from merganser.options.registry import (
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
 from merganser.rules.definition import columns_of_text
-from merganser.rules.dialects import check_has_key, check_versioned, translated
+from merganser.rules.dialects import check_has_key, check_versioned, translated, with_whole_rows
 from merganser.rules.facts import listed, refuse
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, fields_from_arrow
@@ -154,6 +154,7 @@ def create_schema(
             f"the primary key {listed(key)} consists of partition columns only, so a partition would hold one row. "
             "Add a column to the primary key, or take it out of the partition columns.",
         )
+    made = with_whole_rows(made)
     check_table_options(made, what=what)
     check_versioned(made, what=what)
     for field in made.fields_with_defaults:

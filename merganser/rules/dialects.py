@@ -15,12 +15,15 @@ Format: section "Fluss engines".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.rules.facts import refuse, type_of
+from merganser.rules.merging import depending_on_merges
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 
@@ -77,6 +80,20 @@ def translate_producer(found: dict[str, Any]) -> None:
 def publishes_each_record(options: Options) -> bool:
     """Return whether writers publish what each of their rows changed."""
     return options.get(w.ASKED_PRODUCER) == PER_RECORD and options.get(w.CHANGELOG_PRODUCER) == "input"
+
+
+def is_sensitive(table: TableSchema) -> bool:
+    """Return whether compactions have to keep to an order, lest they change rows that are published: see `merging`."""
+    return publishes_each_record(table.options) and depending_on_merges(table) is not None
+
+
+def with_whole_rows(table: TableSchema) -> TableSchema:
+    """Return a new table, with `force-lookup` if it publishes each record and no compaction may change its rows."""
+    options = table.options
+    decided = options.is_set(u.FORCE_LOOKUP) or options.get(w.DELETION_VECTORS)
+    if decided or not is_sensitive(table):
+        return table
+    return replace(table, options=options.merged({u.FORCE_LOOKUP.key: "true"}))
 
 
 def keeps_other_columns(options: Options) -> bool:

@@ -105,6 +105,58 @@ def column_functions(table: TableSchema) -> Iterator[tuple[str, str | None]]:
             yield field.name, table.options.get(w.AGGREGATE_FUNCTION.of(field.name))
 
 
+def depending_on_merges(table: TableSchema) -> str | None:
+    """Return what, in the row of a key, can depend on which of its versions were merged first; None: nothing can.
+
+    A flush or a compaction makes one version of several, and this one cannot be taken apart again. Docs: `order.md`.
+    """
+    options = table.options
+    engine, ordering = options.get(w.MERGE_ENGINE), options.get(w.SEQUENCE_FIELD)
+    default = options.get(w.DEFAULT_AGGREGATE_FUNCTION)
+    if engine == "partial-update":
+        if ordering:
+            return "every column under 'sequence.field'"
+        groups = sequence_groups(options)
+        protected = {name for _, columns in groups for name in columns} - {
+            name for names, _ in groups for name in names
+        }
+        functions = {name: own or default for name, own in column_functions(table) if name in protected}
+    elif engine == "aggregation":
+        functions = {name: own or default or LAST_NON_NULL for name, own in column_functions(table)}
+        functions = {name: function for name, function in functions.items() if name not in ordering}
+    else:
+        return None
+    late = bool(ordering) or engine == "partial-update"
+    for column, function in functions.items():
+        if function is not None and _depends_on_merges(table, column, function, late=late):
+            return f"column '{column}' with the function '{function}'"
+    return None
+
+
+def _depends_on_merges(table: TableSchema, column: str, function: str, *, late: bool) -> bool:
+    """Return whether a function of a column depends on what was merged first.
+
+    Args:
+        late: rows can be older by their columns than rows that came before them.
+    """
+    options = table.options
+    ignoring = options.get(w.IGNORE_RETRACT.of(column))
+    match function:
+        case "count" | "max" | "min" | "bool_and" | "bool_or":
+            return False
+        case "sum":
+            return not isinstance(type_of(table, column), _INTEGERS)
+        case "last_value":
+            return late and ignoring
+        case "product" | "merge_map_with_keytime":
+            return True
+        case "collect":
+            return late or not (ignoring or options.get(w.DISTINCT.of(column)))
+        case "nested_update" if options.is_set(w.COUNT_LIMIT.of(column)):
+            return True
+    return late
+
+
 def _check_sequence_fields(table: TableSchema, engine: str, what: str) -> None:
     columns = table.options.get(w.SEQUENCE_FIELD)
     if not columns:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from merganser.commit.conflict import check_index, check_levels, check_removals
+from merganser.commit.conflict import check_index, check_levels, check_none_waits, check_removals
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn
@@ -39,6 +39,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
+from merganser.rules.dialects import is_sensitive
 from merganser.rules.gaps import check_can_write
 from merganser.scan.plan import level_0_waits
 from merganser.storage.env import Env
@@ -345,6 +346,8 @@ def _follows(message: CommitMessage, state: TableState, index: Sequence[IndexEnt
     try:
         check_removals(message.entries(), state.live, table=table.name, snapshot=snapshot)
         check_levels(message.entries(), state.live, table.key_types, table=table.name, snapshot=snapshot)
+        if is_sensitive(replace(table.schema, options=table.options)):
+            check_none_waits(message.entries(), state.live, table=table.name, snapshot=snapshot)
         check_index(
             message.entries(),
             message.index_removed,

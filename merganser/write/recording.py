@@ -24,6 +24,7 @@ from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.rules.dialects import is_sensitive
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 
@@ -73,6 +74,7 @@ class Recording:
     def _due(self, state: TableState, messages: Sequence[CommitMessage]) -> list[RecordLogJob]:
         """Return the jobs of the buckets whose rows or files are others than at the last call."""
         table = self._renewed()
+        sensitive = is_sensitive(replace(table.schema, options=table.options))
         received: dict[BucketId, list[CommitMessage]] = {}
         for message in messages:
             if message.changelog:
@@ -94,7 +96,9 @@ class Recording:
                     schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
             directory = table.bucket_directory(*bucket)
             rows = tuple(file for part in parts for file in part.changelog)
-            jobs.append(RecordLogJob(table, *bucket, parts[0].total_buckets, directory, rows, files, schemas, marked))
+            made = tuple(file for part in parts for file in part.added) if sensitive else ()
+            total = parts[0].total_buckets
+            jobs.append(RecordLogJob(table, *bucket, total, directory, rows, files, schemas, marked, made))
         return jobs
 
     def _renewed(self) -> TableDef:

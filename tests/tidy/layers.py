@@ -76,7 +76,8 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "rules": (
         ("facts",),
-        ("tag_periods", "starts", "merging", "dialects", "definition"),
+        ("tag_periods", "starts", "merging", "definition"),
+        ("dialects",),
         ("checks",),
         ("gaps", "create"),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +17,7 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError
+from merganser.lsm.compact import CompactJob
 from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.table_state import MetaReader
 from tests.unit.lsm.test_changelog_histories import ENGINES, KINDS, SEEDS, Replay, Row
@@ -124,6 +126,94 @@ def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int,
     if not vectors:
         assert sorted(map(str, replay.rows.values())) == sorted(map(str, log.read().to_pylist()))
     assert not list(Path(log.path).rglob("received-*")), "rows as they came are kept no longer than their commit"
+
+
+_DEPENDING: dict[str, dict[str, str]] = {
+    "partial": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
+    | {"sequence.field": "s"},
+    "groups": {"merge-engine": "partial-update", "fields.s.sequence-group": "v,t,l"}
+    | {"fields.t.aggregate-function": "listagg", "fields.l.aggregate-function": "collect"}
+    | {"fields.v.aggregate-function": "last_non_null_value", "ignore-delete": "true"},
+    "removing groups": {"merge-engine": "partial-update", "fields.s.sequence-group": "v,l"}
+    | {"fields.l.aggregate-function": "collect", "fields.v.aggregate-function": "product"}
+    | {"partial-update.remove-record-on-sequence-group": "s"},
+    "late": {"merge-engine": "aggregation", "sequence.field": "s", "aggregation.remove-record-on-delete": "true"}
+    | {"fields.t.aggregate-function": "listagg"},
+    "sums": {"merge-engine": "aggregation", "fields.f.aggregate-function": "sum", "fields.d.aggregate-function": "sum"}
+    | {"fields.l.aggregate-function": "collect", "fields.v.aggregate-function": "product"},
+    "ordered sums": {"merge-engine": "aggregation", "fields.f.aggregate-function": "sum", "sequence.field": "s"}
+    | {"fields.d.aggregate-function": "sum", "fields.l.aggregate-function": "collect"},
+}
+"""Tables in which a row depends on which of its versions were merged first."""
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2] if range(4) == SEEDS else SEEDS)
+@pytest.mark.parametrize("engine", _DEPENDING)
+def test_the_changelog_is_the_table_even_if_rows_depend_on_what_was_merged_first(
+    engine: str, seed: int, tmp_path: Path
+) -> None:
+    """Rows come in any order, in several commits and flushes; compactions run between and beside them."""
+    rng = random.Random(f"depending {engine} {seed}")
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    vectors = {"deletion-vectors.enabled": "true"} if rng.random() < 0.2 else {}
+    options = {"bucket": "1", "changelog-producer": "per-record"} | _DEPENDING[engine] | vectors
+    options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
+    options["target-file-row-num"] = rng.choice(["3", "1000"])
+    if rng.random() < 0.4:
+        options |= {"lookup-wait": "false", "lookup-compact": "gentle"}
+    schema = {"p": "STRING", "k": "INT", "s": "INT", "v": "INT", "t": "STRING", "l": "ARRAY<INT>"}
+    table = catalog.create_table(
+        "db.t", schema | {"f": "DOUBLE", "d": "DECIMAL(3, 1)"}, primary_key=["p", "k"], options=options
+    )
+    shown = table.with_options({"deletion-vectors.merge-on-read": "true"}) if vectors else table
+    kinds_taken = {"groups": ("+I", "+U"), "late": ("+I", "+U", "-D")}.get(engine, ("+I", "+U", "-U", "-D"))
+
+    def write() -> None:
+        rows = [
+            {"p": "a", "k": rng.randrange(4), "s": rng.randrange(9)}
+            | {"v": rng.choice([None, 1, 2, 3]), "t": rng.choice([None, "x", "y"]), "f": rng.choice([None, 0.1, 1e16])}
+            | {"l": [rng.randrange(3) for _ in range(rng.randrange(3))], "d": rng.choice([None, Decimal("60.1")])}
+            for _ in range(rng.randrange(1, 12))
+        ]
+        kinds = [rng.choice(kinds_taken) for _ in rows]
+        window, prefix = rng.choice([2, 5, 65_536]), rng.choice([1, 40, 1 << 18])
+        own = {"write-buffer-size": rng.choice(["1 b", "64 mb"]), "write-only": rng.choice(["true", "true", "false"])}
+        with (
+            patch("merganser.lsm.record_log.WINDOW_ROWS", window),
+            patch("merganser.lsm.record_log._PREFIX_ROWS", prefix),
+            patch("merganser.lsm.record_log._ROUND_MIN", 1 if prefix < 50 else 16),
+            patch("merganser.write.recording._HERE_ROWS", rng.choice([0, 100])),
+        ):
+            table.with_options(own).write(rows, kinds=kinds)
+
+    run = CompactJob.run
+    overtaken: list[int] = []
+
+    def overtaken_run(job: CompactJob, *arguments: Any) -> Any:
+        done = run(job, *arguments)
+        if not overtaken:
+            overtaken.append(1)
+            write()
+        return done
+
+    if rng.random() < 0.7:  # a large file that compactions leave where it is
+        large = [{"p": "a", "k": k, "s": 4, "v": 1, "t": rng.randbytes(100).hex()} for k in range(60)]
+        large = [row | {"l": [1], "f": 0.1, "d": None} for row in large]
+        table.write(large)
+        table.compact(full=True)
+    replay, last = Replay(), 0
+    for _ in range(8):
+        write()
+        if rng.random() < 0.5:
+            overtaken.clear()
+            with patch.object(CompactJob, "run", overtaken_run if rng.random() < 0.5 else run):
+                table.compact(full=rng.random() < 0.5)
+        newest = max((snapshot.id for snapshot in table.snapshots()), default=last)
+        replay.take(table.changes(last + 1, newest).to_pylist() if newest > last else [])
+        last = newest
+        assert sorted(map(str, replay.rows.values())) == sorted(map(str, shown.read().to_pylist()))
+    assert table.check() == ()
 
 
 def _table(path: Path, **options: str) -> mg.Table:
@@ -296,6 +386,36 @@ def test_what_has_no_record_log_is_refused(options: dict[str, str], message: str
     own = {"bucket": "1", "changelog-producer": "per-record"} | options
     with pytest.raises(InvalidInputError, match=message):
         catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=key, options=own)
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}, False),
+        ({"merge-engine": "aggregation", "fields.v.aggregate-function": "product"}, True),
+        ({"merge-engine": "aggregation"}, False),
+        ({"merge-engine": "aggregation", "sequence.field": "v"}, True),
+        ({"merge-engine": "partial-update"}, False),
+        ({"merge-engine": "partial-update", "sequence.field": "v"}, True),
+        ({"merge-engine": "partial-update", "fields.v.sequence-group": "w"}, False),
+        ({"sequence.field": "v"}, False),
+    ],
+)
+def test_a_table_looks_up_in_compactions_where_these_could_change_what_is_published(
+    options: dict[str, str], needed: bool, tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    schema = {"k": "INT", "v": "INT", "w": "STRING"}
+    own = {"bucket": "1", "changelog-producer": "per-record"} | options
+    table = catalog.create_table("db.t", schema, primary_key=["k"], options=own)
+    assert table.options.get("force-lookup") == ("true" if needed else None)
+    refused = own | {"force-lookup": "false"}
+    if needed:
+        with pytest.raises(InvalidInputError, match=r"'per-record' needs 'force-lookup' here"):
+            catalog.create_table("db.refused", schema, primary_key=["k"], options=refused)
+    else:
+        catalog.create_table("db.refused", schema, primary_key=["k"], options=refused)
 
 
 def test_other_engines_see_the_producer_input(tmp_path: Path) -> None:
