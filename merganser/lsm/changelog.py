@@ -120,6 +120,13 @@ class ChangeLog:
             mask = pa.array(shown)
             self._open().write(rows.filter(mask), sequences=pa.array(numbers[shown]))
 
+    def publish_gone(self, rows: pa.Table) -> None:
+        """Publish that some rows are gone: n rows of the table, with sequence numbers."""
+        if rows.num_rows and not self._silent:
+            kinds = np.full(rows.num_rows, row_kind.DELETE, np.int8)
+            numbers = rows.column(SEQUENCE_NUMBER.name).combine_chunks()
+            self._open().write(rows.select(self._table.schema.names), sequences=numbers, kinds=pa.array(kinds))
+
     def close(self) -> tuple[DataFile, ...]:
         """Finish the files and return them. They are durable."""
         if self._writer is not None:

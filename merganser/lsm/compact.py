@@ -131,6 +131,12 @@ class CompactJob:
         return top if producer == "full-compaction" and self.output_level == top else None
 
     @property
+    def publishes_expiry(self) -> bool:
+        """Whether it publishes which rows are too old to be kept. Readers of first-row tables take inserts alone."""
+        first_row = self.table.options.get(w.MERGE_ENGINE) == "first-row"
+        return self.expiry is not None and self.shown_from is not None and not first_row
+
+    @property
     def is_silent(self) -> bool:
         """Whether it leaves out what it would publish: all of it comes from files whose rows nobody is to publish.
 
@@ -186,8 +192,9 @@ class _Compaction:
         self.advance = advance
         self.table = job.table
         self.env = env
+        unseen = None if job.publishes_expiry else job.expiry
         self.reader = SectionReader(
-            job.table, job.directory, job.schemas, env.storage, job.vectors.by_file, expiry=job.expiry
+            job.table, job.directory, job.schemas, env.storage, job.vectors.by_file, expiry=unseen
         )
         self.added: list[DataFile] = []
         self.removed: list[DataFile] = []
@@ -411,7 +418,8 @@ class _KeyCompaction(_Compaction):
     def _compared(self, section: list[DataFile], runs: Sections) -> Iterator[Compared]:
         if self._shown_from is None:
             return iter(())
-        return self.reader.compared(section, runs, self.table.schema.fields, shown_from=self._shown_from)
+        expiry = self.job.expiry if self.job.publishes_expiry else None
+        return self.reader.compared(section, runs, self.table.schema.fields, shown_from=self._shown_from, expiry=expiry)
 
     def _publish(self, one: Compared) -> None:
         """Publish what became of keys."""
@@ -425,6 +433,8 @@ class _KeyCompaction(_Compaction):
             if self.job.below:
                 shown &= ~self._lies_below(one.folded.table())
         rows = one.folded.table() if after is None else after
+        if len(one.expired):
+            self.log.publish_gone(one.rows.take(pa.array(one.expired)))
         self.log.publish(one.rows, one.before, rows, one.numbers, shown, gone)
 
     def _rest_of(self, one: Compared) -> Piece:
@@ -442,6 +452,8 @@ class _KeyCompaction(_Compaction):
         for file in files:
             publishes = self._shown_from is not None and file.level < self._shown_from
             for rows in self.reader.plain(file, self.table.schema.fields, sequence=True):
+                if self.job.expiry is not None and self.job.publishes_expiry:
+                    rows = self._unexpired(rows, shown=not publishes)
                 if publishes:
                     shown = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
                     if self.job.below and rows.num_rows:
@@ -451,6 +463,17 @@ class _KeyCompaction(_Compaction):
                 kept = rows if stays is None else rows.filter(pa.array(stays))
                 numbers = kept.column(SEQUENCE_NUMBER.name).combine_chunks()
                 yield kept.select(names), numbers, kept.column(VALUE_KIND.name).combine_chunks()
+
+    def _unexpired(self, rows: pa.Table, *, shown: bool) -> pa.Table:
+        """Return the rows that are not too old; publish that the others are gone, if they were shown."""
+        assert self.job.expiry is not None
+        stays = self.job.expiry.stays(rows)
+        if stays.all():
+            return rows
+        if shown:
+            adds = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0
+            self.log.publish_gone(rows.filter(pa.array(~stays & adds)))
+        return rows.filter(pa.array(stays))
 
     def _stays(self, kinds: Kinds | None, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
         """Return bool[n], the rows that are not dropped as retractions; None: all."""

@@ -2,7 +2,8 @@
 
 A row stays while now <= its time + `record-level.expire-time`, in whole seconds; a row without a time stays. A
 compaction drops rows when it reads them, before it merges the versions of a key, and only if nothing older lies below
-the output: otherwise an older version of the key would become visible. It writes no retraction for a dropped row.
+the output: otherwise an older version of the key would become visible. It stores no retraction for a dropped row. If it
+publishes what it changes, it publishes a -D for a row that was shown and is gone.
 
 Format: section "record expire".
 """
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,9 +53,14 @@ class RecordExpiry:
 
     def kept(self, rows: pa.Table) -> pa.Table:
         """Return the rows that are not too old."""
+        keep = self.stays(rows)
+        return rows if keep.all() else rows.filter(pa.array(keep))
+
+    def stays(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return bool[n], which rows are not too old."""
         times = rows.column(self.field.name)
         keep = pc.fill_null(pc.greater_equal(_seconds(times), pa.scalar(self.oldest_s, pa.int64())), True)
-        return rows if pc.all(keep).as_py() else rows.filter(keep)
+        return np.asarray(keep)
 
     def reaches(self, file: DataFile, schemas: Mapping[int, tuple[t.Field, ...]]) -> bool:
         """Return whether a file holds a row that is too old, by its statistics; False where they do not say.

@@ -67,7 +67,8 @@ class Compared:
         folded: the k merged rows.
         numbers: int64[k], their sequence numbers.
         before: int64[k], the version in `rows` that was shown; -1: none, or a retraction.
-        fresh: bool[k], whether a version that was not shown takes part.
+        fresh: bool[k], whether a version that was not shown takes part, or the one that was shown is too old to do so.
+        expired: int64[m], versions in `rows` that were shown, of keys whose versions are all too old.
     """
 
     rows: pa.Table
@@ -75,6 +76,7 @@ class Compared:
     numbers: Sequences
     before: npt.NDArray[np.int64]
     fresh: npt.NDArray[np.bool_]
+    expired: npt.NDArray[np.int64]
 
 
 class Held(Protocol):
@@ -197,13 +199,20 @@ class SectionReader:
             yield made.pop()
 
     def compared(
-        self, files: Sequence[DataFile], runs: Runs, fields: Sequence[t.Field], *, shown_from: int
+        self,
+        files: Sequence[DataFile],
+        runs: Runs,
+        fields: Sequence[t.Field],
+        *,
+        shown_from: int,
+        expiry: RecordExpiry | None = None,
     ) -> Iterator[Compared]:
         """Yield the merged rows of several runs, in key order, each with the row that was shown before.
 
         Args:
             files, runs, fields: as for `merged`.
             shown_from: the level from which on rows were shown.
+            expiry: which versions are too old to be merged, though they may have been shown; for a reader without one.
         """
         names = [field.name for field in fields]
         for window, levels in self._windows(files, runs, fields, sequence=True):
@@ -213,11 +222,22 @@ class SectionReader:
             level = levels[window.run_of()][groups.positions]
             shown = level >= shown_from
             before = _youngest(groups, level, shown)
-            folded, numbers = self._merged(window, names, True, levels)
-            assert numbers is not None
             there = before >= 0
             there[there] = adds[before[there]]
-            yield Compared(window.rows, folded, numbers, np.where(there, before, -1), any_of(~shown, groups.starts))
+            before = np.where(there, before, -1)
+            stays = np.ones(window.rows.num_rows, np.bool_) if expiry is None else expiry.stays(window.rows)
+            fresh, expired = any_of(~shown, groups.starts), before[:0]
+            if not stays.all():
+                kept = stays[groups.positions]
+                left, alive = groups.only(kept)
+                gone = np.ones(groups.count, np.bool_)
+                gone[alive] = False
+                expired = before[gone & there]
+                too_old = there & ~stays[before]
+                before, fresh = before[alive], any_of(~shown[kept], left.starts) | too_old[alive]
+            folded, numbers = self._merged(window, names, True, levels, stays)
+            assert numbers is not None
+            yield Compared(window.rows, folded, numbers, before, fresh, expired)
 
     def _windows(
         self,
@@ -307,11 +327,19 @@ class SectionReader:
         return reader if self.expiry is None else Unexpired(reader, self.expiry)
 
     def _merged(
-        self, window: Window, names: Sequence[str], sequence: bool, levels: npt.NDArray[np.int64]
+        self,
+        window: Window,
+        names: Sequence[str],
+        sequence: bool,
+        levels: npt.NDArray[np.int64],
+        stays: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[Folded, Sequences | None]:
+        """Return the merged rows of a window; `stays` says which versions take part, None: all."""
         kinds = window.rows.column(VALUE_KIND.name).to_numpy()
         adds = (kinds & 1) == 0
         groups = groups_of(window.positions, window.is_last, None if adds.all() else adds)
+        if stays is not None and not stays.all():
+            groups, _ = groups.only(stays[groups.positions])
         if self.is_whole_above:
             level = levels[window.run_of()][groups.positions]
             place = np.full(window.rows.num_rows, -1)

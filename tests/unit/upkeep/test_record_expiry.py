@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ import merganser as mg
 from merganser.meta.schemas import SchemaStore
 from merganser.schema import types as t
 from merganser.testing.builders import catalog_over, memory_with
+from tests.unit.lsm.test_changelog_histories import ENGINES, SEEDS, Replay
 
 _names = itertools.count()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -176,3 +179,51 @@ def test_a_first_row_that_is_too_old_keeps_later_ones_out_while_it_is_there() ->
     assert later.read(where="k = 1").to_pylist() == rows[1:2]
     later.compact(full=True)
     assert _keys(later) == [5000]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:1] if range(4) == SEEDS else SEEDS)
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "first-row"])
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_the_changelog_says_which_rows_grew_too_old(producer: str, engine: str, seed: int) -> None:
+    """The replay is strict, and the table after every compaction that publishes."""
+    rng = random.Random(f"expiry {producer} {engine} {seed}")
+    storage = memory_with({}, f"expiry-{next(_names)}")
+    options = {"bucket": "2", "changelog-producer": producer, "target-file-row-num": rng.choice(["2", "1000"])}
+    options |= {"record-level.expire-time": "10 s", "record-level.time-field": "s"} | ENGINES[engine]
+    options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
+    if rng.random() < 0.5:
+        options["changelog-producer.row-deduplicate"] = "true"
+    now = 1_000
+    catalog = catalog_over(storage, clock=lambda: _stamp(now))
+    catalog.create_database("db")
+    columns = {"p": "STRING", "k": "INT", "s": "INT", "v": "INT"}
+    table = catalog.create_table("db.t", columns, primary_key=["p", "k"], options=options)
+    replay, last = Replay(), 0
+    for _ in range(12):
+        now += rng.choice([0, 0, 5, 12])
+        rows = [
+            {"p": "a", "k": rng.randrange(8), "s": now - rng.choice([0, 1, 8, 11]), "v": rng.randrange(4)}
+            for _ in range(rng.randrange(8))
+        ]
+        kinds = [rng.choice(("+I", "+U") if engine == "groups" else ("+I", "+U", "-D")) for _ in rows]
+        with patch("merganser.lsm.section.WINDOW_ROWS", rng.choice([1, 3, 65_536])):
+            _later(table, _stamp(now)).write(rows, kinds=kinds)
+            if rng.random() < 0.5:
+                _later(table, _stamp(now)).compact(full=True)
+        newest = max((snapshot.id for snapshot in table.snapshots()), default=0)
+        if newest > last:
+            replay.take(table.changes(last + 1, newest).to_pylist())
+        last = newest
+        shown = table.read().to_pylist()
+        assert sorted(map(str, replay.rows.values())) == sorted(map(str, shown))
+    assert table.check() == ()
+
+
+def test_a_row_that_grew_too_old_is_published_as_gone_once_and_not_in_first_row_tables() -> None:
+    for engine, kinds in (("deduplicate", ["+I", "-D", "+I"]), ("first-row", ["+I", "+I"])):
+        table = _table("INT", **{"changelog-producer": "lookup", "merge-engine": engine, "write-only": "false"})
+        table.write([{"k": 1, "at": KEPT_S, "v": "x"}, {"k": 2, "at": GONE_S, "v": "never shown"}])
+        later = _later(table, NOW + timedelta(seconds=1))
+        later.compact(full=True)
+        later.write([{"k": 1, "at": KEPT_S + 1, "v": "y"}])
+        assert [row["_row_kind"] for row in later.changes().to_pylist() if row["k"] == 1] == kinds
