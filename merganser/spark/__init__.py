@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from merganser.spark import cdc
     from merganser.spark.compaction import compact
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
     from merganser.spark.stream_sink import write_stream
     from merganser.spark.stream_source import read_stream
 
-__all__ = ["changes", "compact", "load", "lookup_join", "read", "read_stream", "register", "write", "write_stream"]
+__all__ = [
+    "cdc",
+    "changes",
+    "compact",
+    "load",
+    "lookup_join",
+    "read",
+    "read_stream",
+    "register",
+    "write",
+    "write_stream",
+]
 
 _HOMES = {
     "changes": "merganser.spark.scan",
@@ -34,6 +46,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cdc":
+        return importlib.import_module("merganser.spark.cdc")
     if name not in _HOMES:
         raise AttributeError(f"module 'merganser.spark' has no attribute '{name}'")
     value = getattr(importlib.import_module(_HOMES[name]), name)
