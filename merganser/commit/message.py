@@ -96,11 +96,9 @@ class Committed:
         messages: what it changed.
         snapshot: the one it made; None: that is not kept any more, so the newest holds it.
         commit_user, identifier: the committer, and which of the committer's commits it is.
-        untracked: the partitions whose changes nobody is to publish.
     """
 
     messages: Sequence[CommitMessage]
     snapshot: Snapshot | None
     commit_user: str
     identifier: int
-    untracked: frozenset[bytes] = frozenset()

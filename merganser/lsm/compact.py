@@ -48,7 +48,7 @@ from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Kinds
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import untracked_of
+from merganser.meta.tracking import UNTRACKED_FILE, is_untracked, publishes_by_compaction, untracked_of
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.schema import types as t
@@ -89,7 +89,6 @@ class CompactJob:
             and those of files that go, go with them.
         order: how rows of a table without a key are sorted; None: they stay as they are.
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
-        untracked: names of files whose rows nobody is to publish.
     """
 
     table: TableDef
@@ -109,7 +108,6 @@ class CompactJob:
     vectors: BucketVectors = NO_VECTORS
     others: tuple[CompactJob, ...] = ()
     order: Order | None = None
-    untracked: frozenset[str] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -144,8 +142,10 @@ class CompactJob:
         """
         if self.shown_from is None:
             return False
-        new = {file.name for file in self.files if file.level < self.shown_from}
-        return bool(new) and (new <= self.untracked or bool(untracked_of(self.table, (self.partition,))))
+        new = [file for file in self.files if file.level < self.shown_from]
+        return bool(new) and (
+            all(is_untracked(file) for file in new) or bool(untracked_of(self.table, (self.partition,)))
+        )
 
     def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage | None:
         """Do it. The new files are durable; None when nothing had to change.
@@ -486,7 +486,9 @@ class _KeyCompaction(_Compaction):
     @property
     def mark(self) -> str:
         """What the names of new files tell of their rows."""
-        return self._tombstones.mark
+        waits = publishes_by_compaction(self.table.options) and self._shown_from is None
+        untracked = waits and all(is_untracked(file) for file in self.job.files)
+        return (UNTRACKED_FILE if untracked else "") + self._tombstones.mark
 
     def _kept(self, rows: pa.Table, numbers: pa.Array, kinds: pa.Array | None) -> Piece:
         there: npt.NDArray[np.bool_] | None = None

@@ -51,6 +51,7 @@ class Flush:
         arrival: int64, orders the rows where their position does not; None: by position.
         keeps: also write the rows as they came, with their kinds, into changelog files: for readers in merge order, for
             a job that finds out what each of them changed in the order of their arrival. None: no such files.
+        mark: part of the names of data files.
         numbers_by_arrival: sequence numbers are the arrival itself, with gaps: rows that arrived earlier may still
             come. Otherwise rows of a bucket are numbered one after the other.
     """
@@ -65,6 +66,7 @@ class Flush:
         arrival: npt.NDArray[np.int64] | None,
         *,
         keeps: Keeps | None,
+        mark: str,
         numbers_by_arrival: bool,
     ) -> None:
         self._table = table
@@ -80,6 +82,7 @@ class Flush:
         self._picked = Gather(rows)
         self._layout = file_layout(table)
         self._keeps = keeps
+        self._mark = mark
         self._published = {None: lambda _: None, "published": changelog_layout, "received": received_layout}[keeps](
             table
         )
@@ -207,6 +210,7 @@ class Flush:
             env=self._env,
             directory=directory,
             layout=self._layout,
+            mark=self._mark,
             beside=copies_beside(self._table, groups.count),
         )
         try:

@@ -4,22 +4,30 @@ Tracking is off for a table (`change-tracking` = `false`), for partitions (`chan
 write (`changes=False`). The snapshot of a commit that left changes out has the property `merganser.untracked`: its own
 id, since other writers may carry properties on, and the partitions. Without the property, nothing was left out.
 
+Where compactions publish what commits changed, the names of the files of such a commit say that their rows are left
+out: `data-<id>-0-untracked.parquet`. So any later compaction knows.
+
 Docs: decision 0041.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
 from merganser.errors import InvalidInputError
+from merganser.meta.data_file import DataFile
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.option import Options
 
 UNTRACKED: Final = "merganser.untracked"
+UNTRACKED_FILE: Final = "-untracked"
+"""Part of the names of data files whose rows no compaction is to publish."""
+_UNTRACKED_NAME: Final = re.compile(rf"{UNTRACKED_FILE}[-.]")
 _NAMED_MAX: Final = 1000
 """Of more partitions the property names none: all count as untracked."""
 
@@ -57,6 +65,11 @@ def untracked_of(table: TableDef, partitions: Iterable[bytes]) -> frozenset[byte
     start = len(table.paths.root) + 1
     named = {partition: set(table.partition_directory(partition)[start:].split("/")) for partition in set(partitions)}
     return frozenset(partition for partition, parts in named.items() if any(spec <= parts for spec in off))
+
+
+def is_untracked(file: DataFile) -> bool:
+    """Return whether no compaction is to publish the rows of a file."""
+    return _UNTRACKED_NAME.search(file.name) is not None
 
 
 def mark(number: int, partitions: Collection[bytes]) -> dict[str, str]:

@@ -30,14 +30,13 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.job import BucketJob
 from merganser.lsm.pick import full_compaction_commits, pushes_level_0
-from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.dialects import is_sensitive
 from merganser.rules.gaps import check_can_write
@@ -253,7 +252,7 @@ def _jobs(
     others = frozenset(waiting.values()) - done
     if not others:
         return jobs
-    rest = CompactionRequest(buckets=others, push_level_0=True, inline=True, untracked=request.untracked)
+    rest = CompactionRequest(buckets=others, push_level_0=True, inline=True)
     return jobs + plan_jobs(table, env, state, rest)
 
 
@@ -399,8 +398,6 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
     try:
         reader = MetaReader(table.paths, env, table.name)
         state = reader.latest() if committed.snapshot is None else reader.state(committed.snapshot)
-        if committed.untracked and publishes_by_compaction(table.options):
-            request = replace(request, untracked=_files_of(reader, committed))
         jobs = plan_jobs(table, env, state, request)
         if not jobs:  # most commits end here, and have read nothing
             return
@@ -411,14 +408,6 @@ def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | No
                 compact(table, env, request, run=run, commit_user=user, identifier=identifier)
     except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
-
-
-def _files_of(reader: MetaReader, committed: Committed) -> frozenset[str]:
-    """Return the names of the files that a commit added and whose rows nobody is to publish."""
-    if committed.snapshot is None:
-        return frozenset()
-    added = reader.delta(committed.snapshot)
-    return frozenset(e.file.name for e in added if e.kind == ADD and e.partition in committed.untracked)
 
 
 def _left_to_us(env: Env, jobs: Sequence[CompactJob], locks: contextlib.ExitStack) -> frozenset[BucketId]:

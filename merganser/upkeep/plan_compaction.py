@@ -53,7 +53,6 @@ class CompactionRequest:
         push_level_0: empty level 0, even if no other rule asks for it.
         inline: it follows a write, so its cost is to follow the rows written: in tables without a key, files that
             weigh more than all that would join them stay.
-        untracked: names of files whose rows nobody is to publish.
     """
 
     full: bool = False
@@ -63,7 +62,6 @@ class CompactionRequest:
     order: Order | None = None
     push_level_0: bool | None = None
     inline: bool = False
-    untracked: frozenset[str] = frozenset()
 
 
 def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionRequest) -> list[CompactJob]:
@@ -95,7 +93,6 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
                 picked.older,
                 held,
                 order=request.order,
-                untracked=request.untracked,
             )
             for picked in planner.picked(files, held, request)
         ]

@@ -79,7 +79,10 @@ class WriteJob:
             skipped: as for `run`.
         """
         first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
-        writer = table_writer(self.target.table, self.env, first, parallel=False, publishes=self.target.publishes)
+        target = self.target
+        writer = table_writer(
+            target.table, self.env, first, parallel=False, publishes=target.publishes, marks=target.mark
+        )
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)

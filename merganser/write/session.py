@@ -81,7 +81,9 @@ class WriteSession:
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
             starts = self._transaction.starts()
             if self._writer is None:
-                self._writer = table_writer(self.table, self.env, starts, publishes=self.target.publishes)
+                self._writer = table_writer(
+                    self.table, self.env, starts, publishes=self.target.publishes, marks=self.target.mark
+                )
             self._writer.begin(starts)
             self._taking = True
         assert self._writer is not None

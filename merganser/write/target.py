@@ -14,7 +14,7 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import check_partitions_off, untracked_of
+from merganser.meta.tracking import UNTRACKED_FILE, check_partitions_off, publishes_by_compaction, untracked_of
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
 from merganser.rules.dialects import keeps_other_columns
@@ -84,6 +84,11 @@ class WriteTarget:
     def publishes(self, partition: bytes) -> bool:
         """Return whether a changelog of the rows of a serialized partition is written; an overwrite has none."""
         return not self.overwrites and not self.untracked((partition,))
+
+    def mark(self, partition: bytes) -> str:
+        """Return the part of the names of data files of a serialized partition that tells compactions of its rows."""
+        left_out = publishes_by_compaction(self.table.options) and self.untracked((partition,))
+        return UNTRACKED_FILE if left_out else ""
 
     @property
     def overwrites(self) -> bool:

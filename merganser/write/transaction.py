@@ -206,8 +206,7 @@ class Transaction:
         self.stands = True  # before what follows: nothing of it may be removed any more
         self._remove_unnamed(messages, snapshot)
         if messages or snapshot is not None:
-            untracked = self.target.untracked({message.partition for message in messages})
-            committed = Committed(messages, snapshot, self.user, self.identifier, untracked)
+            committed = Committed(messages, snapshot, self.user, self.identifier)
             after_commit(self.table, self.env, committed, run=self._run)
         return snapshot
 

@@ -37,6 +37,7 @@ from merganser.write.incoming import Arrival, Prepared
 
 Starts = Callable[[BucketId], int]
 Publishes = Callable[[bytes], bool]
+Marks = Callable[[bytes], str]
 _OPEN_FILES_MAX: Final = 128
 
 
@@ -72,7 +73,13 @@ class TableWriter(Protocol):
 
 
 def table_writer(
-    table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, publishes: Publishes | None = None
+    table: TableDef,
+    env: Env,
+    starts: Starts,
+    *,
+    parallel: bool = True,
+    publishes: Publishes | None = None,
+    marks: Marks = lambda _: "",
 ) -> TableWriter:
     """Return a writer of a table.
 
@@ -80,9 +87,10 @@ def table_writer(
         starts: gives the first free sequence number of a bucket; see `WrittenBuckets`.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
         publishes: says of a partition whether a changelog of its rows is written; None: of all.
+        marks: gives, of a partition, a part of the names of its data files.
     """
     if table.keyed:
-        return KeyTableWriter(table, env, starts, parallel=parallel, publishes=publishes)
+        return KeyTableWriter(table, env, starts, parallel=parallel, publishes=publishes, marks=marks)
     return AppendTableWriter(table, env, starts)
 
 
@@ -94,11 +102,19 @@ class KeyTableWriter:
     """
 
     def __init__(
-        self, table: TableDef, env: Env, starts: Starts, *, parallel: bool = True, publishes: Publishes | None = None
+        self,
+        table: TableDef,
+        env: Env,
+        starts: Starts,
+        *,
+        parallel: bool = True,
+        publishes: Publishes | None = None,
+        marks: Marks = lambda _: "",
     ) -> None:
         self._table = table
         self._env = env
         self._publishes = publishes
+        self._marks = marks
         self._merge = merge_of(table, stored=False)
         self._assigner = assigner_of(table)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
@@ -146,12 +162,12 @@ class KeyTableWriter:
     def _flush(self, taken: Prepared) -> None:
         rows, kinds, arrival = taken
         rows = _one_chunk(rows)
-        flushes: dict[Keeps | None, Flush] = {}
+        flushes: dict[tuple[Keeps | None, str], Flush] = {}
         work: list[tuple[str, Group, int]] = []
         for group in self._assigner.assign(rows):
-            keeps = self._keeps_of(group.partition)
-            if keeps not in flushes:
-                flushes[keeps] = Flush(
+            keeps, mark = self._keeps_of(group.partition), self._marks(group.partition)
+            if (keeps, mark) not in flushes:
+                flushes[keeps, mark] = Flush(
                     self._table,
                     self._env,
                     self._merge,
@@ -159,6 +175,7 @@ class KeyTableWriter:
                     kinds,
                     arrival,
                     keeps=keeps,
+                    mark=mark,
                     numbers_by_arrival=self._numbers_by_arrival,
                 )
             start = self._written.take_sequences(group.id, 0 if self._numbers_by_arrival else len(group.rows))
@@ -166,7 +183,7 @@ class KeyTableWriter:
 
         def write_bucket(item: tuple[str, Group, int]) -> None:
             directory, group, start = item
-            flush = flushes[self._keeps_of(group.partition)]
+            flush = flushes[self._keeps_of(group.partition), self._marks(group.partition)]
             keep, publish = partial(self._written.keep, group.id), partial(self._written.publish, group.id)
             flush.write_bucket(directory, group.rows, start, keep, publish)
 

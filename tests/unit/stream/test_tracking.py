@@ -165,9 +165,53 @@ def test_a_compaction_publishes_all_if_rows_of_others_waited(catalog: mg.Catalog
     waiting = table.with_options({"write-only": "true"})
     _write(waiting, 1, 1)
     _write(table, 2, 2, changes=False)
+    assert sorted({row["k"] for row in table.changes().to_pylist()}) == [1, 2]
     _write(waiting, 3, 3, changes=False)
+    _write(waiting, 4, 4)
     table.compact(full=True)
-    assert sorted({row["k"] for row in table.changes().to_pylist()}) == [1, 2, 3]
+    assert sorted({row["k"] for row in table.changes().to_pylist()}) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize("way", ["write", "overlapping", "option"])
+def test_a_later_compaction_knows_what_a_writer_without_compactions_left_out(
+    catalog: mg.Catalog, producer: str, way: str
+) -> None:
+    table = _table(catalog, producer, bucket="1")
+    _write(table, 1, 1, 2)
+    waiting = table.with_options({"write-only": "true"})
+    if way == "option":
+        _write(waiting.with_options({"change-tracking": "false"}), 2, 1)
+    elif way == "write":
+        _write(waiting, 2, 1, changes=False)
+    else:  # gets other sequence numbers, and so another file
+        with waiting.writer(changes=False) as first:
+            first.session._transaction.take_turn = lambda: None  # type: ignore[method-assign]
+            first.write([{"p": "a", "k": 1, "v": 2}])
+            _write(waiting, 0, 3, changes=False)
+            first.commit()
+    _write(waiting, 3, 2, p="b")
+    number = table.snapshots()[-1].id + 1
+    mg.catalog(str(Path(table.path).parent.parent)).table("db.t").compact(full=True)
+    found = table.changes(3, gaps="skip")
+    assert _rows(found.to_arrow()) == [("+I", "b", 2, 3)]
+    [gap] = found.gaps()
+    assert (gap.snapshot, gap.partitions) == (number, ({"p": "a"},))
+    assert ("+I", "a", 1, 2) in _rows(gap.read())
+
+
+def test_levels_in_between_keep_the_mark_of_rows_that_nobody_is_to_publish(catalog: mg.Catalog) -> None:
+    options = {"num-sorted-run.compaction-trigger": "2", "num-levels": "6", "write-only": "true"}
+    table = _table(catalog, "full-compaction", bucket="1", **options)
+    table.write([{"p": "a", "k": k, "v": random.getrandbits(31)} for k in range(20_000)])
+    table.compact(full=True)
+    for v in range(3):
+        _write(table, v, 1, 2, changes=False)
+    table.compact()
+    assert {file["level"] for file in table.files().to_pylist()} == {4, 5}
+    table.compact(full=True)
+    assert [gap.snapshot for gap in table.changes(3, gaps="skip").gaps()] == [table.snapshots()[-1].id]
+    assert table.changes(3, gaps="skip").count() == 0
 
 
 def test_system_tables_of_changes_are_told_too(catalog: mg.Catalog) -> None:
