@@ -258,5 +258,20 @@ TABLES: Final = (
         _fold_sums,
         publishes="with",
     ),
+    SoakTable(
+        "recorded whole",  # rows could depend on what was merged first, so compactions look up whole rows
+        {
+            "bucket": "1",
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "sum",
+            "sequence.field": "n",
+            "changelog-producer": "per-record",
+            **_KEEPS_CHANGELOGS,
+        },
+        True,
+        _additions,
+        _fold_sums,
+        publishes="with",
+    ),
     SoakTable("vectors", {"bucket": "1", "deletion-vectors.enabled": "true"}, True, _upserts, _fold_latest, later=True),
 )
