@@ -8,7 +8,7 @@
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test setup environment lint types unit format docs soak serial interop clean help
+.PHONY: demo test setup environment lint types unit format docs soak serial streams interop clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -46,6 +46,9 @@ soak: environment ## kill writers, compactors and readers 500 times: nothing los
 serial: environment ## overlapping writers, killed and with lost replies: every read is the state after whole commits
 	$(BIN)/python -m tests.serial --seconds 60
 
+streams: setup ## kill a chain of Spark streams 40 times: no batch lost or applied twice; an hour
+	$(BIN)/python -m tests.streams --kills 40
+
 interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 100 MB once, 10 minutes
 	$(BIN)/python -m tests.witness
 
@@ -53,7 +56,7 @@ bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/REA
 	$(BIN)/python -m benchmarks.$*
 
 clean: ## remove what was built, the environment included
-	rm -rf .venv .demo .bench .witness .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
+	rm -rf .venv .demo .bench .witness .streams .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
