@@ -27,16 +27,25 @@ Pack = tuple[AnySplit, ...]
 
 def packed(splits: Sequence[AnySplit], *, tasks_max: int) -> tuple[Pack, ...]:
     """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first."""
-    weights = [split.size_bytes + _FILE_BYTES * len(split.files) for split in splits]
-    count = max(1, min(len(splits), tasks_max, -(-sum(weights) // _PACK_BYTES_MIN)))
-    packs: list[list[AnySplit]] = [[] for _ in range(count)]
+    weights = [weight_of(split.size_bytes, len(split.files)) for split in splits]
+    return tuple(tuple(splits[i] for i in pack) for pack in balanced(weights, tasks_max=tasks_max))
+
+
+def weight_of(size_bytes: int, files: int) -> int:
+    """Return what it takes to read files, in bytes."""
+    return size_bytes + _FILE_BYTES * files
+
+
+def balanced(weights: Sequence[int], *, tasks_max: int) -> list[list[int]]:
+    """Return the positions of weights in at most `tasks_max` packs of about the same weight, the heaviest first."""
+    count = max(1, min(len(weights), tasks_max, -(-sum(weights) // _PACK_BYTES_MIN)))
+    packs: list[list[int]] = [[] for _ in range(count)]
     lightest = [(0, i) for i in range(count)]
-    for i in sorted(range(len(splits)), key=lambda i: -weights[i]):
+    for i in sorted(range(len(weights)), key=lambda i: -weights[i]):
         weight, pack = heapq.heappop(lightest)
-        packs[pack].append(splits[i])
+        packs[pack].append(i)
         heapq.heappush(lightest, (weight + weights[i], pack))
-    heaviest = [pack for _, pack in sorted(lightest, key=lambda entry: -entry[0])]
-    return tuple(tuple(packs[pack]) for pack in heaviest if packs[pack])
+    return [packs[pack] for _, pack in sorted(lightest, key=lambda entry: -entry[0]) if packs[pack]]
 
 
 def rows_of(

@@ -10,7 +10,6 @@ Rows of a bucket lie in one task of a batch, in their order.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,6 +38,7 @@ from merganser.schema.table_schema import CHANGE_KIND
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
+from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
@@ -67,8 +67,6 @@ _LIMITS: Final = {
 """Short names of options that limit batches, in lower case, as other sources of Spark have them."""
 _LOOK_SECONDS: Final = 0.1
 """Spark asks an idle query many times a second; storage is looked at so often unless the table says how often."""
-_FILE_BYTES: Final = 1 << 20
-_PACK_BYTES_MIN: Final = 8 << 20
 
 
 @dataclass
@@ -176,7 +174,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._planned = last
         turns = self._batches.turns(begin, last)
         storage, schema = self._env.storage, self._schema
-        return [TurnsPartition(pack, storage, schema) for pack in packed(turns, tasks_max=self._tasks_max)]
+        weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
+        packs = balanced(weights, tasks_max=self._tasks_max)
+        return [TurnsPartition(tuple(turns[i] for i in pack), storage, schema) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TurnsPartition):
@@ -189,20 +189,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         position = position_of(end, self._table.name)
         if position is not None:
             self._batches.keep(position)
-
-
-def packed(turns: Sequence[Turn], *, tasks_max: int) -> list[tuple[Turn, ...]]:
-    """Return turns in at most `tasks_max` packs of about the same weight, the heaviest first."""
-    weights = [sum(part.size_bytes + _FILE_BYTES * part.files for part in turn) for turn in turns]
-    count = min(len(turns), tasks_max, max(1, -(-sum(weights) // _PACK_BYTES_MIN)))
-    packs: list[list[Turn]] = [[] for _ in range(count)]
-    lightest = [(0, i) for i in range(count)]
-    for i in sorted(range(len(turns)), key=lambda i: -weights[i]):
-        weight, pack = heapq.heappop(lightest)
-        packs[pack].append(turns[i])
-        heapq.heappush(lightest, (weight + weights[i], pack))
-    heaviest = sorted(lightest, key=lambda entry: -entry[0])
-    return [tuple(packs[pack]) for _, pack in heaviest]
 
 
 def long_names(options: Mapping[str, str]) -> dict[str, str]:
