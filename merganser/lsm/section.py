@@ -222,10 +222,11 @@ class SectionReader:
             level = levels[window.run_of()][groups.positions]
             shown = level >= shown_from
             before = _youngest(groups, level, shown)
+            stays = np.ones(window.rows.num_rows, np.bool_) if expiry is None else expiry.stays(window.rows)
+            too_old = (before >= 0) & ~stays[before]  # a retraction, too: what it took back may come back
             there = before >= 0
             there[there] = adds[before[there]]
             before = np.where(there, before, -1)
-            stays = np.ones(window.rows.num_rows, np.bool_) if expiry is None else expiry.stays(window.rows)
             fresh, expired = any_of(~shown, groups.starts), before[:0]
             if not stays.all():
                 kept = stays[groups.positions]
@@ -233,7 +234,6 @@ class SectionReader:
                 gone = np.ones(groups.count, np.bool_)
                 gone[alive] = False
                 expired = before[gone & there]
-                too_old = there & ~stays[before]
                 before, fresh = before[alive], any_of(~shown[kept], left.starts) | too_old[alive]
             folded, numbers = self._merged(window, names, True, levels, stays)
             assert numbers is not None
