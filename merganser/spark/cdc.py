@@ -33,7 +33,7 @@ __all__ = ["REJECTED", "parse"]
 
 REJECTED: Final = "_rejected"
 """Column of a bad record: a struct of its reason, text, key and position; null in all other rows."""
-_LETTER: Final = s.StructType(
+LETTER: Final = s.StructType(
     [
         s.StructField("reason", s.StringType()),
         s.StructField("text", s.BinaryType()),
@@ -52,6 +52,7 @@ def parse(
     df: DataFrame,
     format: str,
     table: Table | str,
+    /,
     value: str = "value",
     key: str | None = None,
     position: str | None = None,
@@ -108,7 +109,7 @@ def parse(
     columns = [s.StructField(CHANGE_KIND.name, s.StringType())]
     columns += [s.StructField(field.name, field.dataType, True, field.metadata) for field in rows.fields]
     if bad == "keep":
-        columns.append(s.StructField(REJECTED, _LETTER))
+        columns.append(s.StructField(REJECTED, LETTER))
     schema = s.StructType(columns)
     task = ParseTask(
         found.name, tuple(fields), found.primary_key, format, options,
@@ -210,7 +211,7 @@ class ParseTask:
             *(_whole(rejected.column(name)) for name in ("reason", "text", "key")),
             pa.nulls(len(at), pa.int64()) if position is None else position,
         ]
-        return pa.StructArray.from_arrays(parts, names=_LETTER.names)
+        return pa.StructArray.from_arrays(parts, names=LETTER.names)
 
     def _refusal(self, found: Parsed, count: int) -> InvalidInputError:
         first = found.rejected.slice(0, 1)

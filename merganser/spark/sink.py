@@ -14,7 +14,8 @@ Crash or failure at any point before the commit: files are there that no snapsho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -29,7 +30,9 @@ from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
+from merganser.spark.cdc import REJECTED
 from merganser.spark.compaction import on_tasks
+from merganser.spark.dead_letters import check_letters, letters_frame
 from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
 from merganser.spark.names import spelling_of
@@ -55,6 +58,7 @@ def write(
     through: str = "auto",
     watermark: int | datetime | None = None,
     changes: bool = True,
+    dead_letters: Table | str | None = None,
 ) -> Snapshot | None:
     """Write the rows of a DataFrame as one commit.
 
@@ -76,6 +80,8 @@ def write(
             otherwise "arrow".
         watermark: the time up to which all rows by event time are there; see `Table.write`.
         changes: False: the commit publishes no changes; see `Table.write`.
+        dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS`. The rows of `df` whose `_rejected` is
+            not null are written there first, in a commit of the same user and identifier. See `ms.cdc.parse`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -104,6 +110,10 @@ def write(
     df = names.frame(df)
     kinds = names.column(kinds, df.columns)
     columns, overwrite = names.names(columns), names.overwrite(overwrite)
+    letters = None if dead_letters is None else opened(dead_letters)
+    if letters is not None:
+        check_letters(df, letters, f"cannot write to '{found.name}'")
+    good = df if letters is None else df.drop(REJECTED)
     transaction = begin(
         found.definition,
         found.env,
@@ -115,10 +125,18 @@ def write(
         watermark=watermark,
         run=on_tasks(df.sparkSession, found.env),
     )
-    transaction.target.check_names_and_types(arrow_schema_of(df.schema), kinds)
+    transaction.target.check_names_and_types(arrow_schema_of(good.schema), kinds)
     done, snapshot = transaction.applied()
     if done:
         return snapshot
+    if letters is not None:
+        with _kept(df):
+            bad = letters_frame(df, found.name, found.env.clock())
+            write(bad, letters, commit_user=commit_user, identifier=identifier, through="arrow")
+            good = df.where(quoted(REJECTED).isNull()).drop(REJECTED)
+            return write(
+                good, found, kinds, columns, overwrite, commit_user, identifier, collect, through, watermark, changes
+            )
     if collect:
         with our_errors(df.sparkSession):
             rows = df.toArrow()
@@ -126,6 +144,20 @@ def write(
     path = None if through == "arrow" else _staging_path(df, found, must=through == "files")
     written = _arrow_written if path is None else partial(_files_written, path=path)
     return transaction.finish(written(transaction, df, kinds))
+
+
+@contextmanager
+def _kept(df: DataFrame) -> Iterator[None]:
+    """Let Spark keep the rows inside, unless it does already: two commits are made of them."""
+    level = df.storageLevel
+    if level.useMemory or level.useDisk:
+        yield
+        return
+    df.persist()
+    try:
+        yield
+    finally:
+        df.unpersist()
 
 
 def _staging_path(df: DataFrame, table: Table, *, must: bool) -> str | None:

@@ -1,7 +1,8 @@
 """The stream sink: `ms.write_stream` and `df.writeStream.format("merganser")`.
 
     Spark    [rows + the task they come from] -> shuffle: every bucket has one writer -> files, durable
-    sink     the messages of a micro-batch become one commit of the user "query id", identifier "batch id"
+    sink     the messages of a micro-batch become one commit of the user "query id", identifier "batch id"; those of
+             dead letters become one of their table before that
 
 Spark keeps the query id in the checkpoint and shows it to tasks. Spark repeats a batch after a crash under the same two
 ids, and merganser applies a commit once. A query with a new checkpoint has a new id, so none of its batches is taken
@@ -29,6 +30,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCom
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
+from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
@@ -36,7 +38,9 @@ from merganser.merge.rules import merge_of
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.spark.bucketing import one_writer_each
+from merganser.spark.bucketing import one_writer_each, quoted
+from merganser.spark.cdc import LETTER, REJECTED
+from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import OUTCOME_SCHEMA, batch_of, on_any_python
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
@@ -80,6 +84,7 @@ class SinkRequest:
         compaction: "inline": what is due follows each commit. "beside": a thread of the process that commits does it.
             "none": other jobs do it.
         checkpoint: where Spark keeps the progress of the query, if that is known.
+        letters: what becomes of bad records, which the last column holds; None: there are none.
     """
 
     target: WriteTarget
@@ -89,6 +94,7 @@ class SinkRequest:
     user: str
     compaction: str
     checkpoint: str | None = None
+    letters: SinkRequest | None = None
 
     @property
     def table(self) -> TableDef:
@@ -124,6 +130,11 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
     outcomes: tuple[Outcome, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LettersOutcome(Outcome):
+    """What a task wrote to the table of dead letters."""
+
+
 @dataclass(frozen=True)
 class StreamTask:
     """Writes all rows that a task of a micro-batch is given, and yields the outcome.
@@ -139,9 +150,9 @@ class StreamTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows, as `mapInArrow` wants it; a task without rows yields nothing."""
         tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
-        outcome = self.run(tables)
-        if outcome.messages:
-            yield batch_of(outcome)
+        letters = self.request.letters
+        outcomes = [self.run(tables)] if letters is None else self._run_both(tables, letters)
+        yield from (batch_of(outcome) for outcome in outcomes if outcome.messages)
 
     def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
         """Write rows and return the outcome.
@@ -160,6 +171,34 @@ class StreamTask:
         if outcome.refusal is not None:
             raise outcome.refusal
         return outcome
+
+    def _run_both(self, tables: Iterable[pa.Table], letters: SinkRequest) -> list[Outcome]:
+        """Write good rows to the table and bad records to the table of dead letters; nothing is left if one fails."""
+        request = self.request
+        place = len(request.names)
+        bad: list[pa.ChunkedArray] = []
+
+        def good() -> Iterator[pa.Table]:
+            for rows in tables:
+                rejected = rows.column(place)
+                plain = rows.remove_column(place)
+                if rejected.null_count < len(rejected):
+                    bad.append(rejected.drop_null())
+                    plain = plain.filter(rejected.is_null())
+                if plain.num_rows:
+                    yield plain
+
+        written = self.run(good())
+        if not bad:
+            return [written]
+        try:
+            whole = pa.chunked_array([chunk for column in bad for chunk in column.chunks])
+            rows = letters_table(whole, request.table.name, request.env.clock())
+            buried = StreamTask(letters, arranged=False).run([rows])
+        except BaseException:
+            remove_files(request.table, request.here(), written.messages)
+            raise
+        return [written, LettersOutcome(buried.messages)]
 
     def _named(self, first: pa.Table, rest: Iterable[pa.Table]) -> Iterator[pa.Table]:
         def every() -> Iterator[pa.Table]:
@@ -202,6 +241,7 @@ def write_stream(
     name: str | None = None,
     commit_user: str | None = None,
     compaction: str | None = None,
+    dead_letters: Table | str | None = None,
     **options: Any,
 ) -> StreamingQuery:
     """Write a streaming DataFrame into a table, each micro-batch as one commit, exactly once.
@@ -225,6 +265,8 @@ def write_stream(
         compaction: "inline": the compaction that is due follows each commit. "beside": a thread compacts and expires
             while the stream goes on. "none": another job does it. None: "inline", or "none" if the table is
             'write-only'.
+        dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS`. The rows of each batch whose `_rejected`
+            is not null are written there first, in a commit of the same user and batch. See `ms.cdc.parse`.
         options: options of the table for this query.
 
     Returns:
@@ -253,17 +295,25 @@ def write_stream(
         )
     spelling = spelling_of(spark, found)
     frame = spelling.frame(df)
+    rows = frame
+    letters = None if dead_letters is None else opened(dead_letters)
+    if letters is not None:
+        check_letters(frame, letters, action)
+        rows = frame.drop(REJECTED)
+        frame = frame.select(*(quoted(column) for column in (*rows.columns, REJECTED)))
     request = request_of(
         found,
-        frame.columns,
-        arrow_schema_of(frame.schema),
-        kinds=spelling.column(kinds, frame.columns),
+        rows.columns,
+        arrow_schema_of(rows.schema),
+        kinds=spelling.column(kinds, rows.columns),
         columns=spelling.names(columns),
         complete=mode == "complete",
         user=commit_user,
         compaction=compaction,
         checkpoint=None,
     )
+    if letters is not None:
+        request = replace(request, letters=_letters_request(letters, request.user))
     warn_of_other_python(spark)
     definition = request.table
     arranged = bool(definition.keyed or definition.schema.bucket_key)
@@ -337,25 +387,45 @@ class _Sink:
         if not written:
             return
         request = self._request
-        files = [one for message in written for outcome in message.outcomes for one in outcome.messages]
-        if not files and not request.target.overwrites:
-            return
-        transaction = request.transaction(written[0].query, batchId)
-        transaction.watermark = _watermark(request, batchId)
-        done, _ = transaction.applied()
-        if done:
-            remove_files(request.table, transaction.env, files)
-            return
-        transaction.finish(files)
-        if request.compaction == "beside":
+        query = written[0].query
+        if request.letters is not None:  # first: a batch whose rows are there has its letters
+            _apply(request.letters, query, batchId, _files(written, letters=True))
+        applied = _apply(request, query, batchId, _files(written))
+        if applied and request.compaction == "beside":
             _upkeep_beside(request)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files that tasks wrote, if some tasks failed; else a snapshot may name them."""
         if None in messages:
             written = [message for message in messages if isinstance(message, Written)]
-            files = [one for message in written for outcome in message.outcomes for one in outcome.messages]
-            remove_files(self._request.table, self._request.here(), files)
+            for request, letters in ((self._request, False), (self._request.letters, True)):
+                if request is not None:
+                    remove_files(request.table, request.here(), _files(written, letters=letters))
+
+
+def _files(written: Sequence[Written], *, letters: bool = False) -> list[CommitMessage]:
+    """Return the files that tasks wrote to the table, or to that of dead letters."""
+    return [
+        file
+        for message in written
+        for outcome in message.outcomes
+        if isinstance(outcome, LettersOutcome) == letters
+        for file in outcome.messages
+    ]
+
+
+def _apply(request: SinkRequest, query: str, batch: int, files: Sequence[CommitMessage]) -> bool:
+    """Make files one commit, and return True; if it is one already, or there is nothing to commit, return False."""
+    if not files and not request.target.overwrites:
+        return False
+    transaction = request.transaction(query, batch)
+    transaction.watermark = _watermark(request, batch)
+    done, _ = transaction.applied()
+    if done:
+        remove_files(request.table, transaction.env, files)
+        return False
+    transaction.finish(files)
+    return True
 
 
 class RowSink(_Sink, DataSourceStreamWriter):  # type: ignore[misc]
@@ -438,6 +508,23 @@ def request_of(
     prefix = options.get(w.COMMIT_USER_PREFIX) or ""
     given = "" if user is None else f"{user}-"
     return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)
+
+
+def _letters_request(letters: Table, user: str) -> SinkRequest:
+    """Return what a stream writes to a table of dead letters."""
+    rows = letters_table(pa.chunked_array([], pa.struct(arrow_schema_of(LETTER))), "", letters.env.clock())
+    request = request_of(
+        letters,
+        rows.column_names,
+        rows.schema,
+        kinds=None,
+        columns=None,
+        complete=False,
+        user=None,
+        compaction=None,
+        checkpoint=None,
+    )
+    return replace(request, user=user)
 
 
 class RequestSink(DataSource):  # type: ignore[misc]

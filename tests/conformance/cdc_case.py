@@ -89,12 +89,13 @@ def plain(scalar: pa.Scalar, kind: Type) -> Any:
     return base64.b64encode(found).decode() if isinstance(found, bytes) else found
 
 
-def judged(case: Case, found: Found) -> list[str]:
-    """Return what is wrong with the rows and the bad messages."""
+def judged(case: Case, found: Found, *, micros: bool = False) -> list[str]:
+    """Return what is wrong with the rows and the bad messages; `micros` as for a door."""
     rows, bad = found
     kinds = [parse(text) for _, text in case["schema"]]
     wanted = [
-        (row[0], [wanted_value(v, k) for v, k in zip(row[1:], kinds, strict=True)]) for row in case["expect_rows"]
+        (row[0], [wanted_value(v, k, micros=micros) for v, k in zip(row[1:], kinds, strict=True)])
+        for row in case["expect_rows"]
     ]
     problems = []
     if len(rows) != len(wanted) or not all(
@@ -112,10 +113,10 @@ def judged(case: Case, found: Found) -> list[str]:
     return problems
 
 
-def wanted_value(value: Any, kind: Type) -> Any:
+def wanted_value(value: Any, kind: Type, *, micros: bool = False) -> Any:
     """Return an expected value in the plain form; integers beyond 2^53 and bytes are text there."""
     if kind.name == "BIGINT" and isinstance(value, str):
         return int(value)
     if kind.name in ("BYTES", "BINARY", "VARBINARY"):
         return value
-    return expected(value, kind)
+    return expected(value, kind, micros=micros)

@@ -28,7 +28,7 @@ from tests.conformance.door import Overwrite
 from tests.conformance.outcome import method, not_built
 
 _KIND: Final = "__conformance_kind"
-_HAS_TIME: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= (4, 1)
+HAS_TIME: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= (4, 1)
 _ROOT: Final = Path(__file__).parents[2]
 
 
@@ -108,12 +108,12 @@ def _as_spark(column: pa.ChunkedArray, kind: Type | None) -> tuple[pa.ChunkedArr
     """Return a column in the form that Spark takes, and its type in Spark's DDL."""
     if kind is not None and kind != UNKNOWN:
         if kind.name == "TIME" and pa.types.is_time(column.type):
-            column = column.cast(pa.time64("us")) if _HAS_TIME else column.cast(pa.int32())
+            column = column.cast(pa.time64("us")) if HAS_TIME else column.cast(pa.int32())
         elif pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     if kind is None or not _fits(column.type, kind):
         return column, _spark_of_arrow(column.type)
-    return column, spark_of(kind, time=_HAS_TIME)
+    return column, spark_of(kind, time=HAS_TIME)
 
 
 def _fits(found: pa.DataType, kind: Type) -> bool:

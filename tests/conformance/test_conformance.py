@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.cases import load, name_of
+from tests.conformance.cdc_case import judged
 from tests.conformance.differences import CHOSEN
 from tests.conformance.door import EmbeddedDoor
 from tests.conformance.report import counts, file_report, skip_reasons
@@ -106,3 +107,17 @@ def test_a_case_through_spark(case: dict[str, Any], spark: Any) -> None:
     if result.status == "skipped":
         pytest.skip(result.reason)
     assert result.status in ("passed", "different"), "\n" + "\n".join(result.problems)
+
+
+@pytest.mark.spark
+def test_cases_of_change_records_through_spark(spark: Any, tmp_path: Path) -> None:
+    from tests.conformance.cdc_spark import cases_for_spark, found_through_spark
+
+    cases = [
+        case for case in load(VECTORS / "cdc_formats.json") if case["kind"] == "cdc" and case["name"] not in CHOSEN
+    ]
+    merged = cases_for_spark(cases)
+    assert len(merged) > 30
+    found = found_through_spark(merged, spark, tmp_path)
+    problems = {case["name"]: judged(case, one, micros=True) for case, one in zip(merged, found, strict=True)}
+    assert {name: said for name, said in problems.items() if said} == {}

@@ -82,7 +82,6 @@ def test_a_bad_record_is_kept_in_its_place(spark: SparkSession, orders: mg.Table
 def test_what_has_no_meaning_is_refused_before_a_job_runs(spark: SparkSession, orders: mg.Table) -> None:
     records = _records(spark, [_created(1)])
     for said, arguments in (
-        ("unknown format 'debezum'", {"format": "debezum"}),
         ("unknown option 'tombstones'", {"tombstones": "delete"}),
         ("no column 'payload'", {"value": "payload"}),
         ("'offset' is bigint, and key= takes STRING or BINARY", {"key": "offset"}),
@@ -90,13 +89,86 @@ def test_what_has_no_meaning_is_refused_before_a_job_runs(spark: SparkSession, o
         ("bad is 'skip'", {"bad": "skip"}),
     ):
         with pytest.raises(InvalidInputError, match=said):
-            ms.cdc.parse(records, **{"format": "debezium-json", "table": orders, **arguments})
+            ms.cdc.parse(records, "debezium-json", orders, **arguments)
+    with pytest.raises(InvalidInputError, match="unknown format 'debezum'"):
+        ms.cdc.parse(records, "debezum", orders)
 
 
-def test_a_stream_of_records_is_written(spark: SparkSession, orders: mg.Table, tmp_path: Path) -> None:
-    _records(spark, [_created(1), _created(2), _updated(1, "new", "paid")]).write.parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema("key BINARY, value BINARY, offset BIGINT").parquet(str(tmp_path / "in"))
-    parsed = ms.cdc.parse(stream, "debezium-json", orders)
-    query = ms.write_stream(parsed, orders, str(tmp_path / "cp"), kinds="_row_kind", trigger="availableNow")
-    query.awaitTermination()
+@pytest.fixture
+def letters(catalog: mg.Catalog) -> mg.Table:
+    return catalog.create_table("shop.letters", mg.cdc.DEAD_LETTERS)
+
+
+def _letters(table: mg.Table) -> list[Row]:
+    names = ("table", "position", "text", "key")
+    found = [tuple(row[name] for name in names) for row in table.read().to_pylist()]
+    return sorted(found, key=lambda row: row[1])
+
+
+@pytest.mark.parametrize("collect", [False, True])
+def test_bad_records_of_a_batch_go_to_the_dead_letters_and_a_repeated_write_adds_nothing(
+    spark: SparkSession, orders: mg.Table, letters: mg.Table, collect: bool
+) -> None:
+    values = [_created(1), "{", _updated(1, "new", "paid"), _created(2, amount="x")]
+    parsed = ms.cdc.parse(_records(spark, values, [None, "k", None, None]), "debezium-json", orders, bad="keep")
+    for _ in range(2):
+        ms.write(
+            parsed,
+            orders,
+            kinds="_row_kind",
+            dead_letters=letters,
+            commit_user="feed",
+            identifier=3,
+            collect=collect,
+        )
+        assert _rows(orders) == [(1, "paid")]
+        wanted = [(orders.name, 101, b"{", b"k"), (orders.name, 103, values[3].encode(), None)]
+        assert _letters(letters) == wanted
+    found = [(one.commit_user, one.commit_identifier, one.delta_record_count) for one in letters.snapshots()]
+    assert found == [("feed", 3, 2)]
+    assert not parsed.storageLevel.useMemory
+
+
+def test_bad_records_of_a_stream_go_to_the_dead_letters_once(
+    spark: SparkSession, orders: mg.Table, letters: mg.Table, tmp_path: Path
+) -> None:
+    def run(*values: str) -> None:
+        _records(spark, list(values)).write.mode("append").parquet(str(tmp_path / "in"))
+        stream = spark.readStream.schema("key BINARY, value BINARY, offset BIGINT").option("maxFilesPerTrigger", 1)
+        parsed = ms.cdc.parse(stream.parquet(str(tmp_path / "in")), "debezium-json", orders, bad="keep")
+        query = ms.write_stream(
+            parsed, orders, str(tmp_path / "cp"), "_row_kind", trigger="availableNow", dead_letters=letters
+        )
+        query.awaitTermination()
+
+    run(_created(1))
+    state = orders.snapshots()
+    run("{", _created(2), _updated(1, "new", "paid"))
+    orders.rollback(state[-1].id)  # as if the process had ended when only the dead letters of the batch were committed
+    _forget_commit(tmp_path / "cp", 1)
+    run("[]")
     assert _rows(orders) == [(1, "paid"), (2, "new")]
+    assert sorted(_letters(letters)) == [(orders.name, 100, b"[]", None), (orders.name, 100, b"{", None)]
+    committed = [(one.commit_user, one.commit_identifier, one.delta_record_count) for one in letters.snapshots()]
+    assert committed == [(state[0].commit_user, 1, 1), (state[0].commit_user, 2, 1)]
+
+
+def test_dead_letters_without_bad_records_to_write_are_refused(
+    spark: SparkSession, orders: mg.Table, letters: mg.Table
+) -> None:
+    records = _records(spark, [_created(1)])
+    plain = ms.cdc.parse(records, "debezium-json", orders)
+    kept = ms.cdc.parse(records, "debezium-json", orders, bad="keep")
+    for said, frame, table in (
+        ("has no column '_rejected'", plain, letters),
+        ("no table of dead letters, since it has a primary key", kept, orders),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            ms.write(frame, orders, "_row_kind", dead_letters=table)
+    assert orders.snapshots() == ()
+
+
+def _forget_commit(checkpoint: Path, batch: int) -> None:
+    """Leave the checkpoint as if Spark had died before it wrote down that a batch is done."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink()
