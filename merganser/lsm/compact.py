@@ -40,7 +40,7 @@ from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.marks import replaced, wins_unseen
 from merganser.lsm.pick import pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
-from merganser.lsm.section import Compared, Held, SectionReader, looks_up
+from merganser.lsm.section import Compared, SectionReader, looks_up
 from merganser.lsm.stored_keys import find, reached
 from merganser.lsm.tombstones import Kept, Tombstones
 from merganser.lsm.unmarked import unmarked_schemas
@@ -305,18 +305,8 @@ class _KeyCompaction(_Compaction):
 
     def _read_copies(self) -> None:
         """Read what merges from lookup copies where they are there already: they need no decoding."""
-        if not looks_up(self.table.options) or self.job.expiry is not None:
-            return
-        known = held_files(self.table, self.env)
-        copied: dict[str, Held] = {}
-        for file in self.job.files:
-            if file.schema_id == self.table.schema.id and file.name not in self.reader.vectors:
-                held = known.of(self.reader, file)
-                if held.has_copy:
-                    copied[file.name] = held
-        if copied:
-            every = {file.name: np.arange(file.row_count) for file in self.job.files if file.name in copied}
-            self.reader = replace(self.reader, only={**self.reader.only, **every}, held={**self.reader.held, **copied})
+        if looks_up(self.table.options) and self.job.expiry is None:
+            self.reader = held_files(self.table, self.env).read_by(self.reader, self.job.files)
 
     @cached_property
     def _shown_from(self) -> int | None:

@@ -398,6 +398,19 @@ class HeldFiles:
             self._held.move_to_end(file.name)
             return found
 
+    def read_by(self, reader: SectionReader, files: Sequence[DataFile]) -> SectionReader:
+        """Return a reader that reads files from their copies on disk where these are there: they need no decoding."""
+        copied: dict[str, HeldFile] = {}
+        for file in files:
+            if file.schema_id == reader.table.schema.id and file.name not in reader.vectors:
+                held = self.of(reader, file)
+                if held.has_copy:
+                    copied[file.name] = held
+        if not copied:
+            return reader
+        every = {file.name: np.arange(file.row_count) for file in files if file.name in copied}
+        return replace(reader, only={**reader.only, **every}, held={**reader.held, **copied})
+
 
 def held_files(table: TableDef, env: Env) -> HeldFiles:
     """Return what the process knows of the files of a table."""

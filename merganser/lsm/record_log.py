@@ -128,12 +128,13 @@ class RecordLogJob:
         """Yield the rows received in the order of key and arrival, and where each key begins among them."""
         table = self.table
         reader = SectionReader(table, self.directory, self.schemas, env.storage)
+        reader = held_files(table, env).read_by(reader, self.received)
         numbered = (*table.key, SEQUENCE_NUMBER.name)
         with contextlib.ExitStack() as stack:
             runs = [
                 stack.enter_context(
                     contextlib.closing(
-                        reader.opened(file, table.schema.fields, kind=True, sequence=True, part_bytes=PART_BYTES)
+                        reader.source(file, table.schema.fields, kind=True, sequence=True, part_bytes=PART_BYTES)
                     )
                 )
                 for file in self.received

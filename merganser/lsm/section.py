@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -147,9 +147,7 @@ class SectionReader:
         Rows that `groups_filter` does not keep may be among them.
         """
         reader = self._unexpired(
-            _Taken(self.held[file.name], self.only[file.name], fields)
-            if file.name in self.held
-            else self.opened(
+            self.source(
                 file,
                 fields,
                 kind=self.table.keyed,
@@ -275,9 +273,7 @@ class SectionReader:
             _RunReader(
                 [
                     self._unexpired(
-                        _Taken(self.held[file.name], self.only[file.name], wanted)
-                        if file.name in self.held
-                        else self.opened(
+                        self.source(
                             file,
                             wanted,
                             kind=True,
@@ -363,6 +359,12 @@ class SectionReader:
                 "rows back, call table.rollback(snapshot=...) with the newest snapshot that can be read in full.",
                 **error.context | {"table": self.table.name},
             ) from error
+
+    def source(self, file: DataFile, fields: Sequence[t.Field], **asked: Any) -> RowSource:
+        """Return the rows of a file with their kinds, from where they are got fastest; arguments as of `opened`."""
+        if file.name in self.held:
+            return _Taken(self.held[file.name], self.only[file.name], fields)
+        return self.opened(file, fields, **asked)
 
     def opened(
         self,
