@@ -22,7 +22,7 @@ import pyarrow as pa
 from merganser.lsm.key_image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 
-_BATCH_BYTES: Final = 4 << 20
+_BATCH_BYTES: Final = 32 << 20
 _BATCH_ROWS_MAX: Final = 1 << 20
 _MAGIC: Final = b"MGLOOK01"
 _TAIL: Final = struct.Struct("<II8s")
