@@ -46,13 +46,13 @@ from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Tu
 from merganser.stream.starts import check_start
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
 except ImportError:  # Spark 4.0 and 4.1 know no limits of reads
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands for the class of newer versions of Spark."""
 
-    ReadAllAvailable = ReadLimit = ReadMaxFiles = None
+    ReadAllAvailable = ReadMaxFiles = None
 
 _LIMITS: Final = {
     option.key.removeprefix("read.stream.").lower(): option.key

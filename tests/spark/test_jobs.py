@@ -20,6 +20,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.meta.table_state import MetaReader
+from merganser.spark import stream_sink
 from merganser.spark.compaction import CompactTask
 from merganser.spark.jobs import WriteTask
 from merganser.spark.session import unwrapped
@@ -149,3 +150,20 @@ def test_our_errors_are_found_in_texts_of_spark(text: str, kind: type[MerganserE
     else:
         assert type(found) is kind
         assert message in str(found)
+
+
+def test_the_thread_beside_a_stream_compacts_and_expires(catalog: mg.Catalog) -> None:
+    options = {"bucket": "1", "write-only": "true", "snapshot.num-retained.max": "3", "snapshot.num-retained.min": "1"}
+    table = catalog.create_table("shop.beside", {"k": "INT"}, primary_key=["k"], options=options)
+    for _ in range(8):
+        table.write([{"k": 1}])
+    request = stream_sink.request_of(
+        table, ["k"], pa.schema([("k", pa.int32())]), kinds=None, columns=None, complete=False, user=None,
+        compaction="beside", checkpoint=None,
+    )  # fmt: skip
+    stream_sink._upkeep_beside(request)
+    stream_sink._upkeeps[table.definition.paths.metadata_root].join()
+    snapshots = table.snapshots()
+    assert snapshots[-1].commit_kind == "COMPACT"
+    assert len(snapshots) == 3
+    assert table.read().to_pylist() == [{"k": 1}]
