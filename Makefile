@@ -7,6 +7,7 @@
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
+unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
 .PHONY: demo test setup environment lint types unit format docs soak serial streams interop clean help
 

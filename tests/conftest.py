@@ -7,12 +7,16 @@ them, so that there is one session.
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
 settings.load_profile("merganser")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start share compiled modules
+sys.dont_write_bytecode = False
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for minutes spends half of its time on its second compiler."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +17,8 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, run_every
-from tests.faults import STEP
+from merganser.testing.faulty import Outcome
+from tests.faults import run_some
 
 _names = itertools.count()
 
@@ -58,8 +56,7 @@ def _every(
     copies: bool = False,
 ) -> int:
     name = f"references-{next(_names)}"
-    first = 1 + zlib.crc32(os.environ.get("PYTEST_CURRENT_TEST", "").encode()) % STEP  # another one in each test
-    return STEP * run_every(lambda: memory_with(files, name), work, check, copies=copies, first=first, step=STEP)
+    return run_some(lambda: memory_with(files, name), work, check, copies=copies)
 
 
 def _readable(table: mg.Table) -> None:

@@ -16,7 +16,8 @@ from merganser.edit.upsert import Upsert
 from merganser.errors import CommitUnknownError
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import FaultyStorage, Outcome, Stopped, run_every
+from merganser.testing.faulty import FaultyStorage, Outcome, Stopped
+from tests.faults import run_some
 
 Rows = list[dict[str, Any]]
 COLUMNS = {"k": "INT", "a": "INT", "b": "INT"}
@@ -106,5 +107,5 @@ def test_an_upsert_is_all_or_nothing_whichever_call_goes_wrong(
             assert [found for found in table.check() if found.is_fault] == []
 
     storage = f"upsert-faults-{next(_names)}"
-    runs = run_every(lambda: memory_with(files, storage), lambda faulty: work(catalog_over(faulty)), check)
+    runs = run_some(lambda: memory_with(files, storage), lambda faulty: work(catalog_over(faulty)), check)
     assert runs > 40

@@ -13,8 +13,8 @@ from tests.oracle.engine_histories import run
 SEEDS = {
     "deduplicate": range(10),
     "first-row": range(4),
-    "partial-update": (*range(26), 50357, 50772),  # the last: several groups that remove rows, late versions
-    "aggregation": range(18),
+    "partial-update": (*range(16), 50357, 50772),  # the last: several groups that remove rows, late versions
+    "aggregation": range(12),
     "counting": range(4),
     "append": range(3),
 }

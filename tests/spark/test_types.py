@@ -201,7 +201,7 @@ def test_the_bucket_of_spark_is_the_bucket_of_the_format(
     )
     schema = {name: kind for name, kind, _ in made}
     keys_of_one = [[name] for name in schema]
-    keys_of_many = [["i64", "s"], ["s", "x", "i32"], ["s", "t6", "t6z", "n18_5"], list(schema)]
+    keys_of_many = [["i64", "s"], ["s", "x", "i32"], ["s", "t6", "t6z", "n18_5"], list(schema)[::4]]
     for data, keyed, keys in ((full, True, keys_of_one + keys_of_many), (holes, False, [["s"], ["t6"], *keys_of_many])):
         path = str(tmp_path / f"{keyed}.parquet")
         pq.write_table(data, path)
