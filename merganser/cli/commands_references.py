@@ -185,14 +185,27 @@ def set_consumer(
 
 
 def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Show the consumers of a table and the snapshot that each reads next."""
+    """Show the consumers of a table, the snapshot that each reads next, and how far it is behind.
+
+    The seconds are those from the commit of the last snapshot that the consumer has read to the newest commit. For
+    JSON: merganser read 'shop.orders$consumers' --format json
+    """
     from merganser.cli import render
     from merganser.cli.target import table_of
 
-    found = table_of(table, warehouse, store).consumers.list()
-    rows = [[consumer.id, str(consumer.next_snapshot), render.moment(consumer.modified)] for consumer in found]
-    headings = ["consumer", "next snapshot", "moved (UTC)"]
-    render.list_of(rows, headings, right=("next snapshot",), none=f"'{table}' has no consumers")
+    found = table_of(table, warehouse, store).system("consumers").to_pylist()
+    rows = [
+        [
+            consumer["consumer_id"],
+            str(consumer["next_snapshot_id"]),
+            render.count(consumer["lag_snapshots"]),
+            f"{consumer['lag_seconds']:,.1f}",
+            render.moment(consumer["last_update_time"]),
+        ]
+        for consumer in found
+    ]
+    headings = ["consumer", "next snapshot", "snapshots behind", "seconds behind", "moved (UTC)"]
+    render.list_of(rows, headings, right=headings[1:4], none=f"'{table}' has no consumers")
 
 
 def drop_consumer(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
@@ -226,4 +239,8 @@ GROUPS: Final = (
         {"set": set_consumer, "list": list_consumers, "drop": drop_consumer},
     ),
 )
-COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (("rollback", rollback), ("repair", repair))
+COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
+    ("rollback", rollback),
+    ("repair", repair),
+    ("consumers", list_consumers),
+)

@@ -21,9 +21,11 @@ from merganser.errors import NotFoundError, UnsupportedError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.index_manifest import DELETION_VECTORS
+from merganser.meta.lag import lag_of
 from merganser.meta.refs import BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
@@ -299,10 +301,16 @@ def _branches(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
 
 def _consumers(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
     found = ConsumerStore(table.paths, env, table.name).list()
+    store = SnapshotStore(table.paths, env, table.name)
+    newest = store.latest() if found else None
+    lags = [lag_of(store, consumer.next_snapshot, newest) for consumer in found]
     return pa.table(
         {
             "consumer_id": pa.array([consumer.id for consumer in found], pa.string()),
             "next_snapshot_id": pa.array([consumer.next_snapshot for consumer in found], pa.int64()),
+            "lag_snapshots": pa.array([lag.snapshots for lag in lags], pa.int64()),
+            "lag_seconds": pa.array([lag.seconds for lag in lags], pa.float64()),
+            "last_update_time": pa.array([consumer.modified for consumer in found], _TIME),
         }
     )
 

@@ -28,6 +28,11 @@ def inserts(rows: int) -> pa.Array:
     return pa.array(np.zeros(rows, np.int8))
 
 
+def retractions(kinds: pa.Array) -> int:
+    """Return how many of int8 kinds are retractions, which are the odd ones."""
+    return int(np.count_nonzero(kinds.to_numpy(zero_copy_only=False) & 1))
+
+
 def symbols(kinds: pa.Array) -> pa.Array:
     """Return the symbols of kinds, string[n]."""
     return pa.array(SYMBOLS).take(kinds)

@@ -15,7 +15,11 @@ import pyarrow as pa
 
 from merganser.write.job import Outcome, WriteJob
 
-OUTCOME_SCHEMA: Final = "message binary"
+NUMBERS: Final = ("rows", "retractions", "files", "bytes", "dead_letters")
+"""What is counted of an outcome: rows that were written, those of kind -U or -D among them, data and changelog files
+with their bytes, and rows of a table of dead letters, which count as nothing else."""
+
+OUTCOME_SCHEMA: Final = ", ".join(["message binary", *(f"{name} long" for name in NUMBERS)])
 """The schema of the rows that jobs yield, for `mapInArrow`."""
 
 
@@ -58,9 +62,21 @@ def on_any_python(job: Job) -> Job:
     return run
 
 
-def batch_of(outcome: Outcome) -> pa.RecordBatch:
-    """Return an outcome as the one row that a task yields."""
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], names=["message"])
+def batch_of(outcome: Outcome, *, letters: bool = False) -> pa.RecordBatch:
+    """Return an outcome as the one row that a task yields.
+
+    Args:
+        letters: it was written to a table of dead letters.
+    """
+    if letters:
+        counted = [0, 0, 0, 0, outcome.rows]
+    else:
+        files = outcome.files
+        counted = [outcome.rows, outcome.retractions, len(files), sum(file.size for file in files), 0]
+    message = pa.array([pickle.dumps(outcome)], pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [message, *(pa.array([number], pa.int64()) for number in counted)], names=["message", *NUMBERS]
+    )
 
 
 @dataclass(frozen=True, slots=True)

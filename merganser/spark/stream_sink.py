@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -41,7 +41,7 @@ from merganser.options import write as w
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.cdc import LETTER, REJECTED
 from merganser.spark.dead_letters import check_letters, letters_table
-from merganser.spark.jobs import OUTCOME_SCHEMA, batch_of, on_any_python
+from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import opened
@@ -57,6 +57,8 @@ try:
 except ImportError:  # Spark 4.0 hands over rows one by one
     DataSourceStreamArrowWriter = None
 
+OBSERVED: Final = "merganser"
+"""What `lastProgress` names the numbers of a batch by, in its observed metrics."""
 QUERY_ID: Final = "sql.streaming.queryId"
 FROM: Final = "__merganser_from"
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
@@ -152,7 +154,9 @@ class StreamTask:
         tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
         letters = self.request.letters
         outcomes = [self.run(tables)] if letters is None else self._run_both(tables, letters)
-        yield from (batch_of(outcome) for outcome in outcomes if outcome.messages)
+        for outcome in outcomes:
+            if outcome.messages:
+                yield batch_of(outcome, letters=isinstance(outcome, LettersOutcome))
 
     def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
         """Write rows and return the outcome.
@@ -198,7 +202,7 @@ class StreamTask:
         except BaseException:
             remove_files(request.table, request.here(), written.messages)
             raise
-        return [written, LettersOutcome(buried.messages)]
+        return [written, LettersOutcome(buried.messages, rows=buried.rows)]
 
     def _named(self, first: pa.Table, rest: Iterable[pa.Table]) -> Iterator[pa.Table]:
         def every() -> Iterator[pa.Table]:
@@ -270,7 +274,8 @@ def write_stream(
         options: options of the table for this query.
 
     Returns:
-        The query, which runs.
+        The query, which runs. `lastProgress.observedMetrics["merganser"]` counts what a batch wrote: `rows`,
+        `retractions` among them, `files`, `bytes`, `dead_letters`.
 
     Raises:
         InvalidInputError: `df` does not stream, its columns do not fit, or an argument is invalid; nothing was started.
@@ -320,7 +325,8 @@ def write_stream(
     if arranged:
         frame = one_writer_each(frame.withColumn(FROM, f.spark_partition_id()), definition, streams=True)
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
-    written = numbered.mapInArrow(on_any_python(StreamTask(request, arranged)), OUTCOME_SCHEMA)
+    outcomes = numbered.mapInArrow(on_any_python(StreamTask(request, arranged)), OUTCOME_SCHEMA)
+    written = outcomes.observe(OBSERVED, *map(_total, NUMBERS)).select("message")
     sink = f"merganser-{request.env.new_id()[:12]}"
 
     class Registered(RequestSink):
@@ -339,6 +345,11 @@ def write_stream(
         writer = writer.option("checkpointLocation", checkpoint)
     writer = writer if name is None else writer.queryName(name)
     return _triggered(writer, trigger, action).start()
+
+
+def _total(name: str) -> Column:
+    """Return the sum of a number over the outcomes of a batch; 0 if no task had rows."""
+    return f.coalesce(f.sum(name), f.lit(0)).alias(name)
 
 
 def _triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None, action: str) -> DataStreamWriter:

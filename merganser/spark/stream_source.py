@@ -10,6 +10,7 @@ Rows of a bucket lie in one task of a batch, in their order.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, MerganserError
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
@@ -129,6 +130,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._head: int | None = None
         self._planned: Position | None = None  # Spark 4.0 does not say where a batch begins
         self._looked = float("-inf")
+        self._end: Position | None = None
+        self._lag: dict[str, Any] | None = None
+        self._lag_of: Position | None = None
+        self._lag_looked = float("-inf")
         given = table.options.is_set(r.CONTINUOUS_DISCOVERY_INTERVAL)
         interval = table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds()
         self._look_seconds = interval if given else _LOOK_SECONDS
@@ -149,6 +154,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Return where the next batch ends; `start` if there is nothing to read."""
+        found = self._latest(start, limit)
+        self._end = position_of(found, self._table.name)
+        return found
+
+    def _latest(self, start: dict[str, Any] | None, limit: Any) -> dict[str, Any]:
         limited = ReadAllAvailable is None or not isinstance(limit, ReadAllAvailable)
         known = self._planned if start is None else position_of(start, self._table.name)
         if known is None:  # where the stream begins is fixed by the first batch, even if that has no rows
@@ -164,6 +174,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._looked = now
             return stays
         return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest snapshot, and how far the end of the batch is behind it; `lastProgress` shows it.
+
+        Spark asks after each `latestOffset`. Storage is looked at when there is a batch, and no more often than that
+        method does otherwise. A query does not fail because nobody knows how far it is behind.
+        """
+        end, now = self._end, self._env.seconds()
+        if end is not None and (end != self._lag_of or now - self._lag_looked >= self._look_seconds):
+            with contextlib.suppress(MerganserError):
+                lag = self._batches.lag(end)
+                self._lag = {"snapshot": lag.newest, "lag_snapshots": lag.snapshots, "lag_seconds": lag.seconds}
+            self._lag_of, self._lag_looked = end, now
+        return self._lag
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         name = self._table.name

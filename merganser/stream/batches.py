@@ -23,6 +23,7 @@ from merganser.expr.predicate import Predicate
 from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id
 from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.lag import Lag, lag_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -346,6 +347,12 @@ class TableBatches:
             return
         self._consumers.set(self._consumer, position.next)
         self._kept = position.next
+
+    def lag(self, position: Position) -> Lag:
+        """Return how far a position is behind the table. A snapshot that was read in part counts as not read."""
+        unread = position.next if position.splits is None else position.state
+        assert unread is not None
+        return lag_of(self._store, unread, self._store.latest())
 
     def _at(self, position: Position) -> Position:
         """Return a position with the time of the snapshot before it."""

@@ -21,7 +21,10 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.abandoned import remove_files
+from merganser.meta.data_file import DataFile
 from merganser.meta.table_def import TableDef
+from merganser.schema import row_kind
+from merganser.schema.table_schema import VALUE_COUNT
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
 from merganser.write.sequences import StartingSequences
@@ -37,11 +40,20 @@ class Outcome:
         messages: the files it wrote, by bucket; durable.
         refusal: why it wrote none.
         version: of merganser where it ran, which must be that of the transaction's process.
+        rows: that it was given and wrote; fewer are stored where rows of one key become one.
+        retractions: how many of these rows take something back: -U and -D.
     """
 
     messages: tuple[CommitMessage, ...] = ()
     refusal: MerganserError | None = None
     version: str = field(default_factory=lambda: merganser.__version__)
+    rows: int = 0
+    retractions: int = 0
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The data files and changelog files that it wrote."""
+        return tuple(file for message in self.messages for file in (*message.added, *message.changelog))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +95,13 @@ class WriteJob:
         writer = table_writer(
             target.table, self.env, first, parallel=False, publishes=target.publishes, marks=target.mark
         )
+        count = retractions = 0
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)
-            return Outcome(tuple(writer.finish()))
+                count += table.num_rows
+                retractions += _retractions(table, kinds)
+            return Outcome(tuple(writer.finish()), rows=count, retractions=retractions)
         except StorageError:
             writer.abort()
             raise
@@ -104,6 +119,15 @@ class WriteJob:
             table = table.drop_columns([self.arrival])
         rows, kinds = split_kinds(table, self.kinds, table=self.target.table.name)
         return self.target.accepted(rows, kinds, arrival, in_task=True)
+
+
+def _retractions(rows: pa.Table, kinds: pa.Array | None) -> int:
+    """Return how many rows take something back; a table that counts equal rows has counts in place of kinds."""
+    if kinds is not None:
+        return row_kind.retractions(kinds)
+    if VALUE_COUNT.name not in rows.column_names:
+        return 0
+    return int(np.count_nonzero(rows.column(VALUE_COUNT.name).to_numpy() < 0))
 
 
 def messages_of(table: TableDef, env: Env, outcomes: Sequence[Outcome]) -> list[CommitMessage]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 import merganser as mg
 import merganser.spark as ms
@@ -42,8 +43,10 @@ def _rows(table: mg.Table) -> list[Row]:
     return sorted(tuple(row.values()) for row in table.read().to_pylist())
 
 
-def _run(frame: DataFrame, table: mg.Table, checkpoint: Path, **options: Any) -> None:
-    ms.write_stream(frame, table, str(checkpoint), kinds="op", trigger="availableNow", **options).awaitTermination()
+def _run(frame: DataFrame, table: mg.Table, checkpoint: Path, **options: Any) -> StreamingQuery:
+    query = ms.write_stream(frame, table, str(checkpoint), kinds="op", trigger="availableNow", **options)
+    query.awaitTermination()
+    return query
 
 
 def test_each_batch_is_a_commit_of_the_query(
@@ -52,7 +55,10 @@ def test_each_batch_is_a_commit_of_the_query(
     frame = arrive([(1, "/", "+I"), (2, "/a", "+I"), (1, "/b", "+U")])
     _run(frame, visits, tmp_path / "cp", commit_user="visits")
     arrive([(2, None, "-D"), (3, "/c", "+I")])
-    _run(frame, visits, tmp_path / "cp", commit_user="visits")
+    query = _run(frame, visits, tmp_path / "cp", commit_user="visits")
+    numbers = query.lastProgress["observedMetrics"]["merganser"].asDict()
+    assert numbers.pop("bytes") > 0
+    assert numbers == {"rows": 2, "retractions": 1, "files": 2, "dead_letters": 0}
     assert _rows(visits) == [(1, "/b"), (3, "/c")]
     appends = [one for one in visits.snapshots() if one.commit_kind == "APPEND"]
     assert [one.commit_identifier for one in appends] == [0, 1]

@@ -67,7 +67,10 @@ def test_a_table_is_rolled_back_to_one_place(run: Run, orders: mg.Table) -> None
 def test_a_consumer_is_set_listed_and_dropped(run: Run, orders: mg.Table) -> None:
     told = "consumer dashboard: reads snapshot 2 next\n"
     assert run("consumer", "set", "shop.orders", "dashboard", "2").out == told
-    assert run("consumer", "list", "shop.orders").out.splitlines()[1].split()[:2] == ["dashboard", "2"]
+    heading, row = run("consumers", "shop.orders").out.splitlines()
+    assert heading.split("  ")[0] == "consumer"
+    assert row.split()[:3] == ["dashboard", "2", "1"]
+    assert run("consumer", "list", "shop.orders").out.splitlines() == [heading, row]
     assert run("consumer", "drop", "shop.orders", "dashboard").code == 0
     assert run("consumer", "list", "shop.orders") == (0, "", "'shop.orders' has no consumers\n")
 

@@ -468,7 +468,8 @@ def test_a_damaged_consumer_is_named(orders: mg.Table) -> None:
 def test_system_tables_show_tags_branches_and_consumers(orders: mg.Table) -> None:
     orders.tags.create("v1", snapshot=2, retain="90 min")
     orders.branches.create("b", tag="v1")
-    orders.consumers.set("dashboard", next_snapshot=5)
+    orders.consumers.set("dashboard", next_snapshot=2)
+    orders.consumers.set("future", next_snapshot=5)
     [tag] = orders.system("tags").to_pylist()
     assert list(tag) == [
         "tag_name", "snapshot_id", "schema_id", "commit_time", "record_count", "create_time", "time_retained"
@@ -477,4 +478,10 @@ def test_system_tables_show_tags_branches_and_consumers(orders: mg.Table) -> Non
     [branch] = orders.system("branches").to_pylist()
     assert list(branch) == ["branch_name", "create_time"]
     assert branch["branch_name"] == "b"
-    assert orders.system("consumers").to_pylist() == [{"consumer_id": "dashboard", "next_snapshot_id": 5}]
+    behind, ahead = orders.system("consumers").to_pylist()
+    assert list(behind) == ["consumer_id", "next_snapshot_id", "lag_snapshots", "lag_seconds", "last_update_time"]
+    first, *_, newest = orders.snapshots()
+    seconds = (newest.commit_time - first.commit_time).total_seconds()
+    assert (behind["next_snapshot_id"], behind["lag_snapshots"]) == (2, newest.id - 1)
+    assert behind["lag_seconds"] == pytest.approx(seconds)
+    assert (ahead["next_snapshot_id"], ahead["lag_snapshots"], ahead["lag_seconds"]) == (5, 0, 0.0)
