@@ -39,7 +39,6 @@ from merganser.schema.arrow import arrow_field, arrow_schema
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.storage.env import Env
 
-_ADDED: Final = pa.array(["+I", "+U"])
 MODES: Final = ("auto", "delta", "changelog", "diff")
 
 
@@ -195,7 +194,7 @@ class AsChanges:
         if kinds is None:
             return rows
         if self.what is not What.CHANGED:  # retractions that are stored are no rows of the table
-            rows = rows.filter(pc.is_in(rows.column(kinds.name), _ADDED)).drop_columns([kinds.name])
+            rows = rows.filter(pc.is_in(rows.column(kinds.name), pa.array(["+I", "+U"]))).drop_columns([kinds.name])
         rows = rows.append_column(arrow_field(kinds), pa.repeat(pa.scalar(self.kind), rows.num_rows))
         if self.where is not None and self._tests_kind:
             rows = rows.filter(self.where.mask(rows).fill_null(False))

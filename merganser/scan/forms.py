@@ -60,9 +60,8 @@ _KINDS: Final[Mapping[What, t.Field]] = {
     What.LOGGED: CHANGE_TYPE,
     What.PAIRED: CHANGE_TYPE,
 }
-_SYMBOLS: Final = pa.array(row_kind.SYMBOLS)
-_TYPES: Final = pa.array(["insert", "update_before", "update_after", "delete"])
-_PAIR_TYPES: Final = pa.array(["insert", "update", "update", "delete"])
+_TYPES: Final = ("insert", "update_before", "update_after", "delete")
+_PAIR_TYPES: Final = ("insert", "update", "update", "delete")
 
 
 def kind_column(what: What) -> t.Field | None:
@@ -72,7 +71,7 @@ def kind_column(what: What) -> t.Field | None:
 
 def symbols(what: What) -> pa.Array:
     """Return what stands in the column of kinds for each of the four kinds."""
-    return {What.LOGGED: _TYPES, What.PAIRED: _PAIR_TYPES}.get(what, _SYMBOLS)
+    return pa.array({What.LOGGED: _TYPES, What.PAIRED: _PAIR_TYPES}.get(what, row_kind.SYMBOLS))
 
 
 def columns_of(what: What, table: TableDef) -> tuple[t.Field, ...]:
@@ -226,7 +225,7 @@ def _packed(job: ReadJob, rows: pa.Table, kinds: Kinds, first: Positions, ends: 
     """
     last = ends - 1
     bounds = pa.array(np.append(first, rows.num_rows).astype(np.int32))
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {ROW_KIND.name: _SYMBOLS.take(pa.array(kinds[last]))}
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {ROW_KIND.name: row_kind.symbols(pa.array(kinds[last]))}
     if SEQUENCE_NUMBER.name in rows.column_names:
         columns[SEQUENCE_NUMBER.name] = rows.column(SEQUENCE_NUMBER.name).take(pa.array(last))
     for field in columns_of(What.PACKED, job.table):
@@ -239,7 +238,9 @@ def _packed(job: ReadJob, rows: pa.Table, kinds: Kinds, first: Positions, ends: 
 def _paired(job: ReadJob, rows: pa.Table, kinds: Kinds, first: Positions, ends: Positions) -> pa.Table:
     """Return k changes with the rows before and after; arguments as of `_packed`."""
     last = ends - 1
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {CHANGE_TYPE.name: _PAIR_TYPES.take(pa.array(kinds[last]))}
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        CHANGE_TYPE.name: pa.array(_PAIR_TYPES).take(pa.array(kinds[last]))
+    }
     for field in (LOG_OFFSET, COMMIT_TIMESTAMP):
         columns[field.name] = rows.column(field.name).take(pa.array(last))
     retracts = (kinds & 1) == 1

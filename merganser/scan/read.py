@@ -27,7 +27,6 @@ from merganser.storage.protocol import Storage
 
 _OF_STORED_ROWS: Final = (ROW_KIND, SEQUENCE_NUMBER)
 """Columns that stored rows have beside those of the table."""
-_SYMBOLS: Final = pa.array(row_kind.SYMBOLS)
 
 
 def read_split(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.Table]:
@@ -136,7 +135,7 @@ def _with_kinds(rows: pa.Table, kinds: np.ndarray | None, numbers: np.ndarray | 
         numbers: int64 per row, their sequence numbers where the rows lack them.
     """
     at = row_kind.inserts(rows.num_rows) if kinds is None else pa.array(kinds)
-    rows = rows.append_column(ROW_KIND.name, _SYMBOLS.take(at))
+    rows = rows.append_column(ROW_KIND.name, row_kind.symbols(at))
     return rows if numbers is None else rows.append_column(SEQUENCE_NUMBER.name, pa.array(numbers))
 
 

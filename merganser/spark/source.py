@@ -62,9 +62,10 @@ from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.splits import Pack, packed, rows_of
+from merganser.spark.stream_reader import StreamReader, StreamRequest
 from merganser.spark.stream_sink import request_of as sink_request_of
 from merganser.spark.stream_sink import sink_of
-from merganser.spark.stream_source import StreamReader, StreamRequest, long_names, request_of
+from merganser.spark.stream_source import long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.protocol import Storage
 from merganser.write.job import Outcome, messages_of

@@ -1,59 +1,31 @@
-"""The stream source: `spark.readStream.format("merganser")` and `ms.read_stream`.
-
-Spark keeps one process per query that answers with offsets and plans, and asks tasks to read what was planned. An
-offset is a `Position` as JSON, so the rows of a batch are a pure function of its two offsets, and a batch that Spark
-repeats after a crash has the same rows. When Spark asks for the offset after a batch, the batch is done; then the
-consumer, if there is one, moves on. Spark 4.0 says so only when it has planned the next batch.
-
-Rows of a bucket lie in one task of a batch, in their order.
-"""
+"""`ms.read_stream`: what a stream of a table reads, checked before it starts; `stream_reader` reads it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
 
-from merganser.errors import InvalidInputError, MerganserError
-from merganser.expr.predicate import Predicate
+from merganser.errors import InvalidInputError
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
-from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options.option import Options
 from merganser.rules.starts import check_scan_options
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
 from merganser.scan.views import checked_columns, form_of
-from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
-from merganser.spark.splits import balanced, weight_of
-from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
-from merganser.storage.env import Env
-from merganser.storage.protocol import Storage
-from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn, check_batches, position_of
+from merganser.spark.stream_reader import RequestSource, StreamRequest
+from merganser.stream.batches import Limits, check_batches
 from merganser.stream.starts import check_start
-
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1 know no limits of reads
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for the class of newer versions of Spark."""
-
-    ReadAllAvailable = ReadMaxFiles = None
 
 _LIMITS: Final = {
     option.key.removeprefix("read.stream.").lower(): option.key
@@ -66,153 +38,6 @@ _LIMITS: Final = {
     )
 }
 """Short names of options that limit batches, in lower case, as other sources of Spark have them."""
-_LOOK_SECONDS: Final = 0.1
-"""Spark asks an idle query many times a second; storage is looked at so often unless the table says how often."""
-
-
-@dataclass
-class TurnsPartition(InputPartition):  # type: ignore[misc]
-    """The share of one task in a batch."""
-
-    turns: tuple[Turn, ...]
-    storage: Storage
-    schema: pa.Schema
-
-
-@dataclass(frozen=True)
-class StreamRequest:
-    """What a stream reads; pickles.
-
-    Attributes:
-        table, env: the table, whose options say where to start.
-        what, columns, where: the form of the rows; see `TableBatches`.
-        limits: of a batch.
-        parallelism: tasks at a time.
-    """
-
-    table: TableDef
-    env: Env
-    what: What
-    columns: tuple[t.Field, ...]
-    where: Predicate | None
-    limits: Limits
-    parallelism: int
-
-    @property
-    def schema(self) -> StructType:
-        """The columns as Spark has them."""
-        return spark_schema(self.table, self.columns)
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads batches of a table; see the module.
-
-    Args:
-        request: what is read.
-        schema: of the rows, as Spark declares it.
-    """
-
-    def __init__(self, request: StreamRequest, schema: pa.Schema) -> None:
-        table = request.table
-        self._table = table
-        self._env = request.env
-        self._schema = schema
-        self._limits = request.limits
-        self._tasks_max = TASKS_PER_CORE * request.parallelism
-        self._batches = TableBatches(
-            table,
-            request.env,
-            what=request.what,
-            columns=request.columns,
-            where=request.where,
-            limits=request.limits,
-        )
-        self._head: int | None = None
-        self._planned: Position | None = None  # Spark 4.0 does not say where a batch begins
-        self._looked = float("-inf")
-        self._end: Position | None = None
-        self._lag: dict[str, Any] | None = None
-        self._lag_of: Position | None = None
-        self._lag_looked = float("-inf")
-        given = table.options.is_set(r.CONTINUOUS_DISCOVERY_INTERVAL)
-        interval = table.options.get(r.CONTINUOUS_DISCOVERY_INTERVAL).total_seconds()
-        self._look_seconds = interval if given else _LOOK_SECONDS
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Give tasks nothing: partitions hold all that they need."""
-        return {}
-
-    def initialOffset(self) -> dict[str, Any]:
-        return dict(NOWHERE)
-
-    def getDefaultReadLimit(self) -> Any:
-        """Return a limit, so that Spark lets the source cut batches; the limits of the options are this source's."""
-        return ReadAllAvailable() if self._limits == Limits() else ReadMaxFiles(self._limits.files or (1 << 31) - 1)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._head = self._batches.head()
-
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Return where the next batch ends; `start` if there is nothing to read."""
-        found = self._latest(start, limit)
-        self._end = position_of(found, self._table.name)
-        return found
-
-    def _latest(self, start: dict[str, Any] | None, limit: Any) -> dict[str, Any]:
-        limited = ReadAllAvailable is None or not isinstance(limit, ReadAllAvailable)
-        known = self._planned if start is None else position_of(start, self._table.name)
-        if known is None:  # where the stream begins is fixed by the first batch, even if that has no rows
-            return self._batches.advance(self._batches.start(), limited=limited, head=self._head).to_json()
-        if start is not None:  # Spark plans from there, so what lies before has been done
-            self._batches.keep(known)
-        stays = known.to_json() if start is None else start
-        now = self._env.seconds()
-        if known.splits is None and self._head is None and now - self._looked < self._look_seconds:
-            return stays
-        end = self._batches.advance(known, limited=limited, head=self._head)
-        if end == known:
-            self._looked = now
-            return stays
-        return end.to_json()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the newest snapshot, and how far the end of the batch is behind it; `lastProgress` shows it.
-
-        Spark asks after each `latestOffset`. Storage is looked at when there is a batch, and no more often than that
-        method does otherwise. A query does not fail because nobody knows how far it is behind.
-        """
-        end, now = self._end, self._env.seconds()
-        if end is not None and (end != self._lag_of or now - self._lag_looked >= self._look_seconds):
-            with contextlib.suppress(MerganserError):
-                lag = self._batches.lag(end)
-                self._lag = {"snapshot": lag.newest, "lag_snapshots": lag.snapshots, "lag_seconds": lag.seconds}
-            self._lag_of, self._lag_looked = end, now
-        return self._lag
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        name = self._table.name
-        begin, last = position_of(start, name), position_of(end, name)
-        if last is None or begin == last:
-            self._planned = last or self._planned
-            return []
-        self._planned = last
-        turns = self._batches.turns(begin, last)
-        storage, schema = self._env.storage, self._schema
-        weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
-        packs = balanced(weights, tasks_max=self._tasks_max)
-        return [TurnsPartition(tuple(turns[i] for i in pack), storage, schema) for pack in packs]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, TurnsPartition):
-            for turn in partition.turns:
-                for part in turn:
-                    for rows in part.read(partition.storage):
-                        yield from spark_batches(rows, partition.schema)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        position = position_of(end, self._table.name)
-        if position is not None:
-            self._batches.keep(position)
 
 
 def long_names(options: Mapping[str, str]) -> dict[str, str]:
@@ -240,20 +65,6 @@ def _limits_of(options: Options, action: str) -> Limits:
         least,
         None if delay is None else timedelta(milliseconds=delay),
     )
-
-
-class RequestSource(DataSource):  # type: ignore[misc]
-    """The source of one `ms.read_stream`: it holds the table itself, and no option that Spark would show."""
-
-    def __init__(self, request: StreamRequest) -> None:
-        super().__init__({})
-        self._request = request
-
-    def schema(self) -> StructType:
-        return self._request.schema
-
-    def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(self._request, arrow_schema_of(schema))
 
 
 def read_stream(
@@ -353,7 +164,7 @@ def request_of(
         chosen,
         to_predicate(where, fields, setting=setting),
         _limits_of(definition.options, action),
-        parallelism,
+        TASKS_PER_CORE * parallelism,
     )
     check_start(definition, what, action)
     check_batches(definition, action)
