@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import IO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -60,4 +61,34 @@ class Bar:
 
     def stop(self) -> None:
         """Take it off the screen."""
+        self._drawn.stop()
+
+
+class Lines:
+    """A title, what is said and the time so far, for each of several streams; they leave no line behind."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._drawn = Progress(
+            TextColumn("{task.description}", markup=False, style="bold"),
+            TextColumn("{task.fields[said]}", markup=False),
+            _Time(Column(no_wrap=True)),
+            console=Console(file=stream),
+            transient=True,
+            refresh_per_second=2,
+        )
+        self._tasks: dict[int, TaskID] = {}
+        self._drawn.start()
+
+    def update(self, said: Mapping[int, tuple[str, str]]) -> None:
+        """Show what is said of each stream, by its number, after its title."""
+        for number in self._tasks.keys() - said.keys():
+            self._drawn.remove_task(self._tasks.pop(number))
+        for number, (title, text) in said.items():
+            if number in self._tasks:
+                self._drawn.update(self._tasks[number], said=text)
+            else:
+                self._tasks[number] = self._drawn.add_task(title, total=None, said=text)
+
+    def stop(self) -> None:
+        """Take them off the screen."""
         self._drawn.stop()

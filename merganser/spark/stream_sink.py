@@ -46,6 +46,7 @@ from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import opened
 from merganser.spark.types import arrow_schema_of
+from merganser.spark.watch import OBSERVED, show
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
@@ -57,8 +58,6 @@ try:
 except ImportError:  # Spark 4.0 hands over rows one by one
     DataSourceStreamArrowWriter = None
 
-OBSERVED: Final = "merganser"
-"""What `lastProgress` names the numbers of a batch by, in its observed metrics."""
 QUERY_ID: Final = "sql.streaming.queryId"
 FROM: Final = "__merganser_from"
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
@@ -344,7 +343,9 @@ def write_stream(
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
     writer = writer if name is None else writer.queryName(name)
-    return _triggered(writer, trigger, action).start()
+    query = _triggered(writer, trigger, action).start()
+    show(query, found.name)
+    return query
 
 
 def _total(name: str) -> Column:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from merganser.progress.work import Progress
+from merganser.progress.work import Progress, StreamLines
 
 
 class Terminal(io.StringIO):
@@ -106,3 +106,65 @@ def test_threads_count_together() -> None:
             thread.join()
         assert work._done_bytes == 12_000  # type: ignore[attr-defined]
         assert work._done_steps == 4_000  # type: ignore[attr-defined]
+
+
+# lines about streams
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
+
+
+def _line_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "merganser-line"]
+
+
+def _wait_for_the_end_of_lines() -> None:
+    for thread in _line_threads():
+        thread.join(10)
+    assert not _line_threads()
+
+
+def test_a_line_says_what_the_stream_says_until_it_ends(terminal: Terminal) -> None:
+    ended = threading.Event()
+    StreamLines(terminal, 0.01).follow("shop.orders", lambda: None if ended.is_set() else "batch 7")
+    terminal.wait_for("batch 7")
+    ended.set()
+    _wait_for_the_end_of_lines()
+    assert "shop.orders" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")  # no line is left
+
+
+def test_an_error_ends_the_line_alone(terminal: Terminal) -> None:
+    def fails() -> str:
+        raise RuntimeError("the session has stopped")
+
+    StreamLines(terminal, 0.01).follow("shop.orders", fails)
+    _wait_for_the_end_of_lines()
+    assert terminal.getvalue() == ""
+
+
+def test_a_prompt_is_left_alone(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    StreamLines(terminal, 0.01).follow("shop.orders", lambda: "batch 7")
+    assert not _line_threads()
+
+
+def test_nobody_is_asked_where_nobody_watches() -> None:
+    StreamLines().follow("shop.orders", lambda: "batch 7")
+    assert not _line_threads()
+
+
+def test_lines_step_aside(terminal: Terminal) -> None:
+    ended, lines = threading.Event(), StreamLines(terminal, 0.01)
+    lines.pause()
+    lines.follow("shop.orders", lambda: None if ended.is_set() else "batch 7")
+    with Progress(Terminal(), shown_after=0).work("reading"):
+        pass
+    assert terminal.getvalue() == ""
+    lines.resume()
+    terminal.wait_for("batch 7")
+    ended.set()
+    _wait_for_the_end_of_lines()
