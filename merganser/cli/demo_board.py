@@ -1,0 +1,122 @@
+"""What `merganser demo stream` shows while it runs: a board of airlines on a terminal, elsewhere lines."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from merganser.cli import render
+
+_LINE_SECONDS: Final = 5.0
+_BAR_WIDTH: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Airline:
+    """A row of the table of airlines.
+
+    Attributes:
+        flights, departed, arrived, cancelled: numbers of flights.
+        arr_delay: minutes, of all that arrived.
+    """
+
+    carrier: str
+    flights: int
+    departed: int
+    arrived: int
+    cancelled: int
+    arr_delay: int
+
+    @property
+    def changes(self) -> int:
+        """Changes that made the row."""
+        return self.flights + self.departed + self.arrived + self.cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What is shown at one moment.
+
+    Attributes:
+        airlines: as their table has them now.
+        reached, total: changes that came through, and all.
+        rate: changes per second, since the start.
+        snapshots, seconds: how far the airlines are behind the flights.
+    """
+
+    airlines: Sequence[Airline]
+    reached: int
+    total: int
+    rate: float
+    snapshots: int
+    seconds: float
+
+    @property
+    def line(self) -> str:
+        """The whole in a line."""
+        share = self.reached / self.total if self.total else 1.0
+        behind = f"{render.counted(self.snapshots, 'snapshot')}, {self.seconds:.1f} s behind"
+        lag = behind if self.snapshots else "up to date"
+        return f"{share:>4.0%}  {self.reached:,} of {self.total:,} changes  {self.rate:,.0f}/s  {lag}"
+
+    def drawn(self) -> RenderableType:
+        """Return the board."""
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        for name in ("airline", "flights", "departed", "arrived", "cancelled", "mean delay", ""):
+            made.add_column(name, justify="right" if name not in ("airline", "") else "left", no_wrap=True)
+        rows = sorted(self.airlines, key=lambda one: one.flights, reverse=True)
+        most = max((one.arrived for one in rows), default=0)
+        for one in rows:
+            mean = f"{one.arr_delay / one.arrived:.1f} min" if one.arrived else ""
+            bar = Text(render.bar(one.arrived, most=most, width=_BAR_WIDTH), style="cyan")
+            counts = (render.count(n) for n in (one.flights, one.departed, one.arrived, one.cancelled))
+            made.add_row(one.carrier, *counts, mean, bar)
+        return Group(Text(f"   {self.line}", style="bold"), Text(""), made)
+
+
+class Shown(Protocol):
+    """Where boards are shown."""
+
+    def show(self, board: Board) -> None:
+        """Show a board in place of the one before."""
+
+
+@contextlib.contextmanager
+def shown(console: Console) -> Iterator[Shown]:
+    """Show boards while inside; the last one stays."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield _Drawn(live)
+
+
+@dataclass
+class _Drawn:
+    live: Live
+
+    def show(self, board: Board) -> None:
+        self.live.update(board.drawn(), refresh=True)
+
+
+@dataclass
+class _Lines:
+    """A line every few seconds, and one at the end."""
+
+    console: Console
+    last: float = float("-inf")
+
+    def show(self, board: Board) -> None:
+        now = time.perf_counter()
+        if now - self.last >= _LINE_SECONDS or board.reached >= board.total:
+            render.line(self.console, f"   {board.line}")
+            self.last = now
