@@ -63,6 +63,8 @@ class Board:
     @property
     def line(self) -> str:
         """The whole in a line."""
+        if not self.reached:
+            return f"  0%  0 of {self.total:,} changes; the queries start"
         share = self.reached / self.total if self.total else 1.0
         behind = f"{render.counted(self.snapshots, 'snapshot')}, {self.seconds:.1f} s behind"
         lag = behind if self.snapshots else "up to date"
@@ -70,6 +72,8 @@ class Board:
 
     def drawn(self) -> RenderableType:
         """Return the board."""
+        if not self.airlines:
+            return Text(f"   {self.line}", style="bold")
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
         for name in ("airline", "flights", "departed", "arrived", "cancelled", "mean delay", ""):
             made.add_column(name, justify="right" if name not in ("airline", "") else "left", no_wrap=True)

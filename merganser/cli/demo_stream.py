@@ -91,6 +91,7 @@ class _Demo:
         resumed = self._prepare()
         source = self._source(data)
         events = events_of(source, self.days)
+        events.write(self._inbox)
         self._tables()
         before = _total(self._airlines())
         self._say(f"{events.count:,} changes in {events.files} files of Debezium's JSON, in the order of their times")
@@ -187,12 +188,10 @@ class _Demo:
         Returns:
             Whether all came through, and seconds since the queries started.
         """
-        feeder = threading.Thread(target=events.write, args=(self._inbox,), name="merganser-feeder", daemon=True)
         STREAMS.pause()
         try:
             with _interrupts() as stopped, contextlib.ExitStack() as stack:
                 started = time.perf_counter()
-                feeder.start()
                 queries = self._queries(spark)
                 stack.callback(_stop, queries)
                 board = stack.enter_context(shown(self.console))
@@ -211,7 +210,6 @@ class _Demo:
                     stopped.wait(_LOOK_SECONDS)
                 return False, time.perf_counter() - started
         finally:
-            feeder.join()
             STREAMS.resume()
 
     def _check_alive(self, queries: tuple[StreamingQuery, ...], idle_seconds: float) -> None:
