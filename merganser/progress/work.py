@@ -122,10 +122,10 @@ class StreamLines:
             self._draw()
 
     def resume(self) -> None:
-        """Show the lines again, if nothing else has paused them."""
+        """Show the lines again, if nothing else has paused them, with what the streams say from now on."""
         with self._lock:
             self._pauses -= 1
-            self._draw()
+            self._said.clear()
 
     def _follow(self, title: str, ask: Callable[[], str | None]) -> None:
         pause = threading.Event()

@@ -56,18 +56,22 @@ def text_of(progress: Mapping[str, Any]) -> str:
     else:
         seconds = max(progress["durationMs"].get("triggerExecution", 0), 1) / 1000
         said += [
-            f"{numbers['rows']:,} rows",
+            _counted(numbers["rows"], "row"),
             f"{numbers['rows'] / seconds:,.0f} rows/s",
-            f"{numbers['files']:,} files",
+            _counted(numbers["files"], "file"),
             size_text(numbers["bytes"]),
         ]
         if numbers["dead_letters"]:
-            said.append(f"{numbers['dead_letters']:,} dead letters")
+            said.append(_counted(numbers["dead_letters"], "dead letter"))
     lag = lag_of(progress)
     if lag is not None:
         snapshots, behind = lag
-        said.append(f"{snapshots:,} snapshots, {behind:,.1f} s behind" if snapshots else "up to date")
+        said.append(f"{_counted(snapshots, 'snapshot')}, {behind:,.1f} s behind" if snapshots else "up to date")
     return "  ".join(said)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _said(query: StreamingQuery) -> str | None:
