@@ -187,8 +187,9 @@ def set_consumer(
 def list_consumers(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
     """Show how far the consumers of a table have come.
 
-    That is the snapshot that each reads next, and how far it is behind. The seconds are those from the commit of the last snapshot that the consumer has read to the newest commit. For
-    JSON: merganser read 'shop.orders$consumers' --format json
+    That is the snapshot that each reads next, and how far it is behind. The seconds are those from the commit of the
+    last snapshot that the consumer has read to the newest commit. For JSON: merganser read 'shop.orders$consumers'
+    --format json
     """
     from merganser.cli import render
     from merganser.cli.target import table_of
