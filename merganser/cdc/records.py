@@ -99,6 +99,11 @@ def parse_records(
     return _joined(parts)
 
 
+def letters_user(user: str | None, table: str) -> str | None:
+    """Return who commits bad records that were meant for a table: feeds of several tables may share a user."""
+    return None if user is None else f"{user} for {table}"
+
+
 def letters_of(rejected: pa.Table, table: str, time: datetime) -> pa.Table:
     """Return bad records as rows of a table of dead letters.
 

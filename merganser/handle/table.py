@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from merganser.cdc.records import letters_of, parse_records
+from merganser.cdc.records import letters_of, letters_user, parse_records
 from merganser.edit.images import Upserted
 from merganser.edit.upsert import Upsert
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
@@ -712,7 +712,8 @@ class Table:
             records, format, keys, options: see `merganser.cdc.parse`.
             dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` that bad records are written to
                 first, in a commit of its own. None: one bad record makes the call fail.
-            commit_user, identifier: see `write`. They name both commits, so a repeated call writes no bad record twice.
+            commit_user, identifier: see `write`. A repeated call writes no bad record twice: `commit_user` and the name
+                of this table are the user of that commit.
 
         Returns:
             The snapshot, and how many records and rows there were.
@@ -727,7 +728,7 @@ class Table:
         found = parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
         if dead_letters is not None and found.rejected.num_rows:
             letters = letters_of(found.rejected, self.name, self.env.clock())
-            dead_letters.write(letters, commit_user=commit_user, identifier=identifier)
+            dead_letters.write(letters, commit_user=letters_user(commit_user, self.name), identifier=identifier)
         snapshot = self.write(found.rows, row_kind.symbols(found.kinds), commit_user=commit_user, identifier=identifier)
         return ChangesWritten(snapshot, found.rows.num_rows, found.rejected.num_rows, dict(found.skipped))
 

@@ -23,6 +23,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from merganser.cdc.records import letters_user
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
 from merganser.handle.table import Overwrite, Table
@@ -132,7 +133,8 @@ def write(
     if letters is not None:
         with _kept(df):
             bad = letters_frame(df, found.name, found.env.clock())
-            write(bad, letters, commit_user=commit_user, identifier=identifier, through="arrow")
+            user = letters_user(commit_user, found.name)
+            write(bad, letters, commit_user=user, identifier=identifier, through="arrow")
             good = df.where(quoted(REJECTED).isNull()).drop(REJECTED)
             return write(
                 good, found, kinds, columns, overwrite, commit_user, identifier, collect, through, watermark, changes

@@ -90,6 +90,13 @@ def test_bad_records_go_to_the_dead_letters_and_a_repeated_call_writes_nothing_t
     assert len(table.snapshots()) == len(letters.snapshots()) == 1
 
 
+def test_feeds_of_two_tables_share_a_user_and_a_table_of_dead_letters(make: Make) -> None:
+    letters = make("letters", mg.cdc.DEAD_LETTERS, ())
+    for name in ("t", "u"):
+        make(name).write_changes(["{"], "debezium-json", dead_letters=letters, commit_user="feed", identifier=7)
+    assert letters.read(columns=["table"]).to_pylist() == [{"table": "db.t"}, {"table": "db.u"}]
+
+
 def test_nothing_but_skipped_records_is_no_commit(make: Make) -> None:
     written = make().write_changes([None, '{"ts_ms": 1}'], "debezium-json")
     assert (written.snapshot, written.rows, written.skipped) == (None, 0, {"tombstone": 1, "control": 1})
