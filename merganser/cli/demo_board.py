@@ -18,6 +18,7 @@ from merganser.cli import render
 
 _LINE_SECONDS: Final = 5.0
 _BAR_WIDTH: Final = 24
+_BARS_FROM: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,26 @@ class Board:
         lag = behind if self.snapshots else "up to date"
         return f"{share:>4.0%}  {self.reached:,} of {self.total:,} changes  {self.rate:,.0f}/s  {lag}"
 
-    def drawn(self) -> RenderableType:
-        """Return the board."""
+    def drawn(self, width: int) -> RenderableType:
+        """Return the board for a terminal; numbers are never cut, so a narrow one has no bars.
+
+        Args:
+            width: columns of the terminal.
+        """
         if not self.airlines:
             return Text(f"   {self.line}", style="bold")
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-        for name in ("airline", "flights", "departed", "arrived", "cancelled", "mean delay", ""):
-            made.add_column(name, justify="right" if name not in ("airline", "") else "left", no_wrap=True)
+        names = ["", "flights", "departed", "arrived", "cancelled", "mean delay"]
+        bars = width >= _BARS_FROM
+        for name in names + [""] * bars:
+            made.add_column(name, justify="right" if name else "left", no_wrap=True)
         rows = sorted(self.airlines, key=lambda one: one.flights, reverse=True)
         most = max((one.arrived for one in rows), default=0)
         for one in rows:
             mean = f"{one.arr_delay / one.arrived:.1f} min" if one.arrived else ""
-            bar = Text(render.bar(one.arrived, most=most, width=_BAR_WIDTH), style="cyan")
+            bar = [Text(render.bar(one.arrived, most=most, width=_BAR_WIDTH), style="cyan")] * bars
             counts = (render.count(n) for n in (one.flights, one.departed, one.arrived, one.cancelled))
-            made.add_row(one.carrier, *counts, mean, bar)
+            made.add_row(f"   {one.carrier}", *counts, mean, *bar)
         return Group(Text(f"   {self.line}", style="bold"), Text(""), made)
 
 
@@ -109,7 +116,7 @@ class _Drawn:
     live: Live
 
     def show(self, board: Board) -> None:
-        self.live.update(board.drawn(), refresh=True)
+        self.live.update(board.drawn(self.live.console.width), refresh=True)
 
 
 @dataclass

@@ -104,8 +104,9 @@ class _Demo:
             self._say(f"stopped after {reached:,} of {events.count:,} changes; nothing is lost")
             self._say(f"run `{self._command()}` again, and it goes on from there")
             return False
-        rate = (reached - before) / max(seconds, 1e-9)
-        self._say(f"{reached - before:,} changes went through both tables in {seconds:.0f} s, {rate:,.0f} a second")
+        if reached > before:
+            rate = (reached - before) / seconds
+            self._say(f"{reached - before:,} changes went through both tables in {seconds:.0f} s, {rate:,.0f} a second")
         self._check(source, events)
         self._mark(finished=True)
         shutil.rmtree(self._inbox)
