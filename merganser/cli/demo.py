@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import sys
 import textwrap
 import time
 import zipfile
@@ -23,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from merganser.cli import render
-from merganser.cli.demo_session import check_machine, data_directory, session
+from merganser.cli.demo_session import check_machine, command, data_directory, session
 from merganser.cli.history import Step, steps
 from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
@@ -308,11 +306,9 @@ class _Demo:
             "clients pypaimon and pypaimon-rust."
         )
         render.line(self.console, "")
-        # Made by make, the command lies in an environment that is not on the path.
-        command = "merganser" if shutil.which("merganser") else os.path.relpath(sys.argv[0])
-        render.line(self.console, f"   {command} describe -w {shown} {NAME}")
-        render.line(self.console, f"   {command} files -w {shown} {NAME}")
-        render.line(self.console, f'   {command} read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
+        render.line(self.console, f"   {command()} describe -w {shown} {NAME}")
+        render.line(self.console, f"   {command()} files -w {shown} {NAME}")
+        render.line(self.console, f'   {command()} read -w {shown} {NAME} --where "month = 7 and arr_delay > 600"')
         create = f"CREATE CATALOG demo WITH ('type' = 'paimon', 'warehouse' = '{warehouse.absolute()}')"
         render.line(self.console, f"   Flink SQL: {create}")
 

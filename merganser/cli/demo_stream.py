@@ -27,7 +27,7 @@ from merganser.cdc import DEAD_LETTERS
 from merganser.cli import render
 from merganser.cli.demo_board import Airline, Board, shown
 from merganser.cli.demo_events import COLUMNS, DAMAGED, KEY, Events, events_of
-from merganser.cli.demo_session import check_machine, data_directory, session
+from merganser.cli.demo_session import check_machine, command, data_directory, session
 from merganser.errors import InvariantError
 from merganser.handle.doors import catalog
 from merganser.handle.table import Table
@@ -113,7 +113,7 @@ class _Demo:
         render.line(self.console, "")
         shown_at = os.path.relpath(self.directory / "warehouse")
         for what in ("read {} travel.airlines", "snapshots {} travel.flights", "consumers {} travel.flights"):
-            render.line(self.console, f"   merganser {what.format('-w ' + shown_at)}")
+            render.line(self.console, f"   {command()} {what.format('-w ' + shown_at)}")
         return True
 
     # steps
@@ -289,7 +289,7 @@ class _Demo:
 
     def _command(self) -> str:
         given = "" if self.parent == Path(".demo") else f" --directory {self.parent}"
-        return f"merganser demo stream{given}" + ("" if self.days == 365 else f" --days {self.days}")
+        return f"{command()} demo stream{given}" + ("" if self.days == 365 else f" --days {self.days}")
 
     def _say(self, text: str) -> None:
         render.line(self.console, f"   {text}")
