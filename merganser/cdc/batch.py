@@ -138,6 +138,15 @@ class Known:
     encoding: Encoding = Encoding()  # noqa: RUF009  an immutable value
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Where records come from, by record; ABSENT where a record does not say it."""
+
+    database: Cells
+    schema: Cells
+    table: Cells
+
+
 @dataclass(slots=True)
 class Changes:
     """The changes of a batch.

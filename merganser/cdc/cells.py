@@ -35,10 +35,15 @@ class Cells:
     kinds: Bytes
     texts: pa.Array
 
+    @classmethod
+    def absent(cls, count: int) -> Cells:
+        """Return cells without values."""
+        return cls(np.full(count, ABSENT, np.uint8), pa.array([""] * count, pa.string()))
+
     def take(self, positions: npt.NDArray[np.integer]) -> Cells:
         """Return cells by position; ABSENT where the position is negative."""
         if not len(self.kinds):
-            return Cells(np.full(len(positions), ABSENT, np.uint8), pa.array([""] * len(positions), pa.string()))
+            return Cells.absent(len(positions))
         gone = positions < 0
         if not gone.any():
             return Cells(self.kinds[positions], self.texts.take(pa.array(positions)))

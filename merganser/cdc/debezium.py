@@ -20,6 +20,7 @@ from merganser.cdc.batch import (
     Changes,
     Document,
     Known,
+    Names,
     Schemas,
     document,
     documents,
@@ -128,6 +129,24 @@ def flattened(batch: Batch) -> Changes:
             "ingest_ts": [Known(found.of("__ts_ms"), instant)],
         }
     return changes
+
+
+def source_names(batch: Batch) -> Names:
+    """Return the database, the schema and the table that envelopes come from.
+
+    Args:
+        batch: its columns are `db`, `schema` and `table`.
+    """
+    found, _ = _unwrapped(batch, ("source",), ("source",))
+    assert found.inside is not None
+    where = found.images(found.place("source"))
+    return Names(*(found.inside.cells.take(where[:, i]) for i in range(3)))
+
+
+def flat_names(batch: Batch) -> Names:
+    """Return the database, the schema and the table that flattened records come from, as far as they tell."""
+    found, _ = _unwrapped(batch, ("__db", "__schema", "__table"), (), alone=True)
+    return Names(found.of("__db"), found.of("__schema"), found.of("__table"))
 
 
 def _unwrapped(

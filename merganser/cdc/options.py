@@ -150,6 +150,15 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
     )
 
 
+def name_patterns(options: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the patterns that names of databases and of tables match, among the options of `cdc_options`.
+
+    Raises:
+        InvalidInputError: one is no regular expression.
+    """
+    return _pattern("database", options.get("database")), _pattern("table", options.get("table"))
+
+
 _ACTION: Final = "cannot read change records"
 
 

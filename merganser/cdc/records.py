@@ -133,8 +133,8 @@ def _parse_piece(
     options: CdcOptions,
     start: int,
 ) -> Parsed:
-    texts, damaged = _utf8(records)
-    key_texts = None if keys is None else _utf8(_one(keys))[0]
+    texts, damaged = utf8(records)
+    key_texts = None if keys is None else utf8(_one(keys))[0]
     columns = [field.name for field in fields if field.name not in (*options.metadata, *options.computed)]
     key_places = [columns.index(name) for name in key if name in columns]
     batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key)
@@ -213,8 +213,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
-    """Return values as strings, null where they are no UTF-8, and which are not."""
+def utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
+    """Return text or bytes as strings, null where they are no UTF-8, and which are not."""
     try:
         texts = values.cast(pa.string())
         if _is_text(values.type):

@@ -14,6 +14,7 @@ from merganser.cdc.batch import (
     Changes,
     Document,
     Known,
+    Names,
     Schemas,
     no_images,
 )
@@ -103,6 +104,17 @@ def golden_gate(batch: Batch) -> Changes:
             "position": [Known(found.of("pos"))],
         }
     return changes
+
+
+def maxwell_names(batch: Batch) -> Names:
+    """Return the database and the table that records of maxwell-json or canal-json come from."""
+    found = batch.opened(("database", "table"))
+    return Names(found.of("database"), Cells.absent(len(batch)), found.of("table"))
+
+
+def golden_gate_names(batch: Batch) -> Names:
+    """Return the catalog, the schema and the table that records of ogg-json come from."""
+    return Names(**_qualified(batch.opened(("table",)).of("table")))
 
 
 _Images = tuple[Ints, "np.ndarray", Ints, Ints, Bools, Bools, Cells]  # type: ignore[type-arg]

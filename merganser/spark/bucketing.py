@@ -105,6 +105,11 @@ def to_tasks(frame: DataFrame, count: int) -> DataFrame:
     return frame.repartition(count, _salted(count))
 
 
+def shuffle_tasks(spark: SparkSession) -> int:
+    """Return how many tasks a shuffle of a stream has: one per core, or fewer if the session sets it."""
+    return min(_partitions(spark), cores(spark))
+
+
 def _partitions(spark: SparkSession) -> int:
     """Return how many partitions a shuffle begins with."""
     initial = spark.conf.get("spark.sql.adaptive.coalescePartitions.initialPartitionNum", None)

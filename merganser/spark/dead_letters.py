@@ -12,7 +12,7 @@ from merganser.cdc.records import letters_of
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
 from merganser.spark.bucketing import quoted
-from merganser.spark.cdc import LETTER, REJECTED
+from merganser.spark.change_records import LETTER, REJECTED
 
 
 def check_letters(df: DataFrame, letters: Table, action: str) -> None:
@@ -34,6 +34,15 @@ def check_letters(df: DataFrame, letters: Table, action: str) -> None:
             "ms.cdc.parse(..., bad='keep') makes this column.",
             column=REJECTED,
         )
+    check_letters_table(letters, action)
+
+
+def check_letters_table(letters: Table, action: str) -> None:
+    """Refuse a table whose rows have an order.
+
+    Raises:
+        InvalidInputError: nothing was written.
+    """
     definition = letters.definition
     if definition.keyed or definition.schema.bucket_key:
         raise InvalidInputError(

@@ -31,7 +31,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
-from merganser.spark.cdc import REJECTED
+from merganser.spark.change_records import REJECTED
 from merganser.spark.compaction import on_tasks
 from merganser.spark.dead_letters import check_letters, letters_frame
 from merganser.spark.files import run_portions

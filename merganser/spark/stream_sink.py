@@ -19,12 +19,12 @@ import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -35,11 +35,12 @@ from merganser.errors import InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.rules import merge_of
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.spark.bucketing import one_writer_each, quoted
-from merganser.spark.cdc import LETTER, REJECTED
+from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
 from merganser.spark.names import spelling_of
@@ -72,9 +73,23 @@ _CACHE: Final = Cache()
 """What this process knows of immutable files: Spark gives it one task, or one batch to commit, after the other."""
 
 
+class BatchRequest(Protocol):
+    """What becomes of the micro-batches of a query; pickles."""
+
+    def with_checkpoint(self, checkpoint: str | None) -> BatchRequest:
+        """Return the request of a query that keeps its progress there."""
+        ...
+
+    def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
+        """Make what tasks wrote visible, unless it is already."""
+
+    def remove(self, outcomes: Sequence[Outcome]) -> None:
+        """Remove the files that tasks wrote."""
+
+
 @dataclass(frozen=True)
 class SinkRequest:
-    """What a stream writes; pickles.
+    """What a stream writes to a table; see `BatchRequest`.
 
     Attributes:
         target: the table, and what of it each batch replaces.
@@ -113,9 +128,40 @@ class SinkRequest:
                     _envs.pop(next(iter(_envs)))
             return found
 
+    def with_checkpoint(self, checkpoint: str | None) -> SinkRequest:
+        """Return the request of a query that keeps its progress there."""
+        return replace(self, checkpoint=checkpoint)
+
     def transaction(self, query: str, batch: int) -> Transaction:
         """Return the transaction of a batch."""
         return Transaction(self.target, self.here(), self.user + query, batch)
+
+    def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
+        """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""
+        if self.letters is not None:  # first: a batch whose rows are there has its letters
+            self.letters.apply(query, batch, _files(outcomes, letters=True))
+        self.apply(query, batch, _files(outcomes))
+
+    def apply(self, query: str, batch: int, files: Sequence[CommitMessage]) -> Snapshot | None:
+        """Make files one commit and return it; if it is one already, remove them."""
+        if not files and not self.target.overwrites:
+            return None
+        transaction = self.transaction(query, batch)
+        transaction.watermark = _watermark(self, batch)
+        done, snapshot = transaction.applied()
+        if done:
+            remove_files(self.table, transaction.env, files)
+            return snapshot
+        snapshot = transaction.finish(files)
+        if self.compaction == "beside":
+            _upkeep_beside(self)
+        return snapshot
+
+    def remove(self, outcomes: Sequence[Outcome]) -> None:
+        """Remove the files that tasks wrote."""
+        for request, letters in ((self, False), (self.letters, True)):
+            if request is not None:
+                remove_files(request.table, request.here(), _files(outcomes, letters=letters))
 
 
 _ENVS_MAX: Final = 64
@@ -292,11 +338,7 @@ def write_stream(
             "Python no updates: write the whole result of an aggregation with 'complete', or keep the aggregate in a "
             "table with merge engine 'aggregation'."
         )
-    if checkpoint is None and not spark.conf.get("spark.sql.streaming.checkpointLocation", None):
-        raise InvalidInputError(
-            f"{action}: a stream needs a directory for its progress. Nothing was started. Give checkpoint=, on storage "
-            "that outlives this machine, and one of its own for each query."
-        )
+    check_checkpoint(spark, checkpoint, action)
     spelling = spelling_of(spark, found)
     frame = spelling.frame(df)
     rows = frame
@@ -317,7 +359,7 @@ def write_stream(
         checkpoint=None,
     )
     if letters is not None:
-        request = replace(request, letters=_letters_request(letters, request.user))
+        request = replace(request, letters=letters_request(letters, request.user))
     warn_of_other_python(spark)
     definition = request.table
     arranged = bool(definition.keyed or definition.schema.bucket_key)
@@ -325,8 +367,23 @@ def write_stream(
         frame = one_writer_each(frame.withColumn(FROM, f.spark_partition_id()), definition, streams=True)
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
     outcomes = numbered.mapInArrow(on_any_python(StreamTask(request, arranged)), OUTCOME_SCHEMA)
-    written = outcomes.observe(OBSERVED, *map(_total, NUMBERS)).select("message")
-    sink = f"merganser-{request.env.new_id()[:12]}"
+    written = outcomes.observe(OBSERVED, *map(total, NUMBERS)).select("message")
+    writer = sink_writer(written, request, f"merganser-{request.env.new_id()[:12]}", mode, checkpoint, name)
+    query = triggered(writer, trigger, action).start()
+    show(query, found.name)
+    return query
+
+
+def sink_writer(
+    messages: DataFrame, request: BatchRequest, sink: str, mode: str, checkpoint: str | None, name: str | None
+) -> DataStreamWriter:
+    """Return the writer of a query that commits what its tasks wrote.
+
+    Args:
+        messages: what tasks yield: pickled outcomes.
+        sink: a name that no other sink of the session has.
+        mode, checkpoint, name: as for `write_stream`.
+    """
 
     class Registered(RequestSink):
         """The sink in this session."""
@@ -338,22 +395,32 @@ def write_stream(
         def name(cls) -> str:
             return sink
 
-    spark.dataSource.register(Registered)
-    writer = written.writeStream.format(sink).outputMode(mode)
+    messages.sparkSession.dataSource.register(Registered)
+    writer = messages.writeStream.format(sink).outputMode(mode)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
-    writer = writer if name is None else writer.queryName(name)
-    query = _triggered(writer, trigger, action).start()
-    show(query, found.name)
-    return query
+    return writer if name is None else writer.queryName(name)
 
 
-def _total(name: str) -> Column:
+def check_checkpoint(spark: SparkSession, checkpoint: str | None, action: str) -> None:
+    """Refuse a query without a place for its progress.
+
+    Raises:
+        InvalidInputError: nothing was started.
+    """
+    if checkpoint is None and not spark.conf.get("spark.sql.streaming.checkpointLocation", None):
+        raise InvalidInputError(
+            f"{action}: a stream needs a directory for its progress. Nothing was started. Give checkpoint=, on storage "
+            "that outlives this machine, and one of its own for each query."
+        )
+
+
+def total(name: str) -> Column:
     """Return the sum of a number over the outcomes of a batch; 0 if no task had rows."""
     return f.coalesce(f.sum(name), f.lit(0)).alias(name)
 
 
-def _triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None, action: str) -> DataStreamWriter:
+def triggered(writer: DataStreamWriter, trigger: str | Mapping[str, Any] | None, action: str) -> DataStreamWriter:
     if trigger is None:
         return writer
     if isinstance(trigger, Mapping):
@@ -376,7 +443,7 @@ class _Sink:
         holds_messages: the rows are outcomes of tasks that have written the files.
     """
 
-    def __init__(self, request: SinkRequest, schema: StructType, *, holds_messages: bool) -> None:
+    def __init__(self, request: BatchRequest, schema: StructType, *, holds_messages: bool) -> None:
         self._request = request
         self._schema = schema
         self._holds_messages = holds_messages
@@ -388,6 +455,7 @@ class _Sink:
         if self._holds_messages:
             found = [value for rows in tables for value in rows.column(0).to_pylist()]
             return Written(query, tuple(pickle.loads(bytes(value)) for value in found))
+        assert isinstance(self._request, SinkRequest)
         task = StreamTask(self._request, arranged=False)
         skipped = context.partitionId() * (1 << 32)
         filled = (rows for rows in tables if rows.num_rows)
@@ -398,46 +466,21 @@ class _Sink:
         written = [message for message in messages if isinstance(message, Written)]
         if not written:
             return
-        request = self._request
-        query = written[0].query
-        if request.letters is not None:  # first: a batch whose rows are there has its letters
-            _apply(request.letters, query, batchId, _files(written, letters=True))
-        applied = _apply(request, query, batchId, _files(written))
-        if applied and request.compaction == "beside":
-            _upkeep_beside(request)
+        self._request.commit(written[0].query, batchId, _outcomes(written))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files that tasks wrote, if some tasks failed; else a snapshot may name them."""
         if None in messages:
-            written = [message for message in messages if isinstance(message, Written)]
-            for request, letters in ((self._request, False), (self._request.letters, True)):
-                if request is not None:
-                    remove_files(request.table, request.here(), _files(written, letters=letters))
+            self._request.remove(_outcomes([message for message in messages if isinstance(message, Written)]))
 
 
-def _files(written: Sequence[Written], *, letters: bool = False) -> list[CommitMessage]:
+def _outcomes(written: Sequence[Written]) -> list[Outcome]:
+    return [outcome for message in written for outcome in message.outcomes]
+
+
+def _files(outcomes: Sequence[Outcome], *, letters: bool = False) -> list[CommitMessage]:
     """Return the files that tasks wrote to the table, or to that of dead letters."""
-    return [
-        file
-        for message in written
-        for outcome in message.outcomes
-        if isinstance(outcome, LettersOutcome) == letters
-        for file in outcome.messages
-    ]
-
-
-def _apply(request: SinkRequest, query: str, batch: int, files: Sequence[CommitMessage]) -> bool:
-    """Make files one commit, and return True; if it is one already, or there is nothing to commit, return False."""
-    if not files and not request.target.overwrites:
-        return False
-    transaction = request.transaction(query, batch)
-    transaction.watermark = _watermark(request, batch)
-    done, _ = transaction.applied()
-    if done:
-        remove_files(request.table, transaction.env, files)
-        return False
-    transaction.finish(files)
-    return True
+    return [file for outcome in outcomes if isinstance(outcome, LettersOutcome) == letters for file in outcome.messages]
 
 
 class RowSink(_Sink, DataSourceStreamWriter):  # type: ignore[misc]
@@ -467,7 +510,7 @@ if DataSourceStreamArrowWriter is not None:
             return self.written(pa.Table.from_batches([batch]) for batch in iterator)
 
 
-def sink_of(request: SinkRequest, schema: StructType, *, holds_messages: bool = False) -> DataSourceStreamWriter:
+def sink_of(request: BatchRequest, schema: StructType, *, holds_messages: bool = False) -> DataSourceStreamWriter:
     """Return the writer of a stream for this version of Spark; arguments as of `_Sink`."""
     kind = RowSink if DataSourceStreamArrowWriter is None else ArrowSink
     return kind(request, schema, holds_messages=holds_messages)
@@ -522,7 +565,7 @@ def request_of(
     return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)
 
 
-def _letters_request(letters: Table, user: str) -> SinkRequest:
+def letters_request(letters: Table, user: str) -> SinkRequest:
     """Return what a stream writes to a table of dead letters."""
     rows = letters_table(pa.chunked_array([], pa.struct(arrow_schema_of(LETTER))), "", letters.env.clock())
     request = request_of(
@@ -540,14 +583,14 @@ def _letters_request(letters: Table, user: str) -> SinkRequest:
 
 
 class RequestSink(DataSource):  # type: ignore[misc]
-    """The sink of one `ms.write_stream`: it holds the table itself, and no option that Spark would show."""
+    """The sink of one query: it holds the tables themselves, and no option that Spark would show."""
 
-    def __init__(self, request: SinkRequest, options: Mapping[str, str]) -> None:
+    def __init__(self, request: BatchRequest, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._request = request
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        request = replace(self._request, checkpoint=self.options.get("checkpointlocation"))
+        request = self._request.with_checkpoint(self.options.get("checkpointlocation"))
         return sink_of(request, schema, holds_messages=True)
 
 

@@ -73,6 +73,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("message_keys", "debezium", "canal", "row_records"),
         ("resolve",),
         ("records",),
+        ("sources",),
     ),
     "rules": (
         ("facts",),

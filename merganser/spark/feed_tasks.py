@@ -1,0 +1,481 @@
+"""The tasks of a feed: change records -> carriers -> files of each table.
+
+    route     records -> their tables; rows of each; the task that writes each bucket -> *carriers*
+    shuffle   every bucket has one task
+    deliver   carriers of a table, in order -> rows -> files
+
+Spark's DataFrames have one schema, and rows of many tables have many. So rows cross Spark as bytes: a carrier holds
+rows of one table for one task, as Arrow writes them. Carriers say which task made them and in which order, so rows of a
+key keep the order that one task gave them; a later task counts as later.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from merganser.cdc.options import name_patterns
+from merganser.cdc.records import letters_of, parse_records
+from merganser.cdc.sources import Source, Sources, named_sources, sources_of
+from merganser.commit.message import CommitMessage
+from merganser.errors import InvalidInputError
+from merganser.handle.table import Table
+from merganser.lsm.abandoned import remove_files
+from merganser.schema import row_kind
+from merganser.schema.arrow import arrow_field
+from merganser.schema.table_schema import VALUE_KIND
+from merganser.spark.bucketing import TASK
+from merganser.spark.change_records import refusal
+from merganser.spark.feed_tables import FeedTables
+from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
+from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, request_of
+from merganser.write.buckets import assigner_of
+from merganser.write.job import Outcome
+
+CARRIERS: Final = f"{TASK} int, place string, origin int, sequence int, ignored long, rows binary"
+"""The schema of carriers: the task that they go to; the table, null for dead letters; the task they come from and their
+number there; records of unknown tables that were left out; and the rows, null if there are none."""
+DELIVERED: Final = f"{OUTCOME_SCHEMA}, ignored long"
+"""The schema of what `Deliver` yields; the message is null where nothing was written."""
+UNKNOWN: Final = ("fail", "ignore", "keep")
+_COLUMNWISE: Final = ("metadata", "computed", "time_unit")
+"""Options that name columns. Each table takes those of its own columns."""
+_RECORDS_MAX: Final = 1 << 16
+_RECORD_BYTES_MAX: Final = 1 << 25
+"""So many records, or bytes of them, are parsed at once, since each table of a batch costs some milliseconds."""
+_HELD_BYTES_MAX: Final = 1 << 25
+"""Bytes of rows that a task holds before it sends carriers."""
+_ADVICE: Final = "give dead_letters="
+_TOLD: Final = "^(?:not-json|not-object|empty|missing-payload|bad-envelope):"
+"""Reasons that explain why a record names no table."""
+_UNNAMED, _OTHER = -1, -2
+_ORDER: Final = ("place", "origin", "sequence")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What a feed writes; see `stream_sink.BatchRequest`. Each table is a commit of its own.
+
+    Attributes:
+        id: no other feed has it.
+        tables: where changes go.
+        user: what the names of committers begin with.
+        compaction: as for `ms.write_stream`.
+        letters: what becomes of bad records; None: they are errors.
+        checkpoint: where Spark keeps the progress of the query, if that is known.
+    """
+
+    id: str
+    tables: FeedTables
+    user: str | None
+    compaction: str | None
+    letters: SinkRequest | None = None
+    checkpoint: str | None = None
+
+    def with_checkpoint(self, checkpoint: str | None) -> Feed:
+        """Return the feed of a query that keeps its progress there."""
+        return replace(self, checkpoint=checkpoint)
+
+    def sink(self, place: str) -> SinkRequest:
+        """Return what is written to a table. A process opens a table once in the life of a feed.
+
+        Raises:
+            MerganserError: the table is not there, or cannot be written to.
+        """
+        found = _sinks.get((self.id, place))
+        if found is None:
+            while len(_sinks) >= _SINKS_MAX:
+                _sinks.pop(next(iter(_sinks)))
+            found = _sinks[self.id, place] = self._sink(self.tables.table(place))
+        return replace(found, checkpoint=self.checkpoint)
+
+    def _sink(self, table: Table) -> SinkRequest:
+        if self.letters is not None and _root(self.letters) == table.definition.paths.metadata_root:
+            raise InvalidInputError(
+                f"cannot write change records to '{table.name}': it is the table of dead letters, too. A batch is one "
+                "commit of each table. Nothing was written. Name another table in dead_letters=.",
+                table=table.name,
+            )
+        rows = pa.schema([arrow_field(field) for field in table.schema.fields])
+        return request_of(
+            table, rows.names, rows, kinds=None, columns=None, complete=False, user=self.user,
+            compaction=self.compaction, checkpoint=None,
+        )  # fmt: skip
+
+    def commit(self, query: str, batch: int, outcomes: Iterable[Outcome]) -> None:
+        """Make what tasks wrote one commit of each table, that of the dead letters first, unless they are already.
+
+        A process that is killed in between leaves some tables a batch ahead. Spark repeats the batch, and its commits
+        are found in these.
+        """
+        for request, files in self.written(outcomes):
+            request.apply(query, batch, files)
+
+    def written(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[SinkRequest, list[CommitMessage]]]:
+        """Yield the tables that tasks wrote to, and their files; dead letters first."""
+        letters: list[CommitMessage] = []
+        files: dict[str, list[CommitMessage]] = {}
+        for outcome in outcomes:
+            if isinstance(outcome, LettersOutcome):
+                letters += outcome.messages
+            elif isinstance(outcome, TableOutcome):
+                files.setdefault(outcome.place, []).extend(outcome.messages)
+        if letters and self.letters is not None:
+            yield self.letters, letters
+        for place in sorted(files):
+            yield self.sink(place), files[place]
+
+    def remove(self, outcomes: Iterable[Outcome]) -> None:
+        """Remove the files that tasks wrote."""
+        for request, files in self.written(outcomes):
+            remove_files(request.table, request.here(), files)
+
+
+_SINKS_MAX: Final = 10_000
+_sinks: Final[dict[tuple[str, str], SinkRequest]] = {}
+
+
+def _root(request: SinkRequest) -> str:
+    return request.table.paths.metadata_root
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome(Outcome):
+    """What a task wrote to one of many tables.
+
+    Attributes:
+        place: which opens the table.
+    """
+
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Makes carriers of the records of a task.
+
+    Attributes:
+        feed: where rows go.
+        format, options: of the records.
+        unknown: one of `UNKNOWN`.
+        tasks: how many tasks the carriers go to.
+    """
+
+    feed: Feed
+    format: str
+    options: Mapping[str, Any]
+    unknown: str
+    tasks: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield carriers, as `mapInArrow` wants it.
+
+        Args:
+            batches: columns `value`, and maybe `key`, `position` and `table`.
+        """
+        load = _Load(task_number(), self.tasks)
+        for rows in _gathered(batches):
+            self._route(rows, load)
+            if load.bytes > _HELD_BYTES_MAX:
+                yield load.taken()
+        yield load.taken()
+
+    def _route(self, rows: pa.Table, load: _Load) -> None:
+        sources = self._sources(rows)
+        places: list[str] = []
+        numbers: dict[str, int] = {}
+        codes = np.empty(len(sources.names), np.int64)
+        unknown: dict[int, Source] = {}
+        databases, tables = name_patterns(self.options)
+        for i, source in enumerate(sources.names):
+            wanted = ((databases, source.database), (tables, source.table))
+            if source.table is None or any(pattern is not None and name is None for pattern, name in wanted):
+                codes[i] = _UNNAMED
+            elif any(pattern is not None and name is not None and not _fits(pattern, name) for pattern, name in wanted):
+                codes[i] = _OTHER
+            else:
+                place = self.feed.tables.place_of(source)
+                if place is None:
+                    codes[i] = _OTHER - 1 - i
+                    unknown[i] = source
+                    continue
+                codes[i] = numbers.setdefault(place, len(places))
+                if codes[i] == len(places):
+                    places.append(place)
+        for code, at in _parted(codes[sources.of]):
+            own = rows if at is None else rows.take(at)
+            if code >= 0:
+                self._parse(own, places[code], load)
+            elif code == _UNNAMED:
+                self._unnamed(own, load)
+            elif code != _OTHER:
+                self._unknown(own, unknown[_OTHER - 1 - code], load)
+
+    def _sources(self, rows: pa.Table) -> Sources:
+        if "table" in rows.column_names:
+            return named_sources(_whole(rows, "table").cast(pa.string()))
+        options = {key: value for key, value in self.options.items() if key not in _COLUMNWISE}
+        return sources_of(_whole(rows, "value"), self.format, options)
+
+    def _parse(self, rows: pa.Table, place: str, load: _Load) -> None:
+        """Add the rows of records of one table."""
+        request = self.feed.sink(place)
+        table = request.table
+        fields = table.schema.shown.fields
+        found = parse_records(
+            _whole(rows, "value"), self.format, fields, table.schema.primary_keys,
+            options_of(self.options, [field.name for field in fields]), _keys(rows),
+        )  # fmt: skip
+        if found.rejected.num_rows:
+            if self.feed.letters is None:
+                raise refusal(table.name, found.rejected, rows.num_rows, _ADVICE)
+            self._bury(found.rejected, rows, table.name, load)
+        prepared, kinds, _ = request.target.accepted(found.rows, found.kinds, None, in_task=True)
+        if not prepared.num_rows:
+            return
+        task = np.empty(prepared.num_rows, np.int64)
+        for group in assigner_of(table).assign(prepared):
+            # the rows of a bucket that has no order need no single writer
+            own = zlib.crc32(group.partition, zlib.crc32(place.encode())) + group.bucket
+            task[group.rows] = (own if table.keyed or table.schema.bucket_key else load.origin) % self.tasks
+        kinds = row_kind.inserts(prepared.num_rows) if kinds is None else kinds
+        whole = prepared.append_column(VALUE_KIND.name, kinds)
+        for number, at in _parted(task):
+            load.add(place, number, whole if at is None else whole.take(at))
+
+    def _unknown(self, rows: pa.Table, source: Source, load: _Load) -> None:
+        """Say what becomes of records of a table that is not known; those that stand for no rows are left out."""
+        changes = self._changes(rows)
+        if not changes.num_rows:
+            return
+        if self.unknown == "ignore":
+            load.ignored += changes.num_rows
+            return
+        why = f"no table is given for '{source}'"
+        if self.unknown == "fail":
+            raise InvalidInputError(
+                f"cannot write change records: {why}, and {changes.num_rows} of {rows.num_rows} records of an Arrow "
+                "batch are changes of it. No row of this batch was written. Name the table in tables=, or choose "
+                "unknown='ignore', or unknown='keep' with dead_letters=.",
+                table=str(source),
+            )
+        self._bury(
+            changes.set_column(1, "reason", [[f"unknown-table: {why}"] * changes.num_rows]), rows, str(source), load
+        )
+
+    def _unnamed(self, rows: pa.Table, load: _Load) -> None:
+        """Say what becomes of records that name no table; those that stand for no rows are left out."""
+        found = self._changes(rows)
+        if not found.num_rows:
+            return
+        told = pc.match_substring_regex(
+            found.column("reason"), r"^(?:not-json|not-object|empty|missing-payload|bad-env)"
+        )
+        reason = pc.if_else(told, found.column("reason"), "missing-table: the record does not name its table")
+        found = found.set_column(1, "reason", reason)
+        if self.feed.letters is None:
+            raise refusal("many tables", found, rows.num_rows, _ADVICE)
+        self._bury(found, rows, "", load)
+
+    def _changes(self, rows: pa.Table) -> pa.Table:
+        """Return the records that are changes, or bad, in the form of bad records; others are skipped."""
+        options = {key: value for key, value in self.options.items() if key not in (*_COLUMNWISE, "database", "table")}
+        found = parse_records(_whole(rows, "value"), self.format, (), (), options, _keys(rows))
+        at = np.flatnonzero(np.bincount(found.record.to_numpy(), minlength=rows.num_rows))
+        texts = rows.take(pa.array(at))
+        good = {
+            "record": pa.array(at),
+            "reason": pa.array([""] * len(at), pa.string()),
+            "text": texts.column("value").cast(pa.binary()),
+            "key": pa.nulls(len(at), pa.binary()) if _keys(rows) is None else texts.column("key").cast(pa.binary()),
+        }
+        return pa.concat_tables([pa.table(good), found.rejected]).sort_by("record")
+
+    def _bury(self, rejected: pa.Table, rows: pa.Table, name: str, load: _Load) -> None:
+        """Add dead letters.
+
+        Args:
+            rejected: as in `Parsed`; `record` counts within `rows`.
+            name: of the table that they were meant for.
+        """
+        assert self.feed.letters is not None
+        position = pa.nulls(rejected.num_rows, pa.int64())
+        if "position" in rows.column_names:
+            position = rows.column("position").take(rejected.column("record")).cast(pa.int64())
+        placed = rejected.set_column(0, "record", position)
+        load.add(None, load.origin % self.tasks, letters_of(placed, name, self.feed.letters.env.clock()))
+
+
+def task_number() -> int:
+    """Return the number of the task that this process runs."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def options_of(options: Mapping[str, Any], columns: Iterable[str]) -> dict[str, Any]:
+    """Return the options of a feed as one of its tables takes them: records are chosen, columns are those it has."""
+    names = set(columns)
+    found = {key: value for key, value in options.items() if key not in ("database", "table")}
+    for key in _COLUMNWISE:
+        if isinstance(found.get(key), Mapping):
+            found[key] = {column: value for column, value in found[key].items() if column in names}
+    return found
+
+
+@dataclass(slots=True)
+class _Load:
+    """What a task has made and not yet handed on.
+
+    Attributes:
+        origin: the number of the task.
+        tasks: how many tasks there are to go to.
+        bytes: of the rows held.
+        ignored: records of unknown tables that were left out.
+    """
+
+    origin: int
+    tasks: int
+    bytes: int = 0
+    ignored: int = 0
+    _held: dict[tuple[str | None, int], list[pa.Table]] = field(default_factory=dict)
+    _sent: int = 0
+
+    def add(self, place: str | None, task: int, rows: pa.Table) -> None:
+        self._held.setdefault((place, task), []).append(rows)
+        self.bytes += rows.nbytes
+
+    def taken(self) -> pa.RecordBatch:
+        """Return carriers of all that is held, and hold nothing."""
+        keys = [*self._held, *([(None, self.origin % self.tasks)] if self.ignored else [])]
+        ignored = [0] * len(self._held) + [self.ignored] * (len(keys) - len(self._held))
+        rows = [_packed(parts) for parts in self._held.values()] + [None] * (len(keys) - len(self._held))
+        sequence = np.arange(self._sent, self._sent + len(keys), dtype=np.int32)
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array([task for _, task in keys], pa.int32()),
+                pa.array([place for place, _ in keys], pa.string()),
+                pa.array(np.full(len(keys), self.origin, np.int32)),
+                pa.array(sequence),
+                pa.array(ignored, pa.int64()),
+                pa.array(rows, pa.binary()),
+            ],
+            names=[TASK, "place", "origin", "sequence", "ignored", "rows"],
+        )
+        self._held, self.bytes, self.ignored, self._sent = {}, 0, 0, self._sent + len(keys)
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Writes the rows of carriers, and yields the outcome of each table."""
+
+    feed: Feed
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows, as `mapInArrow` wants it.
+
+        Args:
+            batches: columns `place`, `origin`, `sequence`, `ignored`, `rows`, in any order.
+
+        Raises:
+            MerganserError: a table refused a row; nothing is left of the attempt.
+        """
+        held = [batch for batch in batches if batch.num_rows]
+        if not held:
+            return
+        carriers = pa.Table.from_batches(held)
+        ignored = pc.sum(carriers.column("ignored")).as_py()
+        rows = carriers.column("rows")  # stays as it is: together they may be more than one Arrow array can hold
+        places = carriers.column("place").to_pylist()
+        order = pc.sort_indices(carriers.drop_columns(["rows"]), [(name, "ascending") for name in _ORDER]).to_pylist()
+        outcomes: list[Outcome] = []
+        try:
+            for place, own in groupby((i for i in order if rows[i].is_valid), key=places.__getitem__):
+                outcomes.append(self._delivered(place, (_unpacked(rows[i]) for i in own)))
+        except BaseException:
+            self.feed.remove(outcomes)
+            raise
+        for outcome in outcomes:
+            batch = batch_of(outcome, letters=isinstance(outcome, LettersOutcome))
+            yield batch.append_column("ignored", pa.array([0], pa.int64()))
+        if ignored:
+            counted = [pa.array([0], pa.int64())] * len(NUMBERS)
+            yield pa.RecordBatch.from_arrays(
+                [pa.nulls(1, pa.binary()), *counted, pa.array([ignored], pa.int64())],
+                names=["message", *NUMBERS, "ignored"],
+            )
+
+    def _delivered(self, place: str | None, rows: Iterator[pa.Table]) -> Outcome:
+        if place is None:
+            assert self.feed.letters is not None
+            done = StreamTask(self.feed.letters, arranged=False).run(rows)
+            return LettersOutcome(done.messages, rows=done.rows)
+        request = self.feed.sink(place)
+        parts = ((part.drop_columns([VALUE_KIND.name]), part.column(VALUE_KIND.name)) for part in rows)
+        keyed = request.table.keyed
+        job = request.transaction("", 0).job()
+        done = job.run_prepared((part, kinds.combine_chunks() if keyed else None, None) for part, kinds in parts)
+        if done.refusal is not None:
+            raise done.refusal
+        return TableOutcome(done.messages, rows=done.rows, retractions=done.retractions, place=place)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield records in larger batches, each column in one piece."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(one.num_rows for one in held) >= _RECORDS_MAX or sum(one.nbytes for one in held) >= _RECORD_BYTES_MAX:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _parted(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Array | None]]:
+    """Yield each code that occurs, and the positions where it stands, rising; None for all."""
+    if not len(codes):
+        return
+    if (codes == codes[0]).all():
+        yield int(codes[0]), None
+        return
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    bounds = np.flatnonzero(np.diff(ordered)) + 1
+    for at in np.split(order, bounds):
+        yield int(codes[at[0]]), pa.array(at)
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return bool(pc.match_substring_regex(pa.scalar(name), pattern).as_py())
+
+
+def _whole(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _keys(rows: pa.Table) -> pa.Array | None:
+    return _whole(rows, "key") if "key" in rows.column_names else None
+
+
+def _packed(parts: list[pa.Table]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    return bytes(sink.getvalue())
+
+
+def _unpacked(rows: pa.Scalar) -> pa.Table:
+    return pa.ipc.open_stream(rows.as_buffer()).read_all()
