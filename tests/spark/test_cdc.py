@@ -125,7 +125,7 @@ def test_bad_records_of_a_batch_go_to_the_dead_letters_and_a_repeated_write_adds
         wanted = [(orders.name, 101, b"{", b"k"), (orders.name, 103, values[3].encode(), None)]
         assert _letters(letters) == wanted
     found = [(one.commit_user, one.commit_identifier, one.delta_record_count) for one in letters.snapshots()]
-    assert found == [("feed", 3, 2)]
+    assert found == [("feed for shop.orders", 3, 2)]
     assert not parsed.storageLevel.useMemory
 
 
