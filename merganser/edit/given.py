@@ -51,7 +51,7 @@ def given_rows(table: TableDef, rows: pa.Table, kinds: pa.Array | None) -> Given
         rows: without nulls in key columns.
         kinds: int8[n]; None: all rows are inserts.
     """
-    names = table.schema.primary_keys
+    names = table.row_key
     groups = groups_of(*sorted_positions([rows.column(name) for name in names]))
     order = np.argsort(groups.first, kind="stable")
     keys = rows.select(names).take(pa.array(groups.first[order]))

@@ -104,6 +104,14 @@ class Upsert:
             self._check_can_be_partial()
 
     def _check_can_be_partial(self) -> None:
+        columns = self._target.columns or ()
+        for name in self._table.row_key:
+            if name not in columns:
+                raise InvalidInputError(
+                    f"{self._action}: partition column '{name}' is not among the columns given ({', '.join(columns)}), "
+                    "and a row is found in its partition. Nothing was written. Give this column too.",
+                    column=name,
+                )
         engine = self._table.options.get(w.MERGE_ENGINE)
         if engine != "deduplicate":
             raise InvalidInputError(
@@ -219,7 +227,7 @@ class Upsert:
 
     def _partial(self, given: Given) -> Partial:
         schema = self._table.schema
-        return Partial(given, schema.fields_with_defaults, schema.primary_keys, self._action)
+        return Partial(given, schema.fields_with_defaults, self._table.row_key, self._action)
 
     def _round(self, given: Given, identifier: int | None, *, is_first: bool) -> Upserted:
         """Make rows of those of the newest snapshot, and commit them.
@@ -321,7 +329,7 @@ class Upsert:
             ordered = self._partial(given).candidates(before, every, group, order.columns)
         else:
             ordered = given.rows.select(order.columns)
-        keys = [given.rows.column(name) for name in self._table.schema.primary_keys]
+        keys = [given.rows.column(name) for name in self._table.row_key]
         return self._merge.groups(ordered, keys, given.kinds).last[given.order]
 
     def _applied(self, given: Given, snapshot: Snapshot | None) -> Upserted:

@@ -378,7 +378,8 @@ class Table:
         looks for a new snapshot each time.
 
         Args:
-            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key,
+                and the partition columns that it lacks.
             columns: the columns to return; None: all.
             snapshot: the snapshot to look at; None: the newest one.
 
@@ -667,9 +668,9 @@ class Table:
             data: the rows; see `write`. Of several rows of one key the last one counts, after a delete too.
             kinds: the kinds of the rows; see `write`. A "-D" removes the row of its key. With `columns` it sets these
                 columns to null, and removes the row if all its other columns are null.
-            columns: the columns that `data` has: the whole key and the columns to change. The other columns of a row
-                keep their values; in a new row they get their default or null. Only for merge engine deduplicate.
-                None: all columns.
+            columns: the columns that `data` has: the whole key, the partition columns, and the columns to change. The
+                other columns of a row keep their values; in a new row they get their default or null. Only for merge
+                engine deduplicate. None: all columns.
             if_exists: "update" replaces the row of a key. "keep" leaves it as it is, so only new keys are written; of
                 several rows of a new key the first one counts.
             commit_user, identifier: see `write`. A repeated call writes nothing and returns the result of the first.

@@ -74,7 +74,11 @@ def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return _from_pandas(data, fields)
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowInvalid as error:  # one column, such as a Series, is a stream of values and not of rows
+            raise _not_rows(data) from error
+        return reader.read_all()
     return None
 
 
@@ -299,6 +303,8 @@ def _not_rows(data: Any) -> InvalidInputError:
         advice = "Give a list of dictionaries, one per row, or pyarrow.table(...) of columns."
     elif name == "LazyFrame":
         advice = "Give what its collect() returns."
+    elif name == "Series":
+        advice = "Give the frame that its to_frame() returns."
     else:
         advice = "Give an Arrow table, batches or reader, a pandas or Polars frame, or a list of dictionaries."
     return InvalidInputError(f"cannot take rows from a {name}. {advice}")

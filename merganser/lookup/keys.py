@@ -33,13 +33,14 @@ def check_has_key(table: TableDef, action: str) -> None:
         )
 
 
-def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> pa.Table:
+def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str, noun: str = "key") -> pa.Table:
     """Return keys as the columns `names`, in the Arrow types of the table.
 
     Args:
         keys: a dict, a list of dicts, an Arrow table, or a frame.
         names: the columns that a key has.
         action: what is being done, as messages begin.
+        noun: how messages call a key.
 
     Raises:
         InvalidInputError: a column is missing, or is no part of the key; a value is null or of another type. Nothing
@@ -52,14 +53,14 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str) -> p
     except InvalidInputError as error:
         raise InvalidInputError(f"{action}: {error}", **error.context) from error
     if (not isinstance(rows, Sized) or len(rows)) and any(not part.num_columns for part in parts):
-        check_columns([], names, action)  # keys without columns lack them; they are not no keys
+        check_columns([], names, action, noun)  # keys without columns lack them; they are not no keys
     if not any(part.num_rows for part in parts):
         return arrow_schema(fields).empty_table()
     conformed = []
     for part in parts:
         if not part.num_rows:
             continue
-        check_columns(part.column_names, names, action)
+        check_columns(part.column_names, names, action, noun)
         conformed.append(conform(part, fields, action=action, not_null_names=names, still_true="Nothing was read."))
     return pa.concat_tables(conformed)
 
@@ -90,7 +91,7 @@ def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) 
     conform(rows, fields, action=action, still_true="Nothing was read.")
 
 
-def check_columns(given: Sequence[str], names: Sequence[str], action: str) -> None:
+def check_columns(given: Sequence[str], names: Sequence[str], action: str, noun: str = "key") -> None:
     """Refuse columns that are not exactly those of a key.
 
     Raises:
@@ -100,14 +101,14 @@ def check_columns(given: Sequence[str], names: Sequence[str], action: str) -> No
     for name in given:
         if name not in names:
             raise InvalidInputError(
-                f"{action}: column '{name}' is no part of the key. A key has the columns {wanted}. Nothing was read. "
-                f"{did_you_mean(name, list(names))}".rstrip(),
+                f"{action}: column '{name}' is no part of the {noun}. A {noun} has the columns {wanted}. Nothing was "
+                f"read. {did_you_mean(name, list(names))}".rstrip(),
                 column=name,
             )
     missing = [name for name in names if name not in given]
     if missing:
         raise InvalidInputError(
-            f"{action}: the key lacks column '{missing[0]}'. A key has the columns {wanted}. Nothing was read.",
+            f"{action}: the {noun} lacks column '{missing[0]}'. A {noun} has the columns {wanted}. Nothing was read.",
             column=missing[0],
             missing=missing,
         )

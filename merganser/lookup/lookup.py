@@ -21,7 +21,7 @@ from merganser.errors import ExpiredError, FormatError, InvalidInputError
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.keys import check_has_key, key_rows
-from merganser.lookup.prefix import prefix_filter
+from merganser.lookup.prefix import floats_of, has_prefix, prefix_filter, prefix_row
 from merganser.lsm.bucket_lookup import BucketLookup
 from merganser.lsm.held import Chosen, HeldFile, Memory, NotAtOnceError, local_copies
 from merganser.lsm.key_image import Asked, Positions
@@ -186,7 +186,8 @@ class Lookup:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.
 
         Args:
-            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key,
+                and the partition columns that it lacks.
             columns: the columns to return; None: all.
 
         Raises:
@@ -204,14 +205,14 @@ class Lookup:
             if type(integer) is int and view.single.low <= integer <= view.single.high:
                 with contextlib.suppress(NotAtOnceError, FormatError):  # the way for many keys says what is wrong
                     return self._one(view, integer, chosen)
-        wanted = key_rows(table, keys, table.schema.primary_keys, f"cannot look up in '{table.name}'")
+        wanted = key_rows(table, keys, table.row_key, f"cannot look up in '{table.name}'")
         return self._answered(view, wanted, chosen)[2]
 
     def found(self, keys: Any, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows; otherwise as `lookup`."""
         view = self._open_view()
         chosen = view.choose(columns)
-        names = view.table.schema.primary_keys
+        names = view.table.row_key
         wanted = key_rows(view.table, keys, names, f"cannot look up in '{view.table.name}'")
         if not chosen.fields:  # a table without columns has no rows in Arrow's kernels
             _, which, _ = self._answered(view, wanted, view.choose(names[:1]))
@@ -222,7 +223,7 @@ class Lookup:
         """Return the rows of keys at one snapshot, even if other threads refresh the handle meanwhile.
 
         Args:
-            keys: the columns of the primary key, in the types of the table and without nulls.
+            keys: the columns of `TableDef.row_key`, in the types of the table, those of the primary key without nulls.
             snapshot: the snapshot to look at; None: the one that the handle is at.
 
         Returns:
@@ -278,11 +279,17 @@ class Lookup:
             view = self._open_view()
             table, at = view.table, view.state.snapshot
             chosen = view.choose(columns)
-            where = predicate_from_arrow(prefix_filter(table, prefix), table.schema.user_fields)
+            row = prefix_row(table, prefix)
+            condition = prefix_filter(row)
+            where = None if condition is None else predicate_from_arrow(condition, table.schema.user_fields)
             if at is None:
                 return chosen.nothing
+            floats = floats_of(row)
+            names = [field.name for field in chosen.fields]
+            fields = view.choose([*names, *(name for name in floats if name not in names)]).fields
             try:
-                return Scan(table, self._env, chosen.fields, where, State(at), None).to_arrow()
+                rows = Scan(table, self._env, fields, where, State(at), None).to_arrow()
+                return rows.filter(pa.array(has_prefix(rows, row))).select(names) if floats else rows
             except ExpiredError:
                 if not self._moves_on:
                     raise

@@ -75,6 +75,12 @@ class TableDef:
         return self.schema.trimmed_primary_key
 
     @cached_property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that say which row is meant: the primary key, and the partition columns that it lacks."""
+        names = self.schema.primary_keys
+        return (*names, *(name for name in self.schema.partition_keys if name not in names))
+
+    @cached_property
     def key_types(self) -> tuple[t.DataType, ...]:
         """Types of the key columns."""
         return tuple(self.schema.field(name).type for name in self.key)

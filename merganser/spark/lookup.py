@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.lookup.keys import check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
@@ -59,8 +59,8 @@ def lookup_join(
         df: the rows.
         table: a table with a primary key, or its path.
         on: the columns of `df` that hold the key: a name, a list of names, or {column of df: column of the key}. They
-            are all columns of the primary key. A row with a null there, or with a value that the type of the table does
-            not hold, has no partner.
+            are all columns of the primary key, and the partition columns that it lacks. A row with a null there, or
+            with a value that the type of the table does not hold, has no partner.
         how: "left": a row without a partner gets nulls. "inner": it is left out.
         columns: the columns of the table to add; None: all but the key.
         snapshot: the snapshot to look at. None: of a batch, the newest one now; of a stream, the newest one when each
@@ -95,7 +95,7 @@ def lookup_join(
     of_key = _pairs(on, action)
     given = names.names(list(of_key), df.columns) or ()
     key = names.names(list(of_key.values())) or ()
-    check_columns(key, definition.schema.primary_keys, action)
+    check_columns(key, definition.row_key, action)
     for name in given:
         if name not in df.columns:
             raise InvalidInputError(f"{action}: the DataFrame has no column '{name}'.", column=name)
@@ -274,4 +274,11 @@ def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
         found = resolve(SnapshotStore(table.paths, _env(table, storage), table.name), timestamp=moment)
     except NotFoundError:
         return 0
+    except ExpiredError as error:
+        raise ExpiredError(
+            f"cannot join with '{table.name}': the snapshot that was the newest when this micro-batch began, at "
+            f"{moment}, has expired. To look at the newest one now, remove the newest file of the folder 'offsets' in "
+            "the checkpoint of the query and start the query again.",
+            table=table.name,
+        ) from error
     return 0 if found is None else found.id

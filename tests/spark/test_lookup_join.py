@@ -13,7 +13,8 @@ from pyspark.sql import functions as f
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
+from merganser.spark.lookup import _snapshot_at
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +73,13 @@ def test_a_frame_keeps_the_snapshot_of_its_call(spark: SparkSession, users: mg.T
     assert old.collect()[0].name == before
     with pytest.raises(NotFoundError):
         ms.lookup_join(orders, users, ["city", "id"], snapshot=999)
+
+
+def test_a_micro_batch_whose_snapshot_has_expired_says_how_to_go_on(users: mg.Table) -> None:
+    begun = users.snapshots()[0].commit_time
+    users.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    with pytest.raises(ExpiredError, match="remove the newest file of the folder 'offsets' in the checkpoint"):
+        _snapshot_at(users.definition, users.env.storage, begun)
 
 
 def test_a_table_without_rows_has_no_partners(spark: SparkSession, catalog: mg.Catalog) -> None:

@@ -42,6 +42,19 @@ def counts(found: mg.Upserted) -> tuple[int | None, ...]:
     return found.inserted, found.updated, found.deleted, found.unchanged
 
 
+def test_a_key_without_its_partitions_is_a_row_of_the_partition_given(catalog: mg.Catalog) -> None:
+    columns = {"k": "INT", "p": "STRING", "a": "INT", "b": "INT"}
+    table = catalog.create_table("db.t", columns, primary_key=["k"], partition_by=["p"], options={"bucket": "2"})
+    table.upsert([{"k": 1, "p": p, "a": 1, "b": 1} for p in ("x", "y", None)])
+    found = table.upsert([{"k": 1, "p": p, "a": 2} for p in ("y", None, "z")], columns=["k", "p", "a"])
+    assert counts(found) == (1, 2, 0, 0)
+    assert counts(table.upsert([{"k": 1, "p": p, "a": 3, "b": 3} for p in "xw"], if_exists="keep")) == (1, 0, 0, 1)
+    held = {row["p"]: (row["a"], row["b"]) for row in table.read().to_pylist()}
+    assert held == {"x": (1, 1), "y": (2, 1), None: (2, 1), "z": (2, None), "w": (3, 3)}
+    with pytest.raises(InvalidInputError, match=r"partition column 'p' is not among the columns given \(k, a\)"):
+        table.upsert([{"k": 1, "a": 2}], columns=["k", "a"])
+
+
 def test_the_columns_given_change_and_the_others_stay(table: mg.Table) -> None:
     table.write([{"k": 1, "a": 1, "b": "x"}, {"k": 2, "a": 2, "b": "y"}])
     found = table.upsert([{"k": 2, "a": None}, {"k": 3, "a": 3}], columns=["k", "a"])

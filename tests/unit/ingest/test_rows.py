@@ -289,3 +289,13 @@ def test_a_list_of_rows_may_be_null_in_every_row() -> None:
     table = catalog.create_table("db.t", {"v": "ARRAY<ROW<f INT>>"})
     table.write([{"v": None}, {"v": []}])
     assert table.read().to_pylist() == [{"v": None}, {"v": []}]
+
+
+@pytest.mark.parametrize("one_column", [pd.Series([1], name="k"), pl.Series("k", [1])])
+def test_one_column_is_no_rows(one_column: object, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT"}, primary_key=["k"], options={"bucket": "1"})
+    for call in (table.write, table.upsert, table.lookup):
+        with pytest.raises(InvalidInputError, match=r"cannot take rows from a Series\. Give the frame"):
+            call(one_column)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from tests.unit.lookup.compared import WAYS, assert_same, handle, way
+from merganser.errors import InvalidInputError
+from tests.unit.lookup.compared import WAYS, answered, assert_same, handle, text, way
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 VALUES: dict[str, list[Any]] = {
@@ -73,11 +74,39 @@ def test_keys_of_partitions_are_found(key: list[str], tmp_path: Path) -> None:
     _every_way(table, [{**row(), "p": rng.choice(["a", "none"])} for _ in range(12)], tmp_path)
 
 
+def test_a_key_without_its_partitions_is_found_in_the_partition_given(tmp_path: Path) -> None:
+    """Other clients make such tables, too; each partition may have a row of the key."""
+    table = _table(tmp_path, {"p": "STRING", "k": "INT", "v": "INT"}, ["k"], partition_by=["p"])
+    rows = [{"p": p, "k": k, "v": ord(p) + k} for p in "ab" for k in (1, 2)]
+    table.write(rows)
+    for name in WAYS:
+        with way(name):
+            lookup = handle(table, name, tmp_path / "copies")
+            assert lookup.lookup([{"k": 2, "p": "b"}, {"k": 1, "p": "a"}, {"k": 1, "p": "c"}]).to_pylist() == [
+                rows[3],
+                rows[0],
+            ]
+    with pytest.raises(InvalidInputError, match=r"lacks column 'p'\. A key has the columns 'k', 'p'"):
+        table.lookup({"k": 1})
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_prefixes_that_are_floats_are_compared_as_keys_are(kind: str, tmp_path: Path) -> None:
+    columns = {"f": kind, "k": "INT", "v": "INT"}
+    table = _table(tmp_path, columns, ["f", "k"], options={"bucket": "2", "bucket-key": "f"})
+    table.write([{"f": value, "k": k, "v": 0} for value in VALUES[kind] for k in (1, 2)])
+    for value in VALUES[kind]:
+        found = table.lookup_prefix({"f": value})
+        assert sorted(answered(found)) == [text({"f": value, "k": k, "v": 0}) for k in (1, 2)]
+        assert table.lookup_prefix({"f": value}, columns=["v", "k"]).column_names == ["v", "k"]
+    assert table.lookup_prefix({"f": 3.5}).num_rows == 0
+
+
 def _table(path: Path, columns: dict[str, str], key: list[str], bucket: int = 2, **more: Any) -> mg.Table:
     catalog = mg.catalog(str(path), options={"local.sync": "false"})
     catalog.create_database("db")
-    options = {"bucket": str(bucket), "write-only": "true"}
-    return catalog.create_table("db.t", columns, primary_key=key, options=options, **more)
+    more.setdefault("options", {"bucket": str(bucket), "write-only": "true"})
+    return catalog.create_table("db.t", columns, primary_key=key, **more)
 
 
 def _every_way(table: mg.Table, keys: list[dict[str, Any]], path: Path) -> None:
