@@ -38,14 +38,19 @@ def encodings_of(text: str, images: Sequence[str]) -> dict[str, Encoding]:
         images: fields of the envelope that describe the row; the first that is there counts. None: it is the row.
     """
     struct = json.loads(text)
-    if images:
-        parts = _fields(struct)
-        struct = next((parts[name] for name in images if name in parts), None)
-    found = {name: _encoding(field) for name, field in _fields(struct).items()}
+    struct = row_of(struct, images) if images else struct
+    found = {name: _encoding(field) for name, field in fields_of(struct).items()}
     return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
 
 
-def _fields(struct: Any) -> dict[str, Any]:
+def row_of(struct: Any, images: Sequence[str]) -> Any:
+    """Return the schema of the row in that of an envelope: of the first image that is there."""
+    parts = fields_of(struct)
+    return next((parts[name] for name in images if name in parts), None)
+
+
+def fields_of(struct: Any) -> dict[str, Any]:
+    """Return the fields of a schema by name; none if it is no struct."""
     fields = struct.get("fields") if isinstance(struct, Mapping) else None
     if not isinstance(fields, list):
         return {}
@@ -72,7 +77,7 @@ def _encoding(field: Any) -> Encoding:
         case "map":
             return _around({"key": field.get("keys"), "value": field.get("values")})
         case "struct":
-            return _around(_fields(field))
+            return _around(fields_of(field))
     return PLAIN
 
 

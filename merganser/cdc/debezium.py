@@ -38,7 +38,7 @@ _WRAPPER = ("schema", "payload")
 _PEELED_MAX = 8
 """Schemas that are looked for at the beginnings of records; each costs a look at all of them."""
 _SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
-_FLAT = (
+FLAT = (
     "__deleted",
     "__op",
     "__db",
@@ -50,6 +50,7 @@ _FLAT = (
     "__gtid",
     "__transaction_id",
 )
+"""What `ExtractNewRecordState` adds to rows."""
 
 
 def envelopes(batch: Batch) -> Changes:
@@ -90,7 +91,7 @@ def envelopes(batch: Batch) -> Changes:
 
 def flattened(batch: Batch) -> Changes:
     """Return the changes of records of debezium-flat, which are rows."""
-    names = tuple(dict.fromkeys((*batch.columns, *_FLAT)))
+    names = tuple(dict.fromkeys((*batch.columns, *FLAT)))
     found, schemas = _unwrapped(batch, names, (), alone=True)
     batch.choose_tables(found.of("__db"), found.of("__table"))
     marks = found.of("__deleted")

@@ -7,7 +7,7 @@ sink     per table, the files of a micro-batch become one commit of the user "qu
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-from merganser.cdc.options import cdc_options
+from merganser.catalogs.filesystem import Catalog
+from merganser.cdc.options import cdc_options, name_patterns
 from merganser.cdc.records import letters_user, parse_records
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
@@ -25,8 +26,8 @@ from merganser.spark.bucketing import TASK, quoted, shuffle_tasks, to_tasks
 from merganser.spark.change_records import NUMBERS as POSITIONS
 from merganser.spark.change_records import TEXTS, column_of
 from merganser.spark.dead_letters import check_letters_table
-from merganser.spark.feed_tables import GivenTables, given_tables
-from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Feed, Route, options_of
+from merganser.spark.feed_tables import CatalogTables, GivenTables, catalog_tables, given_tables
+from merganser.spark.feed_tasks import CARRIERS, COLUMNWISE, DELIVERED, UNKNOWN, Deliver, Feed, Route, options_of
 from merganser.spark.jobs import NUMBERS, on_any_python
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
@@ -42,7 +43,7 @@ _ACTION: Final = "cannot write change records"
 def write_stream(
     df: DataFrame,
     format: str,
-    tables: Mapping[str, Table | str],
+    tables: Mapping[str, Table | str] | Catalog,
     /,
     checkpoint: str | None = None,
     *,
@@ -50,6 +51,9 @@ def write_stream(
     key: str | None = None,
     position: str | None = None,
     table_column: str | None = None,
+    target: str | None = None,
+    create: bool = False,
+    table_options: Mapping[str, Any] | None = None,
     unknown: str = "fail",
     dead_letters: Table | str | None = None,
     trigger: str | Mapping[str, Any] | None = None,
@@ -68,13 +72,19 @@ def write_stream(
         format, options: as for `merganser.cdc.parse`. Each table takes what `metadata`, `computed` and `time_unit` say
             of its columns. `database` and `table` choose among the names of the source.
         tables: where changes go: tables, or their paths, by `table`, `database.table` or `database.schema.table` of
-            the source. `*` stands for any characters but dots; the first name that fits counts.
+            the source. `*` stands for any characters but dots; the first name that fits counts. Or a catalog: changes
+            go to its table of the same name.
         checkpoint, trigger, name, commit_user, compaction: as for `ms.write_stream`.
         value, key, position: columns of `df`, as for `ms.cdc.parse`.
         table_column: the column of `df` with the name of the table of each record, such as Kafka's topic. None: the
             record itself names it.
-        unknown: what becomes of changes of a table that `tables` does not name. "fail": the query stops with an error.
-            "ignore": they are left out, and counted. "keep": they become dead letters.
+        target: the name of a table in the catalog, with {database}, {schema} and {table} of the source, such as
+            "raw.{database}_{table}". None: "{database}.{table}".
+        create: create a table of the catalog that is not there from the first record that tells its columns and its
+            primary key: Debezium with schemas and message keys, and Canal.
+        table_options: options of new tables; without "bucket" they have one bucket.
+        unknown: what becomes of changes of a table that is not there, or that `tables` does not name. "fail": the query
+            stops with an error. "ignore": they are left out, and counted. "keep": they become dead letters.
         dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` for bad records. Its commit comes before
             those of the tables. None: a bad record stops the query.
 
@@ -91,8 +101,9 @@ def write_stream(
     if not df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame does not stream. Nothing was started. Use ms.cdc.write.")
     check_checkpoint(df.sparkSession, checkpoint, _ACTION)
+    found = _tables(tables, target, create, table_options)
     feed, delivered = _delivered(
-        df, format, tables, value, key, position, table_column, unknown, dead_letters, commit_user, compaction, options
+        df, format, found, value, key, position, table_column, unknown, dead_letters, commit_user, compaction, options
     )
     counted = delivered.observe(OBSERVED, *map(total, (*NUMBERS, "ignored")))
     messages = counted.where(f.col("message").isNotNull()).select("message")
@@ -122,13 +133,16 @@ class FeedWritten:
 def write(
     df: DataFrame,
     format: str,
-    tables: Mapping[str, Table | str],
+    tables: Mapping[str, Table | str] | Catalog,
     /,
     *,
     value: str = "value",
     key: str | None = None,
     position: str | None = None,
     table_column: str | None = None,
+    target: str | None = None,
+    create: bool = False,
+    table_options: Mapping[str, Any] | None = None,
     unknown: str = "fail",
     dead_letters: Table | str | None = None,
     commit_user: str | None = None,
@@ -152,12 +166,13 @@ def write(
     if df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame streams. Nothing was written. Use ms.cdc.write_stream.")
     number = checked_identifier(identifier, commit_user)
+    found = _tables(tables, target, create, table_options)
     feed, delivered = _delivered(
-        df, format, tables, value, key, position, table_column, unknown, dead_letters, None, compaction, options
+        df, format, found, value, key, position, table_column, unknown, dead_letters, None, compaction, options
     )
     with our_errors(df.sparkSession), large_batches(df.sparkSession):
-        found = delivered.collect()
-    outcomes: list[Outcome] = [pickle.loads(bytes(row["message"])) for row in found if row["message"] is not None]
+        rows = delivered.collect()
+    outcomes: list[Outcome] = [pickle.loads(bytes(row["message"])) for row in rows if row["message"] is not None]
     user = commit_user or feed.id
     snapshots = {}
     for request, files in feed.written(outcomes):
@@ -165,14 +180,35 @@ def write(
             replace(request, user=str(letters_user(user, "many tables"))).apply("", number, files)
         else:
             snapshots[request.table.name] = replace(request, user=user).apply("", number, files)
-    counts = {name: sum(row[name] for row in found) for name in ("rows", "dead_letters", "ignored")}
+    counts = {name: sum(row[name] for row in rows) for name in ("rows", "dead_letters", "ignored")}
     return FeedWritten(snapshots, counts["rows"], counts["dead_letters"], counts["ignored"])
+
+
+def _tables(
+    tables: Mapping[str, Table | str] | Catalog,
+    target: str | None,
+    create: bool,
+    table_options: Mapping[str, Any] | None,
+) -> GivenTables | CatalogTables:
+    if isinstance(tables, Catalog):
+        return catalog_tables(tables, target or "{database}.{table}", _ACTION, create=create, options=table_options)
+    if not isinstance(tables, Mapping):
+        raise InvalidInputError(
+            f"{_ACTION}: tables is a {type(tables).__name__}. Give a dict of tables by the names of the source, or a "
+            "Catalog. Nothing was started."
+        )
+    if target is not None or create or table_options:
+        raise InvalidInputError(
+            f"{_ACTION}: target=, create= and table_options= go with a Catalog, and tables is a dict. Nothing was "
+            "started. Give the Catalog in place of the dict."
+        )
+    return given_tables(tables, _ACTION)
 
 
 def _delivered(
     df: DataFrame,
     format_: str,
-    tables: Mapping[str, Table | str],
+    tables: GivenTables | CatalogTables,
     value: str,
     key: str | None,
     position: str | None,
@@ -196,11 +232,12 @@ def _delivered(
         )
     if letters is not None:
         check_letters_table(letters, _ACTION)
-    found = given_tables(tables, _ACTION)
-    _check_options(format_, found, options, named=table_column is not None)
+    known = tables.tables if isinstance(tables, GivenTables) else ()
+    _check_options(format_, known, options, named=table_column is not None)
     own = None if letters is None else letters_request(letters, "" if user is None else f"{user}-")
-    feed = Feed(found.tables[0].env.new_id()[:12], found, user, compaction, own)
-    for place in range(len(found.tables)):
+    env = known[0].env if isinstance(tables, GivenTables) else tables.catalog.env
+    feed = Feed(env.new_id()[:12], tables, user, compaction, own)
+    for place in range(len(known)):
         feed.sink(str(place))
     spark = df.sparkSession
     spelling = Spelling((), is_exact(spark.conf.get(CASE, "false")))
@@ -221,28 +258,34 @@ def _delivered(
     return feed, arranged.drop(TASK).mapInArrow(on_any_python(Deliver(feed)), DELIVERED)
 
 
-def _check_options(format_: str, tables: GivenTables, options: Mapping[str, Any], *, named: bool) -> None:
+def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, Any], *, named: bool) -> None:
     """Refuse options without a meaning, and columns that no table has.
 
     Args:
+        tables: those that are known.
         named: a column names the table of each record.
     """
-    columns = {field.name for table in tables.tables for field in table.schema.fields}
-    for option in ("metadata", "computed", "time_unit"):
+    plain = {key: value for key, value in options.items() if key not in COLUMNWISE}
+    if cdc_options(format_, {}, (), ()).format == "json":
+        name_patterns(plain)
+        plain = {key: value for key, value in plain.items() if key not in ("database", "table")}
+        if not named:
+            raise InvalidInputError(
+                f"{_ACTION}: records of the format 'json' do not name their table. Nothing was started. Name the "
+                "column that does with table_column=."
+            )
+    cdc_options(format_, plain, (), ())
+    columns = {field.name for table in tables for field in table.schema.fields}
+    for option in COLUMNWISE:
         given = options.get(option)
         extra = sorted(set(given) - columns) if isinstance(given, Mapping) else []
-        if extra:
+        if extra and tables:
             raise InvalidInputError(
                 f"{_ACTION}: option '{option}' names the column {extra[0]!r:.60}, which none of the tables has. "
                 "Nothing was started.",
                 option=option,
             )
-    for table in tables.tables:
+    for table in tables:
         fields = table.schema.fields
         taken = options_of(options, [field.name for field in fields])
         parse_records(pa.array([], pa.binary()), format_, fields, table.primary_key, taken)
-    if cdc_options(format_, {}, (), ()).format == "json" and not named:
-        raise InvalidInputError(
-            f"{_ACTION}: records of the format 'json' do not name their table. Nothing was started. Name the column "
-            "that does with table_column=."
-        )

@@ -5,26 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from string import Formatter
+from typing import Any, Protocol
 
+from merganser.catalogs.filesystem import Catalog
+from merganser.catalogs.names import parse_table_name
+from merganser.cdc.new_tables import NewTable
 from merganser.cdc.sources import Source
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Table
+from merganser.options.registry import normalize_options
+from merganser.options.write import BUCKET
 from merganser.spark.session import opened
 
 
 class FeedTables(Protocol):
     """The tables of a feed."""
 
+    @property
+    def creates(self) -> bool:
+        """Whether tables that are not there are created."""
+        ...
+
     def place_of(self, source: Source) -> str | None:
-        """Return what `table` opens the table of a source by; None: there is no such table."""
+        """Return what `table` opens the table of a source by; None: there can be no such table."""
         ...
 
     def table(self, place: str) -> Table:
         """Return the table at a place.
 
         Raises:
-            NotFoundError: there is none any more.
+            NotFoundError: there is none.
+        """
+        ...
+
+    def create(self, place: str, told: NewTable) -> None:
+        """Create the table at a place, unless another task has just done so.
+
+        Raises:
+            MerganserError: it cannot be created.
         """
         ...
 
@@ -36,10 +55,12 @@ class GivenTables:
     Attributes:
         patterns: what names of sources match, and where the table of each lies in `tables`; the first that fits counts.
         tables: each once.
+        creates: False.
     """
 
     patterns: tuple[tuple[re.Pattern[str], int], ...]
     tables: tuple[Table, ...]
+    creates: bool = False
 
     def place_of(self, source: Source) -> str | None:
         """Return the number of the table, as text."""
@@ -49,6 +70,10 @@ class GivenTables:
     def table(self, place: str) -> Table:
         """Return the table."""
         return self.tables[int(place)]
+
+    def create(self, place: str, told: NewTable) -> None:
+        """Raise an error: all tables are there."""
+        raise InvariantError(f"the table {place} of a feed was to be created. It is there. Report it.")
 
 
 def given_tables(tables: Mapping[str, Table | str], action: str) -> GivenTables:
@@ -87,3 +112,68 @@ def given_tables(tables: Mapping[str, Table | str], action: str) -> GivenTables:
         parts = r"[^.]*".join(map(re.escape, name.split("*")))
         patterns.append((re.compile(rf"(?:^|\.){parts}$"), number))
     return GivenTables(tuple(patterns), tuple(handles))
+
+
+@dataclass(frozen=True)
+class CatalogTables:
+    """Tables of a catalog, found by the names of the source.
+
+    Attributes:
+        target: the name of a table, with {database}, {schema} and {table} of the source.
+        creates: whether tables that are not there are created.
+        options: of new tables.
+    """
+
+    catalog: Catalog
+    target: str
+    creates: bool
+    options: Mapping[str, Any]
+
+    def place_of(self, source: Source) -> str | None:
+        """Return the name of the table; None: the source does not say it, or no table can have it."""
+        parts = {"database": source.database, "schema": source.schema, "table": source.table}
+        if any(parts[field] is None for field in _fields(self.target)):
+            return None
+        name = self.target.format(**parts)
+        try:
+            found = parse_table_name(name)
+        except InvalidInputError:
+            return None
+        return name if "$" not in name and str(found) == name else None
+
+    def table(self, place: str) -> Table:
+        """Return the table."""
+        found = self.catalog.table(place)
+        assert isinstance(found, Table)  # the name has no `$`
+        return found
+
+    def create(self, place: str, told: NewTable) -> None:
+        """Create the table, and its database, unless another task has just done so."""
+        self.catalog.create_database(parse_table_name(place).database, if_not_exists=True)
+        self.catalog.create_table(
+            place, dict(told.columns), told.key, options={BUCKET.key: "1"} | dict(self.options), if_not_exists=True
+        )
+
+
+def catalog_tables(
+    catalog: Catalog, target: str, action: str, *, create: bool, options: Mapping[str, Any] | None
+) -> CatalogTables:
+    """Return the tables of a catalog by the names of the source.
+
+    Raises:
+        InvalidInputError: the target is no name of a table, or has other fields; or an option is invalid.
+    """
+    fields = _fields(target) if isinstance(target, str) else ["?"]
+    if set(fields) - {"database", "schema", "table"} or "." not in target:
+        raise InvalidInputError(
+            f"{action}: target is {target!r:.80}. Write the name of a table with {{database}}, {{schema}} and "
+            "{table} of the source, such as 'raw.{database}_{table}'. Nothing was started."
+        )
+    return CatalogTables(catalog, target, create, normalize_options(options))
+
+
+def _fields(target: str) -> list[str]:
+    try:
+        return [field for _, field, _, _ in Formatter().parse(target) if field is not None]
+    except ValueError:
+        return ["?"]

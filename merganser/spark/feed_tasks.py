@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from merganser.cdc.new_tables import Untold, table_told
 from merganser.cdc.options import name_patterns
 from merganser.cdc.records import letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.schema import row_kind
@@ -47,7 +48,7 @@ number there; records of unknown tables that were left out; and the rows, null i
 DELIVERED: Final = f"{OUTCOME_SCHEMA}, ignored long"
 """The schema of what `Deliver` yields; the message is null where nothing was written."""
 UNKNOWN: Final = ("fail", "ignore", "keep")
-_COLUMNWISE: Final = ("metadata", "computed", "time_unit")
+COLUMNWISE: Final = ("metadata", "computed", "time_unit")
 """Options that name columns. Each table takes those of its own columns."""
 _RECORDS_MAX: Final = 1 << 16
 _RECORD_BYTES_MAX: Final = 1 << 25
@@ -57,6 +58,8 @@ _HELD_BYTES_MAX: Final = 1 << 25
 _ADVICE: Final = "give dead_letters="
 _TOLD: Final = "^(?:not-json|not-object|empty|missing-payload|bad-envelope):"
 """Reasons that explain why a record names no table."""
+_TOLD_MAX: Final = 16
+"""So many records of a new table are asked for its columns, in each Arrow batch, until one tells them."""
 _UNNAMED, _OTHER = -1, -2
 _ORDER: Final = ("place", "origin", "sequence")
 
@@ -214,16 +217,47 @@ class Route:
         for code, at in _parted(codes[sources.of]):
             own = rows if at is None else rows.take(at)
             if code >= 0:
-                self._parse(own, places[code], load)
+                self._known(own, places[code], load)
             elif code == _UNNAMED:
                 self._unnamed(own, load)
             elif code != _OTHER:
-                self._unknown(own, unknown[_OTHER - 1 - code], load)
+                name = str(unknown[_OTHER - 1 - code])
+                self._unknown(own, name, f"no table is given for '{name}'", load)
+
+    def _known(self, rows: pa.Table, place: str, load: _Load) -> None:
+        """Add the rows of records of a table that has a place; it may not be there."""
+        try:
+            self.feed.sink(place)
+        except NotFoundError:
+            lacks = self._create(rows, place) if self.feed.tables.creates else f"there is no table '{place}'"
+            if lacks is not None:
+                self._unknown(rows, place, lacks, load)
+                return
+        self._parse(rows, place, load)
+
+    def _create(self, rows: pa.Table, place: str) -> str | None:
+        """Create a table from the first of its records that tell enough; return why not, if none does."""
+        first = rows.slice(0, _TOLD_MAX)
+        lacks = f"the table '{place}' cannot be created: "
+        why = ""
+        keys = first.column("key").to_pylist() if "key" in first.column_names else [None] * first.num_rows
+        for text, key in zip(first.column("value").to_pylist(), keys, strict=True):
+            try:
+                told = table_told(self.format, text or "", key)
+            except Untold as untold:
+                why = why or str(untold)
+                continue
+            try:
+                self.feed.tables.create(place, told)
+            except (InvalidInputError, UnsupportedError) as error:
+                return f"{lacks}{error}"
+            return None
+        return lacks + why
 
     def _sources(self, rows: pa.Table) -> Sources:
         if "table" in rows.column_names:
             return named_sources(_whole(rows, "table").cast(pa.string()))
-        options = {key: value for key, value in self.options.items() if key not in _COLUMNWISE}
+        options = {key: value for key, value in self.options.items() if key not in COLUMNWISE}
         return sources_of(_whole(rows, "value"), self.format, options)
 
     def _parse(self, rows: pa.Table, place: str, load: _Load) -> None:
@@ -252,25 +286,28 @@ class Route:
         for number, at in _parted(task):
             load.add(place, number, whole if at is None else whole.take(at))
 
-    def _unknown(self, rows: pa.Table, source: Source, load: _Load) -> None:
-        """Say what becomes of records of a table that is not known; those that stand for no rows are left out."""
+    def _unknown(self, rows: pa.Table, name: str, why: str, load: _Load) -> None:
+        """Say what becomes of records of a table that is not known; those that stand for no rows are left out.
+
+        Args:
+            name: of the table.
+            why: it is not known.
+        """
         changes = self._changes(rows)
         if not changes.num_rows:
             return
         if self.unknown == "ignore":
             load.ignored += changes.num_rows
             return
-        why = f"no table is given for '{source}'"
         if self.unknown == "fail":
             raise InvalidInputError(
                 f"cannot write change records: {why}, and {changes.num_rows} of {rows.num_rows} records of an Arrow "
                 "batch are changes of it. No row of this batch was written. Name the table in tables=, or choose "
                 "unknown='ignore', or unknown='keep' with dead_letters=.",
-                table=str(source),
+                table=name,
             )
-        self._bury(
-            changes.set_column(1, "reason", [[f"unknown-table: {why}"] * changes.num_rows]), rows, str(source), load
-        )
+        reasons = pa.array([f"unknown-table: {why}"] * changes.num_rows)
+        self._bury(changes.set_column(1, "reason", reasons), rows, name, load)
 
     def _unnamed(self, rows: pa.Table, load: _Load) -> None:
         """Say what becomes of records that name no table; those that stand for no rows are left out."""
@@ -288,7 +325,7 @@ class Route:
 
     def _changes(self, rows: pa.Table) -> pa.Table:
         """Return the records that are changes, or bad, in the form of bad records; others are skipped."""
-        options = {key: value for key, value in self.options.items() if key not in (*_COLUMNWISE, "database", "table")}
+        options = {key: value for key, value in self.options.items() if key not in (*COLUMNWISE, "database", "table")}
         found = parse_records(_whole(rows, "value"), self.format, (), (), options, _keys(rows))
         at = np.flatnonzero(np.bincount(found.record.to_numpy(), minlength=rows.num_rows))
         texts = rows.take(pa.array(at))
@@ -325,7 +362,7 @@ def options_of(options: Mapping[str, Any], columns: Iterable[str]) -> dict[str, 
     """Return the options of a feed as one of its tables takes them: records are chosen, columns are those it has."""
     names = set(columns)
     found = {key: value for key, value in options.items() if key not in ("database", "table")}
-    for key in _COLUMNWISE:
+    for key in COLUMNWISE:
         if isinstance(found.get(key), Mapping):
             found[key] = {column: value for column, value in found[key].items() if column in names}
     return found

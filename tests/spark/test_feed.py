@@ -137,6 +137,27 @@ def test_a_batch_frame_is_written_once_and_a_column_names_the_tables(
     assert len(people.snapshots()) == 1
 
 
+def test_tables_that_are_not_there_are_created_by_the_tasks_that_meet_them(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    types = {"id": "bigint(20)", "note": "varchar(9)"}
+    rows = [
+        {"type": "INSERT", "database": "web", "table": f"t{i % 3}", "mysqlType": types, "pkNames": ["id"],
+         "data": [{"id": str(i), "note": "a"}]}
+        for i in range(30)
+    ]  # fmt: skip
+    frame = spark.createDataFrame([(json.dumps(row),) for row in rows], "value STRING").repartition(2)
+    frame.write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("value STRING").parquet(str(tmp_path / "in"))
+    place = str(tmp_path / "cp")
+    ms.cdc.write_stream(stream, "canal-json", catalog, place, create=True, trigger="availableNow").awaitTermination()
+    assert catalog.list_tables("web") == ["t0", "t1", "t2"]
+    for i in range(3):
+        table = catalog.table(f"web.t{i}")
+        assert isinstance(table, mg.Table)
+        assert [row[0] for row in _rows(table)] == list(range(i, 30, 3))
+
+
 def test_what_cannot_be_fed_is_refused_before_the_start(
     spark: SparkSession, orders: mg.Table, people: mg.Table, catalog: mg.Catalog, arrive: Arrive, tmp_path: Path
 ) -> None:
@@ -159,6 +180,16 @@ def test_what_cannot_be_fed_is_refused_before_the_start(
     ):
         with pytest.raises(InvalidInputError, match=said):
             ms.cdc.write_stream(frame, "debezium-json", tables, place, **options)
+    for said, named, options in (
+        ("go with a Catalog", both, {"create": True}),
+        ("tables is a list", [orders], {}),
+        ("target is '{db}.t'", catalog, {"target": "{db}.t"}),
+        ("target is '{table}'", catalog, {"target": "{table}"}),
+        ("'bukcet'", catalog, {"create": True, "table_options": {"bukcet": "1"}}),
+        ("unknown option 'tombstones'", catalog, {"tombstones": "delete"}),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            ms.cdc.write_stream(frame, "debezium-json", named, place, **options)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="do not name their table"):
         ms.cdc.write_stream(frame, "json", both, place)
     with pytest.raises(InvalidInputError, match=r"Use ms\.cdc\.write_stream"):

@@ -16,7 +16,7 @@ import pytest
 import merganser as mg
 from merganser.errors import InvalidInputError
 from merganser.spark import feed_tasks
-from merganser.spark.feed_tables import FeedTables, given_tables
+from merganser.spark.feed_tables import FeedTables, catalog_tables, given_tables
 from merganser.spark.feed_tasks import Deliver, Feed, Route
 from merganser.spark.stream_sink import SinkRequest, letters_request
 from merganser.write.job import Outcome
@@ -98,7 +98,7 @@ def _cut(rng: random.Random, records: list[str]) -> Iterator[pa.RecordBatch]:
         records = records[count:]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_each_table_gets_what_its_records_alone_would_give(
     seed: int, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,3 +211,44 @@ def test_a_table_that_refuses_a_row_leaves_no_file_of_any_table(catalog: mg.Cata
     with pytest.raises(InvalidInputError, match=r"cannot write to 'shop.log'.*takes inserts only"):
         _written(feed, [_created("orders", 1), gone])
     assert [list(Path(table.path).rglob("data-*")) for table in tables.values()] == [[], [], []]
+
+
+def _whole_change(table: str, number: int) -> tuple[str, str]:
+    """Return a record with its schema, and its message key."""
+    fields = [{"field": "id", "type": "int32"}, {"field": "note", "type": "string"}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    payload = {"op": "c", "after": {"id": number, "note": "a"}, "source": {"db": "web", "table": table}}
+    return json.dumps({"schema": schema, "payload": payload}), json.dumps({"id": number})
+
+
+def test_tables_of_a_catalog_are_created_from_records_that_tell_enough(catalog: mg.Catalog) -> None:
+    letters = catalog.create_table("shop.letters", mg.cdc.DEAD_LETTERS)
+    tables = catalog_tables(catalog, "raw.{database}_{table}", "x", create=True, options={"bucket": "2"})
+    feed = _feed(tables, letters)
+    bare = json.dumps({"op": "c", "after": {"id": 1}, "source": {"db": "web", "table": "bare"}})
+    values, keys = zip(*[_whole_change("cups", i) for i in range(4)], (bare, None), strict=True)
+    both = pa.RecordBatch.from_pydict({"value": pa.array(values), "key": pa.array(keys)})
+    hidden = pa.RecordBatch.from_pydict(
+        dict(zip(("value", "key"), ([x] for x in _whole_change("a$b", 1)), strict=True))
+    )
+    outcomes = _outcomes(feed, [[both], [both, hidden]], random.Random(0), unknown="keep")[0]
+    feed.commit("query", 0, outcomes)
+    cups = catalog.table("raw.web_cups")
+    assert isinstance(cups, mg.Table)
+    assert cups.primary_key == ("id",)
+    assert cups.definition.bucket == 2
+    assert sorted(row["id"] for row in cups.read().to_pylist()) == [0, 1, 2, 3]
+    assert catalog.list_tables("raw") == ["web_cups"]
+    reasons = sorted(row["reason"] for row in letters.read().to_pylist())
+    assert reasons == [
+        "unknown-table: no table is given for 'web.a$b'",
+        *["unknown-table: the table 'raw.web_bare' cannot be created: the record has no schema"] * 2,
+    ]
+
+
+def test_a_table_that_appears_while_a_feed_runs_is_found(catalog: mg.Catalog) -> None:
+    feed = _feed(catalog_tables(catalog, "shop.{table}", "x", create=False, options=None), None)
+    assert _written(feed, [_created("orders", 1)]) == []
+    tables = _tables(catalog)
+    feed.commit("query", 1, _written(feed, [_created("orders", 2)]))
+    assert [row["id"] for row in tables["orders"].read().to_pylist()] == [2]

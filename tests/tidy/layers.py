@@ -73,7 +73,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("message_keys", "debezium", "canal", "row_records"),
         ("resolve",),
         ("records",),
-        ("sources",),
+        ("sources", "new_tables"),
     ),
     "rules": (
         ("facts",),

@@ -1,0 +1,206 @@
+"""What a change record tells of the table it comes from: columns, their types, and the primary key.
+
+Debezium's schema part tells types, and the message key the primary key; Canal tells both. No other format tells types.
+The types are wide, so that later records fit as well: all columns but those of the key take nulls, text has no length,
+and numbers of more than 38 digits are text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from merganser.cdc.connect_schema import fields_of, row_of
+from merganser.cdc.debezium import FLAT
+from merganser.schema import types as t
+
+_PRECISION_MAX: Final = 38
+_TIME_DIGITS_MAX: Final = 3
+"""Digits of a second that TIME stores."""
+_BITS: Final = 64
+_CONNECT: Final[Mapping[str, t.DataType]] = {
+    "int8": t.TinyInt(),
+    "int16": t.SmallInt(),
+    "int32": t.Int(),
+    "int64": t.BigInt(),
+    "float": t.Float(),
+    "float32": t.Float(),
+    "double": t.Double(),
+    "float64": t.Double(),
+    "boolean": t.Boolean(),
+    "string": t.VarChar(),
+    "bytes": t.VarBinary(),
+}
+_NAMED: Final[Mapping[str, t.DataType]] = {
+    "io.debezium.time.Date": t.Date(),
+    "io.debezium.time.IsoDate": t.Date(),
+    "org.apache.kafka.connect.data.Date": t.Date(),
+    "io.debezium.time.Time": t.Time(precision=3),
+    "io.debezium.time.MicroTime": t.Time(precision=3),
+    "io.debezium.time.NanoTime": t.Time(precision=3),
+    "io.debezium.time.IsoTime": t.Time(precision=3),
+    "org.apache.kafka.connect.data.Time": t.Time(precision=3),
+    "io.debezium.time.Timestamp": t.Timestamp(precision=3),
+    "io.debezium.time.MicroTimestamp": t.Timestamp(precision=6),
+    "io.debezium.time.NanoTimestamp": t.Timestamp(precision=9),
+    "io.debezium.time.IsoTimestamp": t.Timestamp(precision=6),
+    "org.apache.kafka.connect.data.Timestamp": t.Timestamp(precision=3),
+    "io.debezium.time.ZonedTimestamp": t.LocalZonedTimestamp(precision=6),
+    "io.debezium.data.VariableScaleDecimal": t.VarChar(),
+    "io.debezium.data.geometry.Geometry": t.VarBinary(),
+    "io.debezium.data.geometry.Geography": t.VarBinary(),
+    "io.debezium.data.geometry.Point": t.VarBinary(),
+}
+_MYSQL: Final[Mapping[str, tuple[t.DataType, t.DataType]]] = {
+    "tinyint": (t.TinyInt(), t.SmallInt()),
+    "smallint": (t.SmallInt(), t.Int()),
+    "mediumint": (t.Int(), t.Int()),
+    "int": (t.Int(), t.BigInt()),
+    "integer": (t.Int(), t.BigInt()),
+    "bigint": (t.BigInt(), t.Decimal(precision=20, scale=0)),
+    "float": (t.Float(), t.Float()),
+    "double": (t.Double(), t.Double()),
+    "real": (t.Double(), t.Double()),
+    "year": (t.Int(), t.Int()),
+    "date": (t.Date(), t.Date()),
+    **dict.fromkeys(
+        ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring",
+         "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"),
+        (t.VarBinary(), t.VarBinary()),
+    ),
+}  # fmt: skip
+"""Types by their name, without and with `unsigned`. What is not here is text."""
+_MYSQL_TYPE: Final = re.compile(r"\s*([a-z]+)[a-z ]*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", re.IGNORECASE)
+
+
+class Untold(Exception):  # noqa: N818 - not an error: the record is good
+    """The record does not tell enough of its table; the text says what it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table as a record tells it.
+
+    Attributes:
+        columns: their types by name, in the order of the source.
+        key: the primary key.
+    """
+
+    columns: Mapping[str, t.DataType]
+    key: tuple[str, ...]
+
+
+def table_told(format_: str, text: bytes | str, key: bytes | str | None) -> NewTable:
+    """Return the table that a change record comes from, as the record tells it.
+
+    Args:
+        format_: one of those of `cdc_options`.
+        text: the record.
+        key: its message key.
+
+    Raises:
+        Untold: it does not tell enough.
+    """
+    record = _loaded(text)
+    if format_ == "canal-json":
+        return _of_canal(record)
+    if not format_.startswith("debezium"):
+        raise Untold(f"records of the format '{format_}' do not tell types")
+    flat = format_ in ("debezium-flat", "debezium-flattened")
+    struct = record.get("schema")
+    fields = fields_of(struct if flat else row_of(struct, ("after", "before")))
+    if not fields:
+        raise Untold("the record has no schema")
+    columns = {name: _connect_type(field) for name, field in fields.items() if not (flat and name in FLAT)}
+    return _checked(columns, _key_names(key), "the message key")
+
+
+def _of_canal(record: Mapping[str, Any]) -> NewTable:
+    types, names = record.get("mysqlType"), record.get("pkNames")
+    if not isinstance(types, Mapping) or not types:
+        raise Untold("the record has no 'mysqlType'")
+    if not isinstance(names, Sequence) or isinstance(names, str):
+        raise Untold("the record has no 'pkNames'")
+    columns = {name: _mysql_type(str(text)) for name, text in types.items()}
+    return _checked(columns, tuple(map(str, names)), "'pkNames'")
+
+
+def _checked(columns: Mapping[str, t.DataType], key: tuple[str, ...], where: str) -> NewTable:
+    if not key:
+        raise Untold(f"{where} names no column")
+    lacking = [name for name in key if name not in columns]
+    if lacking:
+        raise Untold(f"{where} names the column '{lacking[0]}', which the schema of the row does not have")
+    return NewTable(columns, key)
+
+
+def _key_names(key: bytes | str | None) -> tuple[str, ...]:
+    found = {} if key is None else _loaded(key)
+    if "schema" in found and "payload" in found:
+        found = fields_of(found["schema"]) or found["payload"]
+    if not isinstance(found, Mapping) or not found:
+        raise Untold("the record has no message key that names the columns of the primary key")
+    return tuple(found)
+
+
+def _loaded(text: bytes | str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _connect_type(field: Any) -> t.DataType:
+    """Return the type of a field of a schema of Kafka Connect; text for what says none."""
+    if not isinstance(field, Mapping):
+        return t.VarChar()
+    name, kind, parameters = field.get("name"), field.get("type"), field.get("parameters")
+    if name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(parameters if isinstance(parameters, Mapping) else {})
+    if isinstance(name, str) and name in _NAMED:
+        return _NAMED[name]
+    match kind:
+        case "array":
+            return t.Array(element=_connect_type(field.get("items")))
+        case "map":
+            key = _connect_type(field.get("keys")).with_nullable(False)
+            return t.Map(key=key, value=_connect_type(field.get("values")))
+        case "struct":
+            inner = fields_of(field).items()
+            parts = tuple(t.Field(i, part, _connect_type(own)) for i, (part, own) in enumerate(inner))
+            return t.Row(fields=parts) if parts else t.VarChar()
+    return _CONNECT.get(str(kind), t.VarChar())
+
+
+def _decimal(parameters: Mapping[str, Any]) -> t.DataType:
+    try:
+        scale = int(parameters["scale"])
+        precision = int(parameters.get("connect.decimal.precision") or _PRECISION_MAX)
+    except (KeyError, TypeError, ValueError):
+        return t.VarChar()
+    precision, scale = max(precision, scale) - min(scale, 0), max(scale, 0)
+    if precision > _PRECISION_MAX:
+        return t.VarChar()
+    return t.Decimal(precision=precision, scale=scale)
+
+
+def _mysql_type(text: str) -> t.DataType:
+    found = _MYSQL_TYPE.match(text)
+    if found is None:
+        return t.VarChar()
+    name, first, second = found[1].lower(), found[2], found[3]
+    if name in ("decimal", "numeric", "dec", "fixed"):
+        precision, scale = int(first or 10), int(second or 0)
+        return t.Decimal(precision=precision, scale=scale) if precision <= _PRECISION_MAX else t.VarChar()
+    if name in ("datetime", "timestamp"):
+        return t.Timestamp(precision=int(first or 0))
+    if name == "time":
+        return t.Time(precision=int(first)) if first and int(first) <= 3 else t.Time() if not first else t.VarChar()
+    if name == "bit":
+        return t.BigInt() if int(first or 1) < 64 else t.Decimal(precision=20, scale=0)
+    plain, unsigned = _MYSQL.get(name, (t.VarChar(), t.VarChar()))
+    return unsigned if "unsigned" in text.lower() else plain
