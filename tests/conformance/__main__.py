@@ -1,4 +1,4 @@
-"""`python -m tests.conformance [--spark] [--only PATTERN] [-v] PATH...`: run cases, print, and say by the status.
+"""`python -m tests.conformance [--spark | --spark-streams] [--only PATTERN] [-v] PATH...`: run cases, print, and say.
 
 Exit status: 0 all passed or skipped, 1 a failure (a file that holds no cases is one), 2 bad usage.
 """
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadFileError as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    with _door(spark=options.spark) as door:
+    with _door(spark=options.spark, streams=options.spark_streams) as door:
         results = [result for file in files for result in _run(file, door, options)]
     if options.only and not results:
         print(f"conformance: no case is named like '{options.only}'", file=sys.stderr)
@@ -55,19 +55,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of *.json files, or one file")
     parser.add_argument("--spark", action="store_true", help="write and read through a local Spark session")
+    parser.add_argument("--spark-streams", action="store_true", help="write and read through streams of Spark")
     parser.add_argument("--only", metavar="PATTERN", help="cases whose name contains it, or matches it as a glob")
     parser.add_argument("-v", "--verbose", action="store_true", help="every case, and notes")
     return parser
 
 
 @contextmanager
-def _door(*, spark: bool) -> Iterator[Door]:
-    if not spark:
+def _door(*, spark: bool, streams: bool) -> Iterator[Door]:
+    if not (spark or streams):
         yield EmbeddedDoor()
         return
     from tests.conformance.spark_door import local_door
 
-    with local_door() as door:
+    with local_door(streams=streams) as door:
         yield door
 
 

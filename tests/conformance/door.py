@@ -9,6 +9,7 @@ import pyarrow as pa
 
 import merganser as mg
 from tests.conformance.outcome import method
+from tests.conformance.streams import started
 
 Overwrite = Mapping[str, Any] | str | None
 
@@ -19,10 +20,12 @@ class Door(Protocol):
     Attributes:
         name: for the report.
         micros: moments lose what lies behind the microsecond.
+        joins: a stream gives what it received in one piece, whatever its snapshots were.
     """
 
     name: str
     micros: bool
+    joins: bool
 
     def write(
         self,
@@ -43,6 +46,9 @@ class Door(Protocol):
     def read(self, table: mg.Table, limit: int | None = None) -> pa.Table:
         """Return the rows of a table as its options say."""
 
+    def stream(self, table: Any, options: dict[str, Any]) -> list[pa.Table]:
+        """Return what a streaming reader receives until it has caught up, with the kinds of the rows."""
+
     def compact(self, table: mg.Table, *, full: bool, partitions: Sequence[Mapping[str, Any]] | None) -> None:
         """Compact buckets."""
 
@@ -52,6 +58,7 @@ class EmbeddedDoor:
 
     name = "embedded"
     micros = False
+    joins = False
 
     def write(
         self,
@@ -81,6 +88,10 @@ class EmbeddedDoor:
     def read(self, table: mg.Table, limit: int | None = None) -> pa.Table:
         """Read through `Table.read`."""
         return table.read(limit=limit).to_arrow()
+
+    def stream(self, table: Any, options: dict[str, Any]) -> list[pa.Table]:
+        """Stream through `Table.stream`, one piece per snapshot."""
+        return list(started(table, options, follow=False))
 
     def compact(self, table: mg.Table, *, full: bool, partitions: Sequence[Mapping[str, Any]] | None) -> None:
         """Compact through `Table.compact`."""

@@ -96,10 +96,11 @@ class Reading:
             plans: Iterable[pa.Table] = self._follower.finished(len(wanted))
         else:
             options = stream_options(self.world.case, self.read.get("options", {}))
-            plans = list(started(self.world.table(), options, follow=False))
+            plans = self.world.door.stream(self.world.table(), options)
         if "expect_changelog" not in self.read:
             return None
-        return difference_of_changelogs(self.world, [records_of(self.world, plan) for plan in plans], wanted)
+        found = [records_of(self.world, plan) for plan in plans]
+        return difference_of_changelogs(self.world, found, wanted, streamed=self._follower is None)
 
     def _system(self) -> str | None:
         name = self.read["table"]
@@ -225,12 +226,20 @@ def difference_of_changelogs(
     found: list[list[list[Any]]],
     wanted: Sequence[Sequence[Sequence[Any]]],
     notes: list[str] | None = None,
+    *,
+    streamed: bool = False,
 ) -> str | None:
-    """Return how groups of records differ from JSON records, or None; an order between keys is only noted."""
+    """Return how groups of records differ from JSON records, or None; an order between keys is only noted.
+
+    Args:
+        streamed: the records came through the door.
+    """
     columns = world.columns()
     kinds = [None, *(kind for _, kind in columns)]
     names = [name for name, _ in columns]
-    groups = [expected_rows(group, kinds, False) for group in wanted]
+    groups = [expected_rows(group, kinds, streamed and world.door.micros) for group in wanted]
+    if streamed and world.door.joins:
+        found, groups = ([[row for part in parts for row in part]] for parts in (found, groups))
     key = world.table().primary_key
     unordered = [i + 1 for i in _multisets(world, names)]
     difference = changelog_difference(

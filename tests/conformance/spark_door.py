@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 import merganser as mg
 import merganser.spark as ms
 from tests.conformance.column_types import UNKNOWN, Type, parse, spark_of
-from tests.conformance.door import Overwrite
+from tests.conformance.door import EmbeddedDoor, Overwrite
 from tests.conformance.outcome import method, not_built
+from tests.conformance.streams import started
 
 _KIND: Final = "__conformance_kind"
 HAS_TIME: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= (4, 1)
@@ -37,6 +39,7 @@ class SparkDoor:
 
     name = "spark"
     micros = True
+    joins = False
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -82,6 +85,10 @@ class SparkDoor:
         except PySparkException as error:
             raise refusal_in(str(error)) or error from error
 
+    def stream(self, table: Any, options: dict[str, Any]) -> list[pa.Table]:
+        """Stream embedded; the streams of Spark have a door of their own."""
+        return list(started(table, options, follow=False))
+
     def compact(self, table: mg.Table, *, full: bool, partitions: Sequence[Mapping[str, Any]] | None) -> None:
         """Compact through `ms.compact`; until it is there, embedded."""
         if hasattr(ms, "compact"):
@@ -102,6 +109,65 @@ class SparkDoor:
         if not rows.num_rows:
             return self._session.createDataFrame([], schema)
         return self._session.createDataFrame(rows, schema).coalesce(1)
+
+
+class SparkStreamDoor(SparkDoor):
+    """Reads streams through `ms.read_stream`; writes through `ms.write_stream` if it is asked to.
+
+    Args:
+        writes: rows go in through streams as well; each write is a query.
+    """
+
+    name = "spark streams"
+    joins = True
+
+    def __init__(self, session: SparkSession, *, writes: bool) -> None:
+        super().__init__(session)
+        self._writes = writes
+
+    def write(
+        self,
+        table: mg.Table,
+        rows: pa.Table,
+        kinds: Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+    ) -> None:
+        """Write through `ms.write_stream`; embedded if the write replaces rows or has a name, or if none was asked."""
+        if not self._writes or overwrite is not None or commit_user is not None:
+            EmbeddedDoor().write(
+                table, rows, kinds, columns=columns, overwrite=overwrite, commit_user=commit_user, identifier=identifier
+            )
+            return
+        with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
+            frame = self._frame(table, rows, kinds)
+            frame.write.parquet(f"{folder}/rows")
+            stream = self._session.readStream.schema(frame.schema).parquet(f"{folder}/rows")
+            query = ms.write_stream(
+                stream, table, f"{folder}/checkpoint", kinds=_KIND, columns=columns, trigger="availableNow"
+            )
+            _ended(query)
+
+    def stream(self, table: Any, options: dict[str, Any]) -> list[pa.Table]:
+        """Return what a query receives until it has caught up, as one table."""
+        stream = ms.read_stream(self._session, table, **options)
+        name = f"conformance_{uuid.uuid4().hex}"
+        with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
+            writer = stream.writeStream.format("memory").queryName(name).option("checkpointLocation", folder)
+            _ended(writer.trigger(availableNow=True).start())
+        found = self._session.table(name).toArrow()
+        self._session.catalog.dropTempView(name)
+        return [found] if found.num_rows else []
+
+
+def _ended(query: StreamingQuery) -> None:
+    try:
+        query.awaitTermination()
+    except PySparkException as error:
+        raise refusal_in(str(error)) or error from error
 
 
 def _as_spark(column: pa.ChunkedArray, kind: Type | None) -> tuple[pa.ChunkedArray, str]:
@@ -145,8 +211,12 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def local_door() -> Iterator[SparkDoor]:
-    """Yield a door to a local session of two cores, for as long as it is needed."""
+def local_door(*, streams: bool = False) -> Iterator[SparkDoor]:
+    """Yield a door to a local session of two cores, for as long as it is needed.
+
+    Args:
+        streams: rows go in and come out through streams.
+    """
     os.environ.update(environment())
     warehouse = Path(tempfile.gettempdir()) / f"conformance-spark-{uuid.uuid4().hex}"
     builder = SparkSession.builder.master("local[2]").appName("conformance")
@@ -164,6 +234,6 @@ def local_door() -> Iterator[SparkDoor]:
     session = builder.getOrCreate()
     ms.register(session)
     try:
-        yield SparkDoor(session)
+        yield SparkStreamDoor(session, writes=True) if streams else SparkDoor(session)
     finally:
         session.stop()

@@ -19,7 +19,6 @@ from tests.conformance.outcome import Failure, Skip, described, is_refusal, meth
 from tests.conformance.placement import bucket_count_difference, same_bucket_difference
 from tests.conformance.reads import Reading, difference_of_changelogs, difference_of_rows, records_of
 from tests.conformance.steps import run_step
-from tests.conformance.streams import started
 from tests.conformance.world import World
 
 
@@ -214,7 +213,7 @@ class _TableCase:
         """Compare what a reader from the first snapshot receives: the same changelog."""
         if self.world.fluss:
             return None  # a step may be several snapshots
-        return self._groups_difference(self._streamed())
+        return self._groups_difference(self._streamed(), streamed=True)
 
     def _stream_difference(self) -> str | None:
         """Compare what a reader that was there from the start receives, through `changes` and through `stream`."""
@@ -224,17 +223,19 @@ class _TableCase:
         difference = self._groups_difference([group for group in through_changes if group], wanted)
         if difference is not None:
             return f"(through changes) {difference}"
-        difference = self._groups_difference(self._streamed(), wanted)
+        difference = self._groups_difference(self._streamed(), wanted, streamed=True)
         return None if difference is None else f"(through stream) {difference}"
 
     def _streamed(self) -> list[list[list[Any]]]:
         options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
-        plans = started(self.world.table(), options, follow=False)
+        plans = self.world.door.stream(self.world.table(), options)
         return [records_of(self.world, plan) for plan in plans]
 
-    def _groups_difference(self, groups: list[list[list[Any]]], wanted: Any = None) -> str | None:
+    def _groups_difference(
+        self, groups: list[list[list[Any]]], wanted: Any = None, *, streamed: bool = False
+    ) -> str | None:
         wanted = self.case["expect_changelog"] if wanted is None else wanted
-        return difference_of_changelogs(self.world, groups, wanted, self.verdict.notes)
+        return difference_of_changelogs(self.world, groups, wanted, self.verdict.notes, streamed=streamed)
 
 
 def place_of(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,26 @@ def test_a_case_through_spark(case: dict[str, Any], spark: Any) -> None:
     if result.status == "skipped":
         pytest.skip(result.reason)
     assert result.status in ("passed", "different"), "\n" + "\n".join(result.problems)
+
+
+def _streamed(case: Any) -> bool:
+    reads = case.get("reads", [])
+    own = case.get("dialect") != "fluss" and (case.get("expect_changelog") or case.get("expect_stream"))
+    return bool(
+        own or any(read["kind"] == "stream" and "after_step" not in read and "until_step" not in read for read in reads)
+    )
+
+
+@pytest.mark.spark
+def test_a_sample_of_cases_streams_through_spark(spark: Any) -> None:
+    """`python -m tests.conformance --spark-streams PATH...` runs all cases, and writes their rows by streams, too."""
+    from tests.conformance.spark_door import SparkStreamDoor
+
+    cases = [case for file in files() for case in load(VECTORS / f"{file}.json") if _streamed(case)]
+    door = SparkStreamDoor(spark, writes=False)
+    results = [run_case(case, door) for case in random.Random(17).sample(cases, 6)]
+    assert {result.name: result.problems for result in results if result.status == "failed"} == {}
+    assert sum(result.status == "passed" for result in results) > 3
 
 
 @pytest.mark.spark
