@@ -28,9 +28,13 @@ def main() -> int:
         arrive(given.work, rng, accounts, rng.randrange(1, 4))
         kill = random_kill(rng)
         ended = run(given.work, kill)
-        killed += not ended
-        print(f"{killed:3} {kill} {'came to its end' if ended else 'killed'}", flush=True)
-        if killed % 5 == 0 and not ended:
+        there = not ended or (given.work / "killed").exists()
+        killed += there
+        print(
+            f"{killed:3} {kill} {'came to its end' if ended else 'killed'}{' after a kill' * (there and ended)}",
+            flush=True,
+        )
+        if killed % 5 == 0 and there:
             if not run(given.work, None):
                 print(f"the chain does not come to its end; see {given.work / 'log'}")
                 return 1

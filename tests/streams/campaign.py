@@ -22,17 +22,19 @@ from . import chain
 ROOT = Path(__file__).parents[2]
 INJECT = Path(__file__).parent / "inject"
 RUN_SECONDS = 300
-QUERIES = 3
 Accounts = dict[int, tuple[int, int]]
 
 
 def arrive(work: Path, rng: random.Random, accounts: Accounts, batches: int) -> None:
     """Let files of changes arrive, and note in `accounts` what the first table says after them: id -> team, amount."""
-    (work / "in").mkdir(parents=True, exist_ok=True)
+    for name in chain.FEEDS:
+        (work / name).mkdir(parents=True, exist_ok=True)
     for _ in range(batches):
+        feed = rng.randrange(len(chain.FEEDS))
+        place = work / chain.FEEDS[feed]
         rows: list[dict[str, Any]] = []
         for _ in range(rng.randrange(1, 60)):
-            key = rng.randrange(50)
+            key = 1_000 * feed + rng.randrange(50)
             if key in accounts and rng.random() < 0.25:
                 team, amount = accounts.pop(key)
                 rows.append({"id": key, "team": team, "amount": amount, "op": "-D"})
@@ -44,14 +46,14 @@ def arrive(work: Path, rng: random.Random, accounts: Accounts, batches: int) -> 
         table = pa.Table.from_pylist(rows).cast(
             pa.schema([("id", pa.int32()), ("team", pa.int32()), ("amount", pa.int64()), ("op", pa.string())])
         )
-        number = len(list((work / "in").glob("*.parquet")))
-        part = work / "in" / f".{number:05}"
+        number = len(list(place.glob("*.parquet")))
+        part = place / f".{number:05}"
         pq.write_table(table, part)
-        part.rename(work / "in" / f"{number:05}.parquet")
+        part.rename(place / f"{number:05}.parquet")
 
 
-def run(work: Path, kill: str | float | None, queries: int = QUERIES) -> bool:
-    """Run the chain, or its first query; return whether it came to its end.
+def run(work: Path, kill: str | float | None) -> bool:
+    """Run the chain; return whether it came to its end.
 
     Args:
         kill: a call of storage as `inject/sitecustomize` takes it; or seconds after the start of the queries.
@@ -68,10 +70,10 @@ def run(work: Path, kill: str | float | None, queries: int = QUERIES) -> bool:
     }
     # The shell becomes the driver, once it knows the group that is to be killed.
     kills = f"MERGANSER_KILL={kill}" if isinstance(kill, str) else ""
-    command = f'export MERGANSER_ROOT=$$ {kills}; exec "$0" -m tests.streams.chain "$1" "$2"'
+    command = f'export MERGANSER_ROOT=$$ {kills}; exec "$0" -m tests.streams.chain "$1"'
     with (work / "log").open("ab") as log:
         process = subprocess.Popen(
-            ["sh", "-c", command, sys.executable, str(work), str(queries)],
+            ["sh", "-c", command, sys.executable, str(work)],
             env=environment, cwd=ROOT, start_new_session=True, stdout=log, stderr=log,
         )  # fmt: skip
         if isinstance(kill, float):
@@ -88,8 +90,8 @@ def run(work: Path, kill: str | float | None, queries: int = QUERIES) -> bool:
     return process.returncode == 0
 
 
-def differences(work: Path, accounts: Accounts, queries: int = QUERIES) -> list[str]:
-    """Return what the tables say that they should not, or the first one alone."""
+def differences(work: Path, accounts: Accounts) -> list[str]:
+    """Return what the tables say that they should not."""
     catalog = mg.catalog(str(work / "warehouse"))
     first, totals, copy = (catalog.table(f"bank.{name}") for name in ("accounts", "totals", "copy"))
     found = []
@@ -101,7 +103,7 @@ def differences(work: Path, accounts: Accounts, queries: int = QUERIES) -> list[
     for team, amount in accounts.values():
         sums[team] += amount
     wanted = {team: (n, sums[team]) for team, n in counts.items()}
-    for table in (totals, copy) if queries > 1 else ():
+    for table in (totals, copy):
         rows = {row["team"]: (row["n"], row["amount"]) for row in table.read().to_pylist() if row["n"]}
         if rows != wanted:
             found.append(f"{table.name}: {rows} instead of {wanted}")
@@ -119,4 +121,4 @@ def random_kill(rng: random.Random) -> str | float:
     if rng.random() < 0.3:
         return rng.uniform(0.2, 20)
     verb = rng.choice(["create", "create", "close", "writer", "replace", "delete"])
-    return f"{verb}:{rng.randrange(1, 30)}:{rng.choice(['before', 'after'])}"
+    return f"{verb}:{rng.randrange(1, 30)}:{rng.choice(['before', 'after'])}:{rng.choice(['all', 'alone'])}"

@@ -1,6 +1,7 @@
 """A chain of streams in one Spark application: change data -> table -> aggregate -> copy. A process of its own.
 
-files of changes ──► accounts (lookup) ──► totals by group (aggregation, lookup) ──► copy of the totals
+files of changes ──┬──► accounts (lookup) ──► totals by group (aggregation, lookup) ──► copy of the totals
+files of others ───┘
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 import merganser as mg
 
 GROUPS = 7
+FEEDS = ("in", "others")
+"""Two queries write into the first table, each its own keys."""
 
 
 def create(work: Path) -> None:
@@ -32,8 +35,8 @@ def create(work: Path) -> None:
     )
 
 
-def run(work: Path, queries_max: int) -> None:
-    """Run the first queries of the chain until all that has arrived has come through."""
+def run(work: Path) -> None:
+    """Run the chain until all that has arrived has come through."""
     from pyspark.sql import SparkSession
 
     import merganser.spark as ms
@@ -50,20 +53,23 @@ def run(work: Path, queries_max: int) -> None:
     catalog = mg.catalog(str(work / "warehouse"))
     accounts, totals, copy = (catalog.table(f"bank.{name}") for name in ("accounts", "totals", "copy"))
     schema = "id INT, team INT, amount BIGINT, op STRING"
-    arriving = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(work / "in"))
-    started = [ms.write_stream(arriving, accounts, str(work / "cp1"), kinds="op")]
+    arriving = [
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(work / name)) for name in FEEDS
+    ]
+    started = [
+        ms.write_stream(frame, accounts, str(work / f"cp-{name}"), kinds="op")
+        for name, frame in zip(FEEDS, arriving, strict=True)
+    ]
     moved = ms.read_stream(spark, accounts, maxRowsPerTrigger=40).selectExpr("_row_kind", "team", "1L AS n", "amount")
-    if queries_max > 1:
-        started += [
-            ms.write_stream(moved, totals, str(work / "cp2"), kinds="_row_kind"),
-            ms.write_stream(ms.read_stream(spark, totals), copy, str(work / "cp3"), kinds="_row_kind"),
-        ]
+    started += [
+        ms.write_stream(moved, totals, str(work / "cp-totals"), kinds="_row_kind"),
+        ms.write_stream(ms.read_stream(spark, totals), copy, str(work / "cp-copy"), kinds="_row_kind"),
+    ]
     (work / "started").touch()
-    for query in started:
-        query.processAllAvailable()
+    for query in [*started, *started]:
         query.processAllAvailable()
     os._exit(0)  # sessions take seconds to end
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    run(Path(sys.argv[1]))

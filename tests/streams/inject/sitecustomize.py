@@ -1,7 +1,8 @@
 """Kills a chain of streams at a call of storage: every Python of its Spark imports this module first.
 
-`MERGANSER_KILL` is "verb:number:when": the call of `LocalStorage` or `LocalSink`, counted in each process, and "before"
-or "after". `MERGANSER_ROOT` is the process group of the driver and its JVM. The kill happens once: it leaves a file.
+`MERGANSER_KILL` is "verb:number:when:who": the call of `LocalStorage` or `LocalSink`, counted in each process; "before"
+or "after" it; "all" processes or the one that calls "alone". `MERGANSER_ROOT` is the process group of the driver and
+its JVM. The kill happens once: it leaves a file.
 """
 
 import os
@@ -9,7 +10,7 @@ import signal
 
 KILL = os.environ.get("MERGANSER_KILL")
 if KILL:
-    verb, number, when = KILL.split(":")
+    verb, number, when, who = KILL.split(":")
     done = os.environ["MERGANSER_KILLED"]
     calls = 0
 
@@ -23,7 +24,8 @@ if KILL:
                 call(*args, **kwargs)
             with open(done, "w") as file:
                 file.write(f"{KILL} in {os.getpid()}")
-            os.killpg(int(os.environ["MERGANSER_ROOT"]), signal.SIGKILL)
+            if who == "all":
+                os.killpg(int(os.environ["MERGANSER_ROOT"]), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
         return run
