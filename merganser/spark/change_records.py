@@ -26,7 +26,7 @@ from merganser.spark.bucketing import quoted
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import opened
+from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 
 __all__ = ["REJECTED", "parse"]
@@ -83,6 +83,7 @@ def parse(
     """
     found = opened(table)
     action = f"cannot read change records for '{found.name}'"
+    check_frame(df, action, "merganser.cdc.parse takes records that lie in this process.")
     if bad not in _BAD:
         raise InvalidInputError(f"{action}: bad is {bad!r:.50}. Give 'fail' or 'keep'. Nothing ran.")
     fields = found.schema.fields

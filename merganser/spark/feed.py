@@ -31,7 +31,7 @@ from merganser.spark.feed_tasks import CARRIERS, COLUMNWISE, DELIVERED, UNKNOWN,
 from merganser.spark.jobs import NUMBERS, on_any_python
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import large_batches, opened, our_errors
+from merganser.spark.session import check_frame, large_batches, opened, our_errors
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
 from merganser.spark.watch import OBSERVED, show
 from merganser.write.job import Outcome
@@ -98,6 +98,7 @@ def write_stream(
         NotFoundError: there is no table at a path.
         UnsupportedError: a table needs a feature that this version does not have.
     """
+    check_frame(df, _ACTION)
     if not df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame does not stream. Nothing was started. Use ms.cdc.write.")
     check_checkpoint(df.sparkSession, checkpoint, _ACTION)
@@ -163,6 +164,7 @@ def write(
         ConflictError, CommitUnknownError: as for `ms.write`. Commits of other tables may stand: repeat with the same
             user and identifier.
     """
+    check_frame(df, _ACTION)
     if df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame streams. Nothing was written. Use ms.cdc.write_stream.")
     number = checked_identifier(identifier, commit_user)

@@ -35,7 +35,7 @@ from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import opened
+from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
@@ -81,6 +81,7 @@ def lookup_join(
             schema_then = SchemaStore(definition.paths, found.env).load(chosen.schema_id)
             definition = definition.with_schema(schema_then)
     action = f"cannot join with '{found.name}'"
+    check_frame(df, action, "Table.lookup takes keys that lie in this process.")
     check_has_key(definition, action)
     if how not in _HOWS:
         raise InvalidInputError(f"{action}: how is {how!r:.50}. Give 'left' or 'inner'.")

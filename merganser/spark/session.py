@@ -53,6 +53,23 @@ def opened(table: Table | str) -> Table:
     raise InvalidInputError(f"a table is named by a Table or its path, not by a {type(table).__name__}.")
 
 
+def check_frame(df: Any, action: str, advice: str = "") -> None:
+    """Check that rows are a DataFrame of Spark.
+
+    Args:
+        action: the start of the message.
+        advice: what takes other rows.
+
+    Raises:
+        InvalidInputError: they are something else.
+    """
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidInputError(
+            f"{action}: the rows are a {type(df).__module__}.{type(df).__qualname__}, and a Spark DataFrame is wanted. "
+            f"Nothing was written or started.{advice and ' '}{advice}"
+        )
+
+
 def cores(spark: SparkSession) -> int:
     """Return how many tasks run side by side, about. Connect is asked once per session, by a job of the JVM."""
     known = _cores.get(spark)

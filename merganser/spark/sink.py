@@ -37,7 +37,7 @@ from merganser.spark.dead_letters import check_letters, letters_frame
 from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
 from merganser.spark.names import spelling_of
-from merganser.spark.session import opened, our_errors, run_jobs
+from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
 from merganser.write.job import messages_of
@@ -96,12 +96,7 @@ def write(
         CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
     """
     found = opened(table)
-    if not hasattr(df, "mapInArrow"):
-        raise InvalidInputError(
-            f"cannot write to '{found.name}': the rows are a {type(df).__module__}.{type(df).__qualname__}, and a "
-            "Spark DataFrame is wanted. Table.write takes rows that lie in this process.",
-            table=found.name,
-        )
+    check_frame(df, f"cannot write to '{found.name}'", "Table.write takes rows that lie in this process.")
     if through not in _WAYS or (collect and through == "files"):
         said = "that goes without collect" if through in _WAYS else "it is 'auto', 'files' or 'arrow'"
         raise InvalidInputError(

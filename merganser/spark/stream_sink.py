@@ -45,7 +45,7 @@ from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
-from merganser.spark.session import opened
+from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
 from merganser.storage.cache import Cache
@@ -329,6 +329,7 @@ def write_stream(
     """
     found = opened(table).with_options({key: str(value) for key, value in options.items()})
     action = f"cannot write to '{found.name}'"
+    check_frame(df, action)
     spark = df.sparkSession
     if not df.isStreaming:
         raise InvalidInputError(f"{action}: the DataFrame does not stream. Nothing was started. Use ms.write.")

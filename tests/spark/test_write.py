@@ -366,6 +366,22 @@ def test_rows_that_are_no_frame_of_spark_are_refused(spark: SparkSession, orders
         ms.write(orders.read().to_pandas(), orders)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rows, table: ms.lookup_join(rows, table, on="id"),
+        lambda rows, table: ms.write_stream(rows, table),
+        lambda rows, table: ms.cdc.parse(rows, "json", table),
+        lambda rows, table: ms.cdc.write(rows, "json", {"t": table}),
+        lambda rows, table: ms.cdc.write_stream(rows, "json", {"t": table}),
+    ],
+)
+def test_rows_of_this_process_are_refused_by_name(call: Any, catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.local", {"id": "INT"}, primary_key=["id"], options={"bucket": "1"})
+    with pytest.raises(InvalidInputError, match=r"the rows are a builtins\.list, and a Spark DataFrame is wanted"):
+        call([1], table)
+
+
 @pytest.mark.parametrize("through", ["arrow", "files"])
 def test_a_refused_value_is_named_by_the_key_of_its_row(through: str, spark: SparkSession, catalog: mg.Catalog) -> None:
     table = catalog.create_table(
