@@ -1,6 +1,6 @@
 """The conformance runner: JSON cases in the format of `tests/vectors/README.md`, run through the public surface.
 
-    python -m tests.conformance [--spark] [--only PATTERN] [-v] DIR_OR_FILE...
+    python -m tests.conformance [--spark | --spark-streams] [--only PATTERN] [-v] DIR_OR_FILE...
 
     cases        files -> cases, every field known
     dialects     options of another product -> ours

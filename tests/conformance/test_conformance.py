@@ -125,9 +125,9 @@ def test_a_sample_of_cases_streams_through_spark(spark: Any) -> None:
 
     cases = [case for file in files() for case in load(VECTORS / f"{file}.json") if _streamed(case)]
     door = SparkStreamDoor(spark, writes=False)
-    results = [run_case(case, door) for case in random.Random(17).sample(cases, 6)]
+    results = [run_case(case, door) for case in random.Random(17).sample(cases, 4)]
     assert {result.name: result.problems for result in results if result.status == "failed"} == {}
-    assert sum(result.status == "passed" for result in results) > 3
+    assert sum(result.status == "passed" for result in results) > 2
 
 
 @pytest.mark.spark
