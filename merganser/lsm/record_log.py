@@ -182,7 +182,9 @@ class _States:
 
     @property
     def blind(self) -> bool:
-        """Whether a row replaces the one before it whatever that is."""
+        """Whether a row is published whatever the one before it is, as long as nobody asks for that one."""
+        if self._table.options.get(w.CHANGELOG_ROW_DEDUPLICATE):
+            return False
         return isinstance(self._merge.engine, Deduplicate) and self._merge.order is None
 
     def changes(self, rows: pa.Table, starts: Positions, *, blind: bool, goes_on: bool) -> _Changes:

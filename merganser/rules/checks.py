@@ -158,7 +158,8 @@ def _check_changelog(table: TableSchema, what: str) -> None:
     counting = options.get(w.WRITE_MODE) == "change-log"
     if publishes_each_record(options):
         if not table.primary_keys or counting:
-            refuse(what, f"'changelog-producer' = '{PER_RECORD}' needs a primary key. Define one, or use input.")
+            instead = "use input" if counting else "remove the option"
+            refuse(what, f"'changelog-producer' = '{PER_RECORD}' needs a primary key. Define one, or {instead}.")
         if options.get(w.CHANGELOG_IMAGE) == "wal" and options.get(w.MERGE_ENGINE) == "aggregation":
             refuse(
                 what,
@@ -203,7 +204,7 @@ def _check_changelog(table: TableSchema, what: str) -> None:
         refuse(
             what,
             "'deletion-vectors.enabled' does not go with 'changelog-producer' = 'full-compaction'. "
-            "Use none, input or lookup.",
+            "Use none, input, lookup or per-record.",
         )
 
 

@@ -46,7 +46,7 @@ from pyspark.sql.types import StructType
 
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, InvalidInputError, MerganserError, NotFoundError
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
@@ -140,7 +140,16 @@ class MerganserSource(DataSource):  # type: ignore[misc]
         """Return the columns of the read."""
         if _shows_kinds(self.options):
             return _request(self.options).schema
-        scan = _scan(self.options)
+        try:
+            scan = _scan(self.options)
+        except (ExpiredError, NotFoundError, InvalidInputError):
+            # Spark does not say whether this is a stream. A stream can start where no state is: after the newest
+            # snapshot, before the oldest one, or in a log. A read raises the same error when its tasks are planned.
+            try:
+                return _request(self.options).schema
+            except MerganserError:
+                pass
+            raise
         return spark_schema(scan.table, scan.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -5,6 +5,7 @@ Semantics: "start modes".
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
 from merganser.storage.env import Env
 
+_log = logging.getLogger(__name__)
 _BATCH_ONLY: Final = ("latest-delta", "incremental")
 _WITHOUT_STATE: Final = ("latest", "from-snapshot", "from-timestamp")
 
@@ -93,8 +95,7 @@ class _Starts:
             case "latest":
                 return Start(None, after)
             case "from-snapshot":
-                first = max(options.get(r.SCAN_SNAPSHOT_ID) or 1, oldest_changes(table, self._env) or 1)
-                return Start(None, first)
+                return Start(None, self._first_kept(options.get(r.SCAN_SNAPSHOT_ID) or 1))
             case "from-snapshot-full":
                 chosen = store.load(options.get(r.SCAN_SNAPSHOT_ID) or 1)
                 return Start(State(chosen), chosen.id + 1)
@@ -117,6 +118,20 @@ class _Starts:
                 found = compacted(options, store)
                 return Start(None, 1) if found is None else Start(State(found), found.id + 1)
         return Start(None if latest is None else State(latest), after)
+
+    def _first_kept(self, asked: int) -> int:
+        """Return the snapshot asked for, or the oldest with changes after it. 1 stands for the oldest one."""
+        oldest = oldest_changes(self._table, self._env) or 1
+        if 1 < asked < oldest:
+            _log.warning(
+                "a stream of '%s' starts with snapshot %d, the oldest whose changes are kept: those of %d to %d have "
+                "expired, and the stream leaves them out. Start from 'latest-full' if they are needed.",
+                self._table.name,
+                oldest,
+                asked,
+                oldest - 1,
+            )
+        return max(asked, oldest)
 
     def _first_since(self, millis: int, after: int) -> int:
         for kept in ChangelogStore(self._table.paths, self._env).list():

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
 import merganser.spark as ms
+from merganser.spark.source import MerganserSource
 
 pytestmark = pytest.mark.spark
 Batch = list[tuple[Any, ...]]
@@ -89,6 +90,28 @@ def test_views_of_changes_are_streams(
     visits.write([{"id": 0, "page": "/a"}])
     again = spark.readStream.format("merganser").option("scan.mode", "latest").load(visits.path + "$binlog")
     assert batches(again) == [[("+U", [0, 0], ["/z", "/a"])]]
+
+
+def test_a_stream_starts_where_a_read_of_a_state_cannot(visits: mg.Table) -> None:
+    """The options name an expired snapshot, the one to come, and in a log any snapshot at all."""
+    newest = visits.latest_snapshot()
+    assert newest is not None
+    visits.expire(retain_max=1, retain_min=1, older_than="2999-01-01")
+    for view in ("", "$audit_log", "$changelog"):
+        for start in (
+            {"scan.snapshot-id": "1"},
+            {"scan.snapshot-id": f"{newest.id + 1}"},
+            {"scan.timestamp-millis": "1"},
+        ):
+            source = MerganserSource({"path": visits.path + view} | start)
+            schema = source.schema()
+            assert schema.names[-2:] == ["id", "page"]
+            assert source.streamReader(schema).latestOffset()
+            with pytest.raises((mg.errors.ExpiredError, mg.errors.NotFoundError, mg.errors.InvalidInputError)):
+                source.reader(schema).partitions()
+    for wrong in ({"tag": "none"}, {"scan.tag-name": "none"}, {"snapshot": "1"}):
+        with pytest.raises((mg.errors.ExpiredError, mg.errors.NotFoundError)):
+            MerganserSource({"path": visits.path} | wrong).schema()
 
 
 def test_a_consumer_moves_on_with_the_query(

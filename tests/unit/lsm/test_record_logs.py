@@ -267,6 +267,10 @@ def test_an_image_wal_has_no_rows_before(tmp_path: Path) -> None:
     ordered = _table(tmp_path / "ordered", changelog__image="wal", sequence__field="v")
     ordered.write([{"k": 1, "v": 1, "w": "a"}, {"k": 1, "v": 2, "w": "b"}, {"k": 1, "v": 1, "w": "late"}])
     assert _published(ordered) == [("+I", 1, 1, "a"), ("+U", 1, 2, "b")]
+    deduplicated = table.with_options({"changelog-producer.row-deduplicate": "true"})
+    deduplicated.write([{"k": k, "v": 1, "w": "a"} for k in (1, 1, 2)])
+    deduplicated.write([{"k": 1, "v": 1, "w": "a"}, {"k": 2, "v": 2, "w": "a"}])
+    assert _published(table, 3) == [("+I", 1, 1, "a"), ("+I", 2, 1, "a"), ("+U", 2, 2, "a")]
 
 
 def test_rows_with_some_columns_leave_the_others_as_they_are(tmp_path: Path) -> None:
@@ -376,13 +380,14 @@ def test_upserts_publish_what_they_change_and_overwrites_and_compactions_nothing
     [
         ({"merge-engine": "aggregation", "changelog.image": "wal"}, "'changelog.image' = 'wal'"),
         ({"merge-engine": "aggregation", "table.changelog.image": "wal"}, "'changelog.image' = 'wal'"),
-        ({"write-mode": "change-log"}, "needs a primary key"),
+        ({"write-mode": "change-log"}, "needs a primary key. Define one, or use input"),
+        ({"bucket": "-1"}, "needs a primary key. Define one, or remove the option"),
     ],
 )
 def test_what_has_no_record_log_is_refused(options: dict[str, str], message: str, tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("db")
-    key = [] if "write-mode" in options else ["k"]
+    key = ["k"] if "merge-engine" in options else []
     own = {"bucket": "1", "changelog-producer": "per-record"} | options
     with pytest.raises(InvalidInputError, match=message):
         catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=key, options=own)

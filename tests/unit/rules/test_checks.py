@@ -40,7 +40,7 @@ REFUSED = [
     ({"merge-engine": "first-row", "changelog-producer": "input"}, ("k",), "first-row"),
     ({"merge-engine": "first-row", "sequence.field": "a"}, ("k",), "sequence.field"),
     ({"merge-engine": "first-row", "deletion-vectors.enabled": "true"}, ("k",), "deletion-vectors.enabled"),
-    ({"deletion-vectors.enabled": "true", "changelog-producer": "full-compaction"}, ("k",), "none, input or lookup"),
+    ({"deletion-vectors.enabled": "true", "changelog-producer": "full-compaction"}, ("k",), "lookup or per-record"),
     ({"sequence.field": "zz"}, ("k",), "sequence field 'zz' is not found"),
     ({"sequence.field": "a,a"}, ("k",), "repeated"),
     ({"sequence.field": "arr"}, ("k",), "no order"),

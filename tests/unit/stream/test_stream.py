@@ -152,6 +152,19 @@ def test_a_reader_that_fell_behind_is_told_by_how_much(table: mg.Table) -> None:
         next(stream)
 
 
+def test_a_start_that_has_expired_is_the_oldest_that_is_kept_and_says_so(
+    table: mg.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    for v in range(5):
+        _write(table, (1, v))
+    table.expire(retain_max=1, retain_min=1)
+    for first, said in (("1", ""), ("5", ""), ("3", "those of 3 to 4 have expired")):
+        caplog.clear()
+        assert _plans(table.stream("from-snapshot", follow=False, **{"scan.snapshot-id": first})) == [[("+I", 1, 4)]]
+        assert said in caplog.text
+        assert bool(said) == bool(caplog.records)
+
+
 def test_a_reader_goes_on_from_changelogs_that_outlive_snapshots(tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
     catalog.create_database("db")
