@@ -88,9 +88,10 @@ def refusal(
     of = f" of partition {first}{more}" if first else ""
     instead = "hand it over as a Gap with gaps='mark'" if following else "compare the states with mode='diff'"
     return UntrackedError(
-        f"{action}: snapshot {number} changed rows{of} and published nothing, since it was committed with "
-        f"changes=False or 'change-tracking' = 'false'. Nothing of it was handed over. Read the state of snapshot "
-        f"{number} and the changes from snapshot {number + 1} on, {instead}, or leave it out with gaps='skip'.",
+        f"{action}: snapshot {number} changed rows{of} and published nothing, since change tracking was off "
+        f"(changes=False, 'change-tracking' or 'change-tracking.off-partitions'). Nothing of it was handed over. Read "
+        f"the state of snapshot {number} and the changes from snapshot {number + 1} on, {instead}, or leave it out "
+        "with gaps='skip'.",
         table=table.name,
         snapshot=number,
         partitions=values,
