@@ -7,7 +7,7 @@
 | small batches: five of 1,000 rows; seconds of one | the same files to `noop` |
 | state: the base as the initial state of a stream, to `noop` | `ms.read` of the same table, to `noop` |
 | changes: what ten commits published, as a stream, to `noop` | `ms.changes` of the same, to `noop` |
-| a chain: table to table, 200,000 rows a batch, 5 columns | |
+| a chain: table to table, 12 batches of 200,000 rows, 5 columns; also the rows/s of the batches after the third | |
 
 The size of a batch follows `--rows`: a hundredth of it. Each action starts a query of its own with a new checkpoint and
 waits for its end, so the start of a query is part of both sides.
@@ -20,6 +20,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,10 @@ from .spark_session import session, tree_cpu_seconds
 
 FILES = 10
 SMALL_ROWS = 1_000
+CHAIN = 12
+"""Batches of the chain."""
+WARM_FROM = 3
+"""The batches before are left out of the rate of a chain that runs on."""
 FIVE = ("k", "i32", "n64", "f64", "label")
 
 
@@ -57,6 +62,8 @@ def main() -> None:
             bench.results += block
             bench.floors[action] = floor
             print_block(action, block, floor)
+        if measured.rates:
+            print(f"a chain that runs on: {median(measured.rates):,.0f} rows/s")
     finally:
         spark.stop()
         shutil.rmtree(directory, ignore_errors=True)
@@ -71,7 +78,8 @@ class _Streams:
         directory.mkdir(parents=True)
         self.files = self._files("files", rows // 100, FILES)
         self.small = self._files("small", SMALL_ROWS, 5)
-        self.large = self._files("large", rows // 25, 5, FIVE)
+        self.large = self._files("large", rows // 25, CHAIN, FIVE)
+        self.rates: list[float] = []
 
     def all(self, wanted: Callable[[str], bool]) -> list[tuple[str, list[Result]]]:
         """Run all actions that are wanted."""
@@ -138,7 +146,7 @@ class _Streams:
             source, target = self._table("input", FIVE), self._table("none", FIVE)
             for path in sorted(self.large.iterdir()):
                 source.write(pq.read_table(path))
-            count = 5 * (self.rows // 25)
+            count = CHAIN * (self.rows // 25)
             frame = ms.read_stream(
                 self.spark, source, **{"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "maxFilesPerTrigger": 4}
             )
@@ -147,6 +155,9 @@ class _Streams:
                 checkpoint = self._place("checkpoint")
                 query = ms.write_stream(frame, target, str(checkpoint), kinds="_row_kind", trigger="availableNow")
                 query.awaitTermination()
+                warm = [one for one in query.recentProgress if one.batchId >= WARM_FROM and one.numInputRows]
+                spent = sum(one.durationMs["triggerExecution"] for one in warm)
+                self.rates.append(1_000 * sum(one.numInputRows for one in warm) / spent)
                 return count
 
             return action
