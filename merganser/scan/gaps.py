@@ -95,6 +95,7 @@ def refusal(
         table=table.name,
         snapshot=number,
         partitions=values,
+        earliest=number + 1,
     )
 
 

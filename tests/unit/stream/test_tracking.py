@@ -61,6 +61,7 @@ def test_readers_are_told_of_a_commit_that_published_nothing(catalog: mg.Catalog
         with pytest.raises(UntrackedError, match="hand it over as a Gap") as caught:
             next(stream)
     assert caught.value.context["snapshot"] == number
+    assert caught.value.context["earliest"] == number + 1
     assert caught.value.context["partitions"] == ({"p": "a"},)
     marked = list(table.stream("from-snapshot", follow=False, gaps="mark", **FIRST))
     assert [isinstance(each, mg.Gap) for each in marked] == [False, True, False]
