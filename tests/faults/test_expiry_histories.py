@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.expiry_histories import run_history
+from tests.seeds import seeds
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_what_is_kept_reads_as_it_did_and_nothing_dead_stays(seed: int) -> None:
     run_history(seed)

@@ -18,6 +18,7 @@ import pytest
 import merganser as mg
 from merganser.merge import sort_merge
 from merganser.testing.oracle import DeduplicateOracle
+from tests.seeds import seeds
 
 TEXTS = ["", "a", "abcdefg", "abcdefgh", "zażółć", "\U0001f986 duck", "x" * 40]
 KEYS: dict[str, list[Any]] = {
@@ -142,7 +143,7 @@ def _same(scan: Any, expected: list[dict[str, Any]], columns: list[str], message
     assert found == wanted, message
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_a_random_history_reads_as_the_oracle_says(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("merganser.lsm.section.WINDOW_ROWS", random.Random(seed).choice([1, 7, 400_000]))
     _history(seed, tmp_path)
