@@ -314,9 +314,7 @@ class Route:
         found = self._changes(rows)
         if not found.num_rows:
             return
-        told = pc.match_substring_regex(
-            found.column("reason"), r"^(?:not-json|not-object|empty|missing-payload|bad-env)"
-        )
+        told = pc.match_substring_regex(found.column("reason"), _TOLD)
         reason = pc.if_else(told, found.column("reason"), "missing-table: the record does not name its table")
         found = found.set_column(1, "reason", reason)
         if self.feed.letters is None:

@@ -19,6 +19,7 @@ import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -409,6 +410,10 @@ def check_checkpoint(spark: SparkSession, checkpoint: str | None, action: str) -
     Raises:
         InvalidInputError: nothing was started.
     """
+    if checkpoint is not None and (not isinstance(checkpoint, str | PathLike) or not str(checkpoint).strip()):
+        raise InvalidInputError(
+            f"{action}: checkpoint is {checkpoint!r:.80}. Give the path of a directory as text. Nothing was started."
+        )
     if checkpoint is None and not spark.conf.get("spark.sql.streaming.checkpointLocation", None):
         raise InvalidInputError(
             f"{action}: a stream needs a directory for its progress. Nothing was started. Give checkpoint=, on storage "

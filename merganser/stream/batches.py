@@ -342,9 +342,15 @@ class TableBatches:
         return _turns(found, keyed=self._table.keyed)
 
     def keep(self, position: Position) -> None:
-        """Take note that all before a position was handed over for good: the consumer, if there is one, moves on."""
+        """Take note that all before a position was handed over for good: the consumer, if there is one, moves on.
+
+        Raises:
+            ConflictError: the table was rolled back behind the position; the consumer stays where that has moved it.
+        """
         if self._consumer is None or position.splits is not None or self._kept == position.next:
             return
+        self._note_last(position)
+        self._line.check_unbroken()
         self._consumers.set(self._consumer, position.next)
         self._kept = position.next
 
@@ -394,7 +400,11 @@ class TableBatches:
         self._line.last = None
         if start.next > 1 and start.after_ms is not None:
             before = self._store.get(start.next - 1)
-            if before is not None and before.time_millis != start.after_ms:
+            if before is None:  # it has expired, or a rollback has removed it and all that came after it
+                gone = start.next - 1 > (self._store.latest_id() or start.next)
+            else:
+                gone = before.time_millis != start.after_ms
+            if gone:
                 raise self._line.rolled_back(start.next - 1)
             self._line.last = before
 

@@ -151,6 +151,7 @@ def test_what_cannot_be_written_is_refused_before_the_start(
         (lambda: ms.write_stream(spark.createDataFrame([(1, "/")], "id INT, page STRING"), visits, place), "stream"),
         (lambda: ms.write_stream(frame, visits, place), "op"),
         (lambda: ms.write_stream(frame, visits, kinds="op"), "directory for its progress"),
+        (lambda: ms.write_stream(frame, visits, 7, kinds="op"), "path of a directory"),  # type: ignore[arg-type]
         (lambda: ms.write_stream(frame, visits, place, kinds="op", mode="update"), "'complete'"),
         (lambda: ms.write_stream(frame, visits, place, kinds="op", compaction="later"), "'beside'"),
         (lambda: ms.write_stream(frame.drop("page"), visits, place, kinds="op"), "page"),

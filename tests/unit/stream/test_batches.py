@@ -145,6 +145,37 @@ def test_a_rollback_behind_what_was_read_is_noticed_after_a_restart(tmp_path: Pa
         _batches(table).advance(_again(end))
 
 
+def test_a_rollback_is_noticed_after_a_restart_before_anything_is_written_again(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    for k in range(3):
+        table.write([{"k": k, "v": k}])
+    batches = _batches(table, **{"consumer-id": "job"})
+    end = batches.advance(batches.start())
+    batches.keep(end)
+    table.rollback(snapshot=1)
+    moved = table.consumers.list()
+    assert moved[0].next_snapshot < end.next
+    again = _batches(table, **{"consumer-id": "job"})
+    for step in (again.keep, again.advance, batches.advance):
+        with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 3"):
+            step(_again(end))
+    assert table.consumers.list() == moved
+
+
+def test_snapshots_that_expired_are_no_rollback(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1}])
+    table.write([{"k": 2, "v": 2}])
+    batches = _batches(table, **{"consumer-id": "job"})
+    end = batches.advance(batches.start())
+    batches.keep(end)
+    table.write([{"k": 3, "v": 3}])
+    table.expire(retain_max=1, retain_min=1)
+    again = _batches(table, **{"consumer-id": "job"})
+    again.keep(_again(end))
+    assert [row["k"] for row in _rows(table, again, end, again.advance(_again(end)))] == [3]
+
+
 def test_few_rows_wait_for_more_but_not_for_ever(tmp_path: Path) -> None:
     from datetime import timedelta
 
