@@ -127,7 +127,7 @@ def test_a_sample_of_cases_streams_through_spark(spark: Any) -> None:
     door = SparkStreamDoor(spark, writes=False)
     results = [run_case(case, door) for case in random.Random(17).sample(cases, 2)]
     assert {result.name: result.problems for result in results if result.status == "failed"} == {}
-    assert sum(result.status == "passed" for result in results) > 2
+    assert [result.status for result in results] == ["passed"] * 2
 
 
 @pytest.mark.spark
