@@ -74,8 +74,6 @@ from merganser.write.transaction import checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
 
-pa.array([0])  # at the first array pyarrow imports pandas, if it is there: now, and not in the first call of a table
-
 
 @dataclass(frozen=True, slots=True)
 class ChangesWritten:
