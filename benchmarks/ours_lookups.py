@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import numpy as np
@@ -56,9 +58,16 @@ def lookups(table: str, copies: str, key_space: int) -> Callable[[], dict[str, A
     return action
 
 
-def cold(table: str, copies: str, key_space: int) -> Callable[[], dict[str, Any]]:
-    """Look up one key in a table that is known by its path."""
+def cold(table: str, copies: str, key_space: int, pandas: bool = False) -> Callable[[], dict[str, Any]]:
+    """Look up one key in a table that is known by its path.
+
+    Args:
+        pandas: leave pandas to be found, if it is installed; merganser does not install it. pyarrow imports it with the
+            first array that a process makes.
+    """
     shutil.rmtree(copies, ignore_errors=True)
+    if not pandas:
+        sys.meta_path.insert(0, _WithoutPandas())
     key = int(np.random.default_rng().integers(0, key_space))
     options = {"lookup.cache-directory": copies}
     mg.table  # noqa: B018 - imports what it needs
@@ -69,6 +78,15 @@ def cold(table: str, copies: str, key_space: int) -> Callable[[], dict[str, Any]
         return {"cold_ms": (time.perf_counter() - start) * 1e3, "rows": found.num_rows}
 
     return action
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Python finds no pandas, as if it were not installed."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Fail for pandas; other modules are left to the next finder."""
+        if fullname.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError("pandas is not to be found here", name="pandas")
 
 
 def refresh(table: str, copies: str, key_space: int) -> Callable[[], dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""The tables of `producers.py`, through the public surface only."""
+"""The tables of `producers.py` and `old_rows.py`, through the public surface only."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -31,11 +31,11 @@ def warm_up() -> None:
 
 
 def make(
-    table: str, producer: str, base: str, times: int = 1, upserts: Sequence[str] = ()
-) -> Callable[[], int]:  # fmt: skip
+    table: str, options: Mapping[str, str], base: str, times: int = 1, upserts: Sequence[str] = ()
+) -> Callable[[], int]:
     """Write the base, or twice its rows, compact it, and write upserts into it without a compaction."""
     rows = load(base)
-    ours.create(table, {"changelog-producer": producer})
+    ours.create(table, dict(options))
 
     def action() -> int:
         target = mg.table(table)

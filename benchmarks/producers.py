@@ -38,7 +38,7 @@ def main() -> None:
     bench.finish()
 
 
-class _Run:
+class Run:
     """A copy of a table for each run, without lookup copies, and the bytes that the run wrote."""
 
     def __init__(self, bench: Bench, tables: Tables, source: str, *, keeps_copies: bool = False) -> None:
@@ -56,27 +56,29 @@ class _Run:
         }
 
     def before(self, contender: Contender) -> None:
+        """Copy the table, and forget the lookup copies."""
         self._tables.copy(contender, self._source, "run")
         self._files[contender.name] = files_under(self._tables.path(contender, "run"))
         shutil.rmtree(self.arguments(contender)["copies"], ignore_errors=True)
 
     def after(self, contender: Contender, measures: Measures) -> None:
+        """Add the bytes of a commit, or of all of them, to what was measured."""
         written = bytes_written(self._files[contender.name], files_under(self._tables.path(contender, "run")))
         measures["written_bytes"] = written // measures.pop("commits", 1)
 
 
 def _make(tables: Tables, contender: Contender, name: str, **arguments: Any) -> None:
     if not tables.path(contender, name).exists():
-        made: dict[str, Any] = {"table": str(tables.path(contender, name)), "producer": _producer(contender)}
+        made: dict[str, Any] = {"table": str(tables.path(contender, name)), "options": _options(contender)}
         run_child(contender, "make", made | arguments)
 
 
-def _producer(contender: Contender) -> str:
-    return "none" if contender == NONE else contender.name
+def _options(contender: Contender) -> dict[str, str]:
+    return {} if contender == NONE else {"changelog-producer": contender.name}
 
 
 def _upserts(bench: Bench, tables: Tables, batches: data.Batches, contenders: list[Contender]) -> None:
-    run = _Run(bench, tables, "base")
+    run = Run(bench, tables, "base")
 
     def before(contender: Contender) -> None:
         _make(tables, contender, "base", base=str(batches.base))
@@ -96,7 +98,7 @@ def _upserts(bench: Bench, tables: Tables, batches: data.Batches, contenders: li
 
 
 def _compaction(bench: Bench, tables: Tables, batches: data.Batches) -> None:
-    run = _Run(bench, tables, "merged")
+    run = Run(bench, tables, "merged")
 
     def before(contender: Contender) -> None:
         upserts = [str(path) for path in batches.upserts]
@@ -110,7 +112,7 @@ def _compaction(bench: Bench, tables: Tables, batches: data.Batches) -> None:
 
 
 def _small(bench: Bench, tables: Tables, batches: data.Batches, contenders: list[Contender]) -> None:
-    run = _Run(bench, tables, "double")
+    run = Run(bench, tables, "double")
 
     def before(contender: Contender) -> None:
         _make(tables, contender, "double", base=str(batches.base), times=2)

@@ -2,7 +2,7 @@
 
     Spark    [value, key, position] -> task: `parse_records` of each Arrow batch, a function of the batch alone
 
-A task gives the rows of its records in their order. Whoever writes them has them in the order of their tasks.
+A task gives the rows of its records in their order. A writer gets them in the order of their tasks.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from merganser.spark.session import check_frame, large_batches, opened, our_erro
 from merganser.spark.stream_sink import check_checkpoint, letters_request, sink_writer, total, triggered
 from merganser.spark.watch import OBSERVED, show
 from merganser.write.job import Outcome
-from merganser.write.transaction import checked_identifier
+from merganser.write.transaction import check_user, checked_identifier
 
 _ACTION: Final = "cannot write change records"
 
@@ -102,6 +102,7 @@ def write_stream(
     if not df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame does not stream. Nothing was started. Use ms.cdc.write.")
     check_checkpoint(df.sparkSession, checkpoint, _ACTION)
+    check_user(commit_user, _ACTION)
     found = _tables(tables, target, create, table_options)
     feed, delivered = _delivered(
         df, format, found, value, key, position, table_column, unknown, dead_letters, commit_user, compaction, options
@@ -167,6 +168,7 @@ def write(
     check_frame(df, _ACTION)
     if df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame streams. Nothing was written. Use ms.cdc.write_stream.")
+    check_user(commit_user, _ACTION)
     number = checked_identifier(identifier, commit_user)
     found = _tables(tables, target, create, table_options)
     feed, delivered = _delivered(
@@ -193,6 +195,11 @@ def _tables(
     table_options: Mapping[str, Any] | None,
 ) -> GivenTables | CatalogTables:
     if isinstance(tables, Catalog):
+        if table_options and not create:
+            raise InvalidInputError(
+                f"{_ACTION}: table_options= are those of new tables, and no table is created. Nothing was started. "
+                "Give create=True, or leave them out."
+            )
         return catalog_tables(tables, target or "{database}.{table}", _ACTION, create=create, options=table_options)
     if not isinstance(tables, Mapping):
         raise InvalidInputError(

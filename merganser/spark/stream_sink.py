@@ -53,7 +53,7 @@ from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import Transaction
+from merganser.write.transaction import Transaction, check_user
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -566,6 +566,7 @@ def request_of(
     target.check_names_and_types(
         pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)]), kinds
     )
+    check_user(user, target.action)
     prefix = options.get(w.COMMIT_USER_PREFIX) or ""
     given = "" if user is None else f"{user}-"
     return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)

@@ -15,6 +15,7 @@ from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.options import read as r
 from merganser.options.option import Options
+from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.rules.starts import check_scan_options
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
@@ -41,8 +42,24 @@ _LIMITS: Final = {
 
 
 def long_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options with the whole names of those that limit batches."""
-    return {_LIMITS.get(key.lower().removeprefix("read.stream."), key): value for key, value in options.items()}
+    """Return options with the whole names of those that limit batches.
+
+    Raises:
+        InvalidInputError: a name is like that of a limit, and no other option has it.
+    """
+    return {_long_name(key): value for key, value in options.items()}
+
+
+def _long_name(key: str) -> str:
+    short = key.lower().removeprefix("read.stream.")
+    if short in _LIMITS:
+        return _LIMITS[short]
+    if find_option(key) is None and find_catalog_option(key) is None and (meant := closest(short, _LIMITS)):
+        limit = _LIMITS[meant].removeprefix("read.stream.")
+        raise InvalidInputError(
+            f"unknown option '{key}' of a stream. Did you mean '{limit}'? Nothing was read.", option=key, meant=limit
+        )
+    return key
 
 
 def _limits_of(options: Options, action: str) -> Limits:

@@ -1,4 +1,4 @@
-"""What a query says about itself, as numbers and as a line for a person who watches."""
+"""What a query says about itself, as numbers and as a line for a person at a screen."""
 
 from __future__ import annotations
 

@@ -348,13 +348,22 @@ def checked_user(target: WriteTarget, env: Env, commit_user: str | None) -> str:
     """Return the name of the committer: the given name, or a new random one.
 
     Raises:
+        InvalidInputError: see `check_user`.
+    """
+    check_user(commit_user, target.action)
+    return commit_user or (target.table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
+
+
+def check_user(commit_user: str | None, action: str) -> None:
+    """Refuse what cannot name a committer; None is left alone.
+
+    Raises:
         InvalidInputError: it is no text, or an empty one.
     """
     if commit_user is not None and (not isinstance(commit_user, str) or not commit_user.strip()):
         raise InvalidInputError(
-            f"{target.action}: commit_user is {commit_user!r}. Give the name of the committer as text, or None."
+            f"{action}: commit_user is {commit_user!r}. Give the name of the committer as text, or None."
         )
-    return commit_user or (target.table.options.get(w.COMMIT_USER_PREFIX) or "") + env.new_id()
 
 
 def checked_identifier(identifier: int | None, commit_user: str | None) -> int:

@@ -185,6 +185,8 @@ def test_what_cannot_be_fed_is_refused_before_the_start(
         ("tables is a list", [orders], {}),
         ("target is '{db}.t'", catalog, {"target": "{db}.t"}),
         ("target is '{table}'", catalog, {"target": "{table}"}),
+        ("no table is created", catalog, {"table_options": {"bucket": "1"}}),
+        ("commit_user is ' '", both, {"commit_user": " "}),
         ("'bukcet'", catalog, {"create": True, "table_options": {"bukcet": "1"}}),
         ("unknown option 'tombstones'", catalog, {"tombstones": "delete"}),
     ):

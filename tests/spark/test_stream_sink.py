@@ -154,6 +154,7 @@ def test_what_cannot_be_written_is_refused_before_the_start(
         (lambda: ms.write_stream(frame, visits, 7, kinds="op"), "path of a directory"),  # type: ignore[arg-type]
         (lambda: ms.write_stream(frame, visits, place, kinds="op", mode="update"), "'complete'"),
         (lambda: ms.write_stream(frame, visits, place, kinds="op", compaction="later"), "'beside'"),
+        (lambda: ms.write_stream(frame, visits, place, kinds="op", commit_user=""), "commit_user is ''"),
         (lambda: ms.write_stream(frame.drop("page"), visits, place, kinds="op"), "page"),
         (lambda: ms.write_stream(frame, visits, place, kinds="op", **{"bukcet": "1"}), "bucket"),
     ):

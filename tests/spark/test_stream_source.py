@@ -130,6 +130,8 @@ def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, vis
         ({"scan.tag-name": "a"}, "is for reads that end"),
         ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger"),
         ({"minRowsPerTrigger": 5}, "go together"),
+        ({"maxFilePerTrigger": 5}, "Did you mean 'maxFilesPerTrigger'"),
+        ({"read.stream.maxRowPerTrigger": 5}, "Did you mean 'maxRowsPerTrigger'"),
         ({"change-tracking.gaps": "mark"}, "'mark'"),
     ):
         with pytest.raises(mg.errors.InvalidInputError, match=said):
