@@ -281,6 +281,7 @@ class HeldFile:
                 self._copy = self._opened(self._copies, name)
                 if self._copy is None and (self._at_once or 2 * rows_read >= self.file.row_count):
                     made = self._copies.add(name, self._write) is not None
+                    self._env.release_memory()  # what decoding took: lookups hold little beside the copies
                     self._copy = self._opened(self._copies, name) if made else None
                     if self._copy is None:
                         self._copies = None

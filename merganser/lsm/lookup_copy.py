@@ -56,7 +56,9 @@ class CopyWriter:
         self._kinds = kinds
         self._write = write
         self._blocks = _Blocks(write)
-        self._described = self._blocks.add(schema.serialize())
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._blocks, mode="w"), schema)
+        nothing = pa.RecordBatch.from_pylist([], schema=schema)
+        self._described = self._written(nothing)  # the stream writes the schema before its first batch
         self._keys: dict[str, list[pa.Array]] = {name: [] for name in key}
         self._batches: list[list[int]] = []
         self._rows = self._batch_rows = 0
@@ -92,7 +94,6 @@ class CopyWriter:
             "parts": [self._blocks.add(pa.py_buffer(np.ascontiguousarray(part))) for part in image.parts],
         }
         text = json.dumps(trailer).encode()
-        pa.default_memory_pool().release_unused()
         self._write(text)
         self._write(_TAIL.pack(len(text), zlib.crc32(text), _MAGIC))
 
@@ -101,10 +102,15 @@ class CopyWriter:
             pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0) for column in rows.columns
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-        self._batches.append(self._blocks.add(batch.serialize()))
+        self._batches.append(self._written(batch))
         for name, parts in self._keys.items():
             parts.append(batch.column(name))
         self._rows += batch.num_rows
+
+    def _written(self, batch: pa.RecordBatch) -> list[int]:
+        """Write a batch, column by column from where it lies; return its block."""
+        self._stream.write_batch(batch)
+        return self._blocks.end()
 
 
 class Copy:
@@ -197,17 +203,44 @@ class Copy:
 
 
 class _Blocks:
-    """Writes blocks at aligned places."""
+    """Writes blocks at aligned places. Arrow takes it for a file that is open for writing.
+
+    Attributes:
+        size: bytes written.
+    """
+
+    closed = False
 
     def __init__(self, write: Callable[[pa.Buffer | bytes], object]) -> None:
         self.size = 0
         self._write = write
+        self._start = self._crc = 0
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        """Append bytes to the block."""
+        self._crc = zlib.crc32(data, self._crc)
+        self._write(data)
+        size = memoryview(data).nbytes
+        self.size += size
+        return size
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Do nothing: bytes are written at once."""
+
+    def end(self) -> list[int]:
+        """End the block; return its offset, length and CRC-32."""
+        place = [self._start, self.size - self._start, self._crc]
+        gap = -self.size % _ALIGNED
+        self._write(bytes(gap))
+        self._start = self.size = self.size + gap
+        self._crc = 0
+        return place
 
     def add(self, block: pa.Buffer) -> list[int]:
-        """Write a block; return its offset, length and CRC-32."""
-        place = [self.size, block.size, zlib.crc32(block)]
-        self._write(block)
-        gap = -block.size % _ALIGNED
-        self._write(bytes(gap))
-        self.size += block.size + gap
-        return place
+        """Write a block as a whole; return the same."""
+        self.write(block)
+        return self.end()
