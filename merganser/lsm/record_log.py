@@ -153,7 +153,7 @@ class _Changes:
 
     versions: pa.Table
     before: Positions
-    after: pa.Table
+    after: Positions
     numbers: npt.NDArray[np.int64]
     shown: Mask
     gone: Mask
@@ -414,14 +414,8 @@ class _States:
         return np.where((state >= 0) & ((kinds[state] & 1) == 0), state, -1)
 
     def _made(self, versions: pa.Table, was: Positions, now: Positions, changed: Mask, rows: pa.Table) -> _Changes:
-        after = versions.select(self._names)
-        ahead = versions.num_rows - rows.num_rows
-        if ((now < 0) | (now == ahead + np.arange(len(now)))).all():  # then `changed` has none where that is negative
-            after = after.slice(ahead) if ahead >= 0 else rows.select(self._names)
-        else:
-            after = after.take(pa.array(np.maximum(now, 0)))
         numbers = rows.column(SEQUENCE_NUMBER.name).to_numpy()
-        return _Changes(versions, was, after, numbers, changed & (now >= 0), changed & (now < 0))
+        return _Changes(versions, was, now, numbers, changed & (now >= 0), changed & (now < 0))
 
 
 class _Line:
