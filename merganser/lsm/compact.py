@@ -172,6 +172,7 @@ class CompactJob:
             # Memory of the system is for readers of the new files. Should the commit fail, a retry reads anew.
             replaced_files = (file for file in removed if file.name in gone)
             env.storage.uncache(file.external_path or join(self.directory, file.name) for file in replaced_files)
+            held_files(self.table, env).forget(gone)
         except BaseException:
             for part in parts:
                 part.log.abort()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -398,6 +398,12 @@ class HeldFiles:
                     self._held.popitem(last=False)
             self._held.move_to_end(file.name)
             return found
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Let go of files that a compaction replaced, and of the memory that their copies are mapped to."""
+        with self._lock:
+            for name in names:
+                self._held.pop(name, None)
 
     def read_by(self, reader: SectionReader, files: Sequence[DataFile]) -> SectionReader:
         """Return a reader that reads files from their copies on disk where these are there: they need no decoding."""

@@ -7,7 +7,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +18,8 @@ import pytest
 import merganser as mg
 from merganser.errors import StorageError
 from merganser.lookup.lookup import Lookup
+from merganser.lsm.held import held_files
+from merganser.lsm.lookup_copy import _PageSums
 from tests.unit.lookup.compared import answered, expected, way
 
 KEYS = [{"k": k} for k in range(0, 60, 7)]
@@ -68,6 +71,19 @@ def test_a_finished_copy_is_read_only(table: mg.Table, tmp_path: Path) -> None:
     assert copy.stat().st_mode & 0o777 == 0o400
 
 
+def test_a_compaction_lets_go_of_the_files_that_it_replaced(tmp_path: Path) -> None:
+    """A copy that stays mapped counts as memory of the process."""
+    catalog = mg.catalog(str(tmp_path / "warehouse"), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "changelog-producer": "lookup", "lookup.cache-directory": str(tmp_path / "copies")}
+    table = catalog.create_table("db.t", {"k": "INT", "t": "STRING"}, primary_key=["k"], options=options)
+    for i in range(12):
+        table.write([{"k": k, "t": f"text {i}"} for k in range(i, 40)])
+    known = set(held_files(table.definition, table.env)._held)
+    assert known
+    assert known <= {path.rpartition("/")[2] for path in table.files().column("file_path").to_pylist()}
+
+
 def test_a_directory_in_the_place_of_a_copy_is_left_there(
     table: mg.Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +128,24 @@ def test_no_flipped_bit_changes_a_row(kind: str, tmp_path: Path) -> None:
     assert padding < 75
 
 
+def test_a_checksum_depends_on_the_bytes_and_their_places_and_not_on_the_pieces() -> None:
+    rng = random.Random(7)
+    for size in (0, 5, 4095, 4096, 4097, 3 * 4096, 20_000):
+        data = rng.randbytes(size)
+        ends = sorted(rng.randrange(size + 1) for _ in range(rng.randrange(6)))
+        pieces = [data[start:end] for start, end in pairwise([0, *ends, size])]
+        assert checksum(pieces) == checksum([data])
+        for other in (data + b"\0", data[4096:] + data[:4096], bytes([*data[:-1], (data or b"\0")[-1] ^ 64])):
+            assert other == data or checksum([other]) != checksum([data])
+
+
+def checksum(pieces: Iterable[bytes]) -> int:
+    sums = _PageSums()
+    for piece in pieces:
+        assert sums.add(piece) == len(piece)
+    return sums.checksum
+
+
 @pytest.mark.parametrize("left", [0, 1, 15, 16, 100, -17, -16, -1])
 def test_a_truncated_copy_is_made_again(left: int, table: mg.Table, tmp_path: Path) -> None:
     handle(table).lookup(KEYS)
@@ -135,7 +169,7 @@ def test_damage_that_comes_back_is_not_written_over_for_ever(table: mg.Table, tm
 @pytest.mark.parametrize("moment", ["first block", "between", "before the name"])
 def test_a_copy_that_was_not_finished_is_not_seen(moment: str, table: mg.Table, tmp_path: Path) -> None:
     target = {
-        "first block": "merganser.lsm.lookup_copy._Blocks.add",
+        "first block": "merganser.lsm.lookup_copy._Blocks.end",
         "between": "merganser.lsm.lookup_copy.image_of",
         "before the name": "pathlib.Path.replace",
     }[moment]
@@ -148,11 +182,11 @@ def test_a_copy_that_was_not_finished_is_not_seen(moment: str, table: mg.Table, 
 def test_a_process_that_is_killed_while_it_writes_leaves_no_copy(table: mg.Table, tmp_path: Path) -> None:
     program = (
         "import os, merganser as mg, merganser.lsm.held as held, merganser.lsm.lookup_copy as copy\n"
-        "held._SMALL_ROWS, write = -1, copy._Blocks.add\n"
-        "def add(self, block):\n"
-        "    write(self, block)\n"
+        "held._SMALL_ROWS, end = -1, copy._Blocks.end\n"
+        "def killed(self):\n"
+        "    end(self)\n"
         "    os.kill(os.getpid(), 9)\n"
-        "copy._Blocks.add = add\n"
+        "copy._Blocks.end = killed\n"
         f"mg.table({table.path!r}).lookups(cache='all').lookup({{'k': 1}})\n"
     )
     killed = subprocess.run([sys.executable, "-c", program], check=False, env=dict(os.environ), cwd=tmp_path)
