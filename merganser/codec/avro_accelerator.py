@@ -7,24 +7,38 @@ public function in any other version. docs/decisions/0021.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Final
+from importlib.util import find_spec
+from typing import Any, Final
 
 import pyarrow as pa
 
-try:
-    import polars_avro
-except ImportError:  # the extra `[avro]` is not installed
-    polars_avro = None
-
 _TRIED: Final = ("0.13.",)
 """Beginnings of the versions whose inner reader has the interface that `_inner_batches` uses."""
+_NAME: Final = "polars_avro"
+_BYTES_MIN: Final = 16_384
+"""Below, fastavro is faster: polars-avro takes a while to begin."""
+_IMPORT_BYTES: Final = 262_144
+"""fastavro reads so much in the 150 ms that a process needs to import polars-avro and Polars."""
+
+_seen_bytes = 0
+"""What this process has read without the accelerator since it could have had it."""
 
 
-def is_installed() -> bool:
-    """Return whether there is an accelerator."""
-    return polars_avro is not None
+def pays(size: int) -> bool:
+    """Return whether to read a container of so many bytes with the accelerator.
+
+    It is imported once a process has read so much without it that the import has paid off.
+    """
+    global _seen_bytes
+    if size < _BYTES_MIN:
+        return False
+    if _NAME in sys.modules:
+        return True
+    _seen_bytes += size
+    return _seen_bytes >= _IMPORT_BYTES and find_spec(_NAME) is not None
 
 
 def batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
@@ -36,11 +50,13 @@ def batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
     Raises:
         Exception: what the library raises where it cannot read the file.
     """
+    import polars_avro  # noqa: PLC0415 - see `pays`
+
     if version("polars-avro").startswith(_TRIED):
-        return _inner_batches(path, rows)
+        return _inner_batches(polars_avro, path, rows)
     return iter(polars_avro.read_avro(path, batch_size=rows, glob=False).to_arrow().to_batches())
 
 
-def _inner_batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
-    for batch in polars_avro._avro_rs.AvroSource([path], False, False).batch_iter(rows, None):
+def _inner_batches(library: Any, path: str, rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in library._avro_rs.AvroSource([path], False, False).batch_iter(rows, None):
         yield pa.record_batch(batch)

@@ -35,8 +35,6 @@ epoch milliseconds, arrays as lists or tuples."""
 AsFile: TypeAlias = Callable[[bytes], AbstractContextManager[str]]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ACCELERATED_BYTES_MIN: Final = 16_384
-"""Below, fastavro is faster: polars-avro takes a while to begin."""
 _BATCH_ROWS: Final = 1024
 
 
@@ -128,7 +126,7 @@ def _columns(schema: bytes, codec: bytes, containers: Sequence[_Container], as_f
         container = _joined(schema, codec, containers)
     except (ValueError, TypeError, AttributeError, RecursionError):  # the schema is no JSON, or none of a schema
         return None
-    if as_file is not None and len(container) >= _ACCELERATED_BYTES_MIN and avro_accelerator.is_installed():
+    if as_file is not None and avro_accelerator.pays(len(container)):
         with contextlib.suppress(Exception):  # the other library may still read the file
             return _accelerated(container, as_file)
     try:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.spark.workers import Settling
 from merganser.write.job import Outcome, WriteJob
 
 NUMBERS: Final = ("rows", "retractions", "files", "bytes", "dead_letters")
@@ -41,7 +42,7 @@ def on_any_python(job: Job) -> Job:
     Spark sends a function by its name if a module has it, and by its code otherwise. This one must arrive where there
     is no merganser, so it seems to come from the user's script, and uses nothing but its arguments.
     """
-    payload, driver, advice, ship = pickle.dumps(job), sys.executable, SET_PYTHON, SHIP
+    payload, driver, advice, ship = pickle.dumps(Settling(job)), sys.executable, SET_PYTHON, SHIP
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle  # noqa: PLC0415 - its code arrives without the names of this module

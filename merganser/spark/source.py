@@ -67,6 +67,7 @@ from merganser.spark.stream_sink import request_of as sink_request_of
 from merganser.spark.stream_sink import sink_of
 from merganser.spark.stream_source import long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
+from merganser.spark.workers import settle
 from merganser.storage.protocol import Storage
 from merganser.write.job import Outcome, messages_of
 from merganser.write.transaction import begin
@@ -226,6 +227,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         # For an empty plan Spark runs one task without a partition of this source.
         if isinstance(partition, _PackPartition):
             yield from rows_of(partition.job, partition.pack, partition.storage, partition.schema)
+            settle()
 
 
 @dataclass
@@ -266,7 +268,9 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         before = (context.partitionId() if context is not None else 0) * _SEQUENCES_PER_TASK
         tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
-        return _Written(self._job.run(tables, skipped=before))
+        written = _Written(self._job.run(tables, skipped=before))
+        settle()
+        return written
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._applied:

@@ -27,6 +27,7 @@ from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
+from merganser.spark.workers import settle
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn, position_of
@@ -182,6 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 for part in turn:
                     for rows in part.read(partition.storage):
                         yield from spark_batches(rows, partition.schema)
+            settle()
 
     def commit(self, end: dict[str, Any]) -> None:
         position = position_of(end, self._table.name)

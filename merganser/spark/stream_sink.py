@@ -49,6 +49,7 @@ from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
+from merganser.spark.workers import settle
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
@@ -460,19 +461,22 @@ class _Sink:
         query = context.getLocalProperty(QUERY_ID)
         if self._holds_messages:
             found = [value for rows in tables for value in rows.column(0).to_pylist()]
-            return Written(query, tuple(pickle.loads(bytes(value)) for value in found))
-        assert isinstance(self._request, SinkRequest)
-        task = StreamTask(self._request, arranged=False)
-        skipped = context.partitionId() * (1 << 32)
-        filled = (rows for rows in tables if rows.num_rows)
-        return Written(query, (task.run(filled, skipped=skipped),))
+            outcomes = tuple(pickle.loads(bytes(value)) for value in found)
+        else:
+            assert isinstance(self._request, SinkRequest)
+            task = StreamTask(self._request, arranged=False)
+            skipped = context.partitionId() * (1 << 32)
+            filled = (rows for rows in tables if rows.num_rows)
+            outcomes = (task.run(filled, skipped=skipped),)
+        settle()
+        return Written(query, outcomes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make a micro-batch one commit, unless it is one already."""
         written = [message for message in messages if isinstance(message, Written)]
-        if not written:
-            return
-        self._request.commit(written[0].query, batchId, _outcomes(written))
+        if written:
+            self._request.commit(written[0].query, batchId, _outcomes(written))
+        settle()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files that tasks wrote, if some tasks failed; else a snapshot may name them."""
@@ -598,6 +602,7 @@ class RequestSink(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         request = self._request.with_checkpoint(self.options.get("checkpointlocation"))
+        settle()  # Spark asks a process for the writer of each batch
         return sink_of(request, schema, holds_messages=True)
 
 

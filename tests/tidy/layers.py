@@ -99,6 +99,7 @@ IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "handle.table": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
     "progress.work": "Rich, wanted by long work alone",
+    "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",
     "storage.paths": "numpy, for the shortest digits of a float partition value",
 }
 """Modules (or packages) whose functions may import, each with the reason."""

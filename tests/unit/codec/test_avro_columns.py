@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -65,10 +66,10 @@ def _file(start: int, count: int, codec: str = "zstd") -> bytes:
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """With polars-avro for files of any size, and without it."""
     if request.param == "plain":
-        monkeypatch.setattr(avro_accelerator, "polars_avro", None)
+        monkeypatch.setattr(avro_accelerator, "pays", lambda _: False)
     else:
         pytest.importorskip("polars_avro")
-        monkeypatch.setattr(avro_columns, "_ACCELERATED_BYTES_MIN", 0)
+        monkeypatch.setattr(avro_accelerator, "pays", lambda _: True)
         monkeypatch.setattr(avro_columns, "_BATCH_ROWS", 100)
     if request.param.endswith("other version"):
         monkeypatch.setattr(avro_accelerator, "_TRIED", ())
@@ -86,8 +87,19 @@ def test_the_accelerator_that_is_installed_is_one_we_know(monkeypatch: pytest.Mo
         raise AssertionError("read without the accelerator")
 
     monkeypatch.setattr(avro_columns, "read_records", none)
-    monkeypatch.setattr(avro_columns, "_ACCELERATED_BYTES_MIN", 0)
+    monkeypatch.setattr(avro_accelerator, "pays", lambda _: True)
     assert _read([_file(0, 3), _file(3, 5)])[0] == {0: 3, 1: 5}
+
+
+def test_the_accelerator_is_imported_once_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its import takes 150 ms, so a process that reads little does without it."""
+    pytest.importorskip("polars_avro")
+    monkeypatch.delitem(sys.modules, "polars_avro")
+    monkeypatch.setattr(avro_accelerator, "_seen_bytes", 0)
+    asked = [avro_accelerator.pays(size) for size in (10_000, 100_000, 100_000, 100_000, 1_000)]
+    assert asked == [False, False, False, True, False]
+    monkeypatch.setattr(avro_accelerator, "_NAME", "no_such_library")
+    assert not avro_accelerator.pays(10_000_000)
 
 
 def _read(files: list[bytes], whole: list[bool] | None = None) -> tuple[dict[int, int], list[Columns]]:
