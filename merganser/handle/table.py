@@ -49,7 +49,7 @@ from merganser.scan.rows import Rows, StoredRows, counted, waiting
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.source import Increment, Source, State
 from merganser.scan.split import What
-from merganser.scan.system_tables import check_system_name, system_table
+from merganser.scan.system_tables import OF_ONE_SNAPSHOT, check_system_name, system_table
 from merganser.scan.time_travel import epoch_ms, resolve, source_of
 from merganser.scan.views import VIEWS, checked_columns, view
 from merganser.schema import row_kind
@@ -501,6 +501,8 @@ class Table:
     ) -> Rows:
         """Return the rows of a system table, such as `snapshots`, `files` or `schemas`; arguments as for `read`.
 
+        `files`, `buckets`, `manifests` and `table_indexes` describe the snapshot that the scan options of this table
+        choose, as `with_options({"scan.snapshot-id": "1"})` does; else the newest.
         `ro`, `audit_log`, `binlog` and `changelog` return rows of the table itself; see `scan.views`.
 
         Raises:
@@ -520,7 +522,9 @@ class Table:
             raise InvalidInputError(f"columns must be a list of names, not {columns!r:.100}. Write columns=['id'].")
 
         def rows() -> pa.Table:
-            found = system_table(self.definition, self.env, plain)
+            chosen = source_of(self.definition.options, self._snapshots) if plain in OF_ONE_SNAPSHOT else None
+            snapshot = chosen.snapshot if isinstance(chosen, State) else None
+            found = system_table(self.definition, self.env, plain, snapshot)
             if where is not None:
                 fields = tuple(replace(f, id=i) for i, f in enumerate(fields_from_arrow(found.schema)))
                 predicate = to_predicate(where, fields, setting=setting)
@@ -545,7 +549,7 @@ class Table:
         return self._snapshots.latest()
 
     def files(self) -> pa.Table:
-        """Return the live data files of the newest snapshot, one row each, with the columns of `$files`."""
+        """Return the live data files of the snapshot that `system` describes, one row each, as `$files` has them."""
         return self.system("files").to_arrow()
 
     def describe(self) -> str:

@@ -372,6 +372,8 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "table_indexes": _table_indexes,
 }
 """The system tables, by name."""
+OF_ONE_SNAPSHOT: Final = frozenset(["files", "manifests", "buckets", "table_indexes"])
+"""Those that describe one snapshot."""
 
 
 def _partitions_shown(table: TableDef, partitions: Sequence[bytes]) -> list[str]:

@@ -197,6 +197,22 @@ def test_system_tables_can_be_filtered(orders: mg.Table) -> None:
     assert orders.system("files", where="level > 0").count() == 1
 
 
+def test_system_tables_of_one_snapshot_describe_the_one_that_options_choose(orders: mg.Table) -> None:
+    names = ("files", "buckets", "manifests", "table_indexes")
+    orders.write(ROWS)
+    first = {name: orders.system(name).to_pylist() for name in names}
+    orders.tags.create("first")
+    orders.write(ROWS[:1], overwrite={})
+    for option in ({"scan.snapshot-id": "1"}, {"scan.tag-name": "first"}):
+        chosen = orders.with_options(option)
+        assert {name: chosen.system(name).to_pylist() for name in names} == first
+        assert chosen.files().num_rows == 1
+        assert chosen.system("snapshots").count() == 2
+    assert orders.files()["level"].to_pylist() != [0]
+    with pytest.raises(NotFoundError, match="99"):
+        orders.with_options({"scan.snapshot-id": "99"}).files()
+
+
 def test_a_snapshot_has_the_columns_of_its_system_table(orders: mg.Table) -> None:
     snapshot = orders.write(ROWS)
     [row] = orders.system("snapshots").to_pylist()
