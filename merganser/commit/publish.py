@@ -75,6 +75,9 @@ from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
 
+BATCH: Final = "merganser.batch"
+"""The property of a snapshot that holds a digest of what a batch of a stream was made from: another batch may get the
+same number if the progress of the stream is lost in part."""
 _ROUNDS_MAX: Final = 4
 
 
@@ -99,6 +102,8 @@ class Change:
         watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never
             falls; a higher one is a change by itself.
         properties: texts that this snapshot and all later ones record; they replace texts of the same name.
+        batch: what tells the rows of a stream's batch from others of the same number, which this snapshot alone
+            records; see `BATCH`.
         log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
@@ -120,6 +125,7 @@ class Change:
     seconds: Mapping[str, float] = field(default_factory=dict)
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    batch: str | None = None
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
@@ -162,6 +168,12 @@ class Publisher:
     def applied(self, commit_user: str, identifier: int) -> tuple[bool, Snapshot | None]:
         """Return whether a commit was applied already, and its snapshot if that is still kept."""
         return self._history.find(commit_user, identifier, self.reader.snapshots.latest())
+
+    def newest_identifier(self, commit_user: str) -> int | None:
+        """Return the newest identifier of a user; None: no commit of the user had one."""
+        latest = self.reader.snapshots.latest()
+        newest = None if latest is None else self._history.newest_of(commit_user, latest)
+        return None if newest is None else newest[0]
 
     def _applied(self, change: Change, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of `latest`, and its snapshot if that is still kept."""
@@ -350,7 +362,12 @@ class Publisher:
             index_manifest=lists.index,
             watermark=watermark,
             statistics=previous.statistics if previous else None,
-            properties={**_carried(previous), **change.properties, **mark(state.next_id, untracked)},
+            properties={
+                **_carried(previous),
+                **change.properties,
+                **mark(state.next_id, untracked),
+                **({} if change.batch is None else {BATCH: change.batch}),
+            },
             log_offsets=offsets or None,
         )
         known = self._history.committers_after(snapshot, previous)
@@ -486,7 +503,7 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
 def _carried(previous: Snapshot | None) -> dict[str, str]:
     """Return the properties that a snapshot has from the one before."""
     there = {} if previous is None else previous.properties or {}
-    return {name: text for name, text in there.items() if name != UNTRACKED}
+    return {name: text for name, text in there.items() if name not in (UNTRACKED, BATCH)}
 
 
 def _later(before: int | None, now: int | None) -> int | None:

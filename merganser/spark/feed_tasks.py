@@ -119,8 +119,14 @@ class Feed:
 
         A process that is killed in between leaves some tables a batch ahead. Spark repeats the batch, and its commits
         are found in these.
+
+        Raises:
+            ConflictError: a table has other rows of a batch of this number; nothing was committed.
         """
-        for request, files in self.written(outcomes):
+        every = list(self.written(outcomes))
+        for request, _ in every:
+            request.check(query, batch)
+        for request, files in every:
             request.apply(query, batch, files)
 
     def written(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[SinkRequest, list[CommitMessage]]]:

@@ -13,6 +13,7 @@ A task that refuses a row raises the error, since Spark shows the text of errors
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import pickle
@@ -32,7 +33,8 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError, MerganserError
+from merganser.commit.publish import BATCH
+from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.rules import merge_of
@@ -141,23 +143,52 @@ class SinkRequest:
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""
         if self.letters is not None:  # first: a batch whose rows are there has its letters
+            self.check(query, batch)
             self.letters.apply(query, batch, _files(outcomes, letters=True))
         self.apply(query, batch, _files(outcomes))
 
     def apply(self, query: str, batch: int, files: Sequence[CommitMessage]) -> Snapshot | None:
-        """Make files one commit and return it; if it is one already, remove them."""
+        """Make files one commit and return it; if it is one already, remove them.
+
+        Args:
+            query: its id; empty: the commit belongs to no stream.
+            batch: its number; if it belongs to no stream, the identifier of the commit.
+
+        Raises:
+            ConflictError: the table has other rows of a batch of this number. Nothing is visible, and the files are
+                gone.
+        """
         if not files and not self.target.overwrites:
             return None
-        transaction = self.transaction(query, batch)
-        transaction.watermark = _watermark(self, batch)
+        transaction = self._begun(query, batch)
         done, snapshot = transaction.applied()
         if done:
             remove_files(self.table, transaction.env, files)
+            if query:
+                _check_repeat(transaction, batch, snapshot)
             return snapshot
         snapshot = transaction.finish(files)
         if self.compaction == "beside":
             _upkeep_beside(self)
         return snapshot
+
+    def check(self, query: str, batch: int) -> None:
+        """Refuse a batch of a stream if the table has other rows of its number.
+
+        Raises:
+            ConflictError: it has.
+        """
+        transaction = self._begun(query, batch)
+        done, snapshot = transaction.applied()
+        if done:
+            _check_repeat(transaction, batch, snapshot)
+
+    def _begun(self, query: str, batch: int) -> Transaction:
+        transaction = self.transaction(query, batch)
+        offsets = _offsets(self, batch)
+        transaction.watermark = _watermark(offsets)
+        transaction.batch = None if offsets is None else hashlib.blake2b(offsets, digest_size=8).hexdigest()
+        return transaction
 
     def remove(self, outcomes: Sequence[Outcome]) -> None:
         """Remove the files that tasks wrote."""
@@ -606,17 +637,48 @@ class RequestSink(DataSource):  # type: ignore[misc]
         return sink_of(request, schema, holds_messages=True)
 
 
-def _watermark(request: SinkRequest, batch: int) -> int | None:
-    """Return the watermark of a batch, from the offsets that Spark keeps; None: there is none, or it cannot be read."""
+def _check_repeat(transaction: Transaction, batch: int, snapshot: Snapshot | None) -> None:
+    """Refuse a batch whose number was committed, unless Spark repeats that very batch.
+
+    Spark writes the offsets of a batch once, before it runs, and the next ones when the batch is committed. So a repeat
+    has the offsets of the commit, and no batch after it is committed. Else the checkpoint is older than the table.
+
+    Raises:
+        ConflictError: see above.
+    """
+    newest = transaction.newest_identifier()
+    before = None if snapshot is None else (snapshot.properties or {}).get(BATCH)
+    if newest in (None, batch) and (None in (before, transaction.batch) or before == transaction.batch):
+        return
+    name = transaction.table.name
+    raise ConflictError(
+        f"{transaction.target.action}: the table has batch {batch} of this query with other rows; its newest is "
+        f"{newest}. The checkpoint is older than the table, or lacks files. Nothing of this batch was written, and all "
+        "earlier batches stand. Put the newest checkpoint back, or roll the table back to the state before this batch, "
+        "or start a query with a new checkpoint from where this one stopped.",
+        table=name,
+        batch=batch,
+    )
+
+
+def _offsets(request: SinkRequest, batch: int) -> bytes | None:
+    """Return what Spark keeps of the offsets of a batch; None: it cannot be read."""
     checkpoint = request.checkpoint
     if checkpoint is None:
         return None
     path = checkpoint.removeprefix("file:").rstrip("/")
     path = "/" + path.lstrip("/") if checkpoint.startswith("file:") else path
     try:
-        lines = request.here().storage.read(f"{path}/offsets/{batch}").splitlines()
-        found = json.loads(lines[1]).get("batchWatermarkMs")
-    except (MerganserError, OSError, ValueError, IndexError, AttributeError):
+        return request.here().storage.read(f"{path}/offsets/{batch}")
+    except (MerganserError, OSError):
+        return None
+
+
+def _watermark(offsets: bytes | None) -> int | None:
+    """Return the watermark of a batch from its offsets; None: there is none."""
+    try:
+        found = json.loads((offsets or b"").splitlines()[1]).get("batchWatermarkMs")
+    except (ValueError, IndexError, AttributeError):
         return None
     return found if isinstance(found, int) and found > 0 else None
 

@@ -63,6 +63,7 @@ class Transaction:
         uuid: what its snapshot is recognised by.
         watermark: epoch milliseconds up to which event times were seen; see `checked_watermark`. None: the commit says
             nothing of it.
+        batch: what tells the rows of a stream's batch from others of the same number; None: it is no batch of a stream.
         since: no snapshot below this one can be its own; None: it has not asked yet where sequence numbers begin.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
@@ -87,6 +88,7 @@ class Transaction:
         self.identifier = identifier
         self.uuid = env.new_id()
         self.watermark: int | None = None
+        self.batch: str | None = None
         self.since: int | None = None
         self.unknown_since: int | None = None
         self.stands = False
@@ -114,6 +116,10 @@ class Transaction:
         if done:
             catch_up(self.table, self.env, run=self._run)
         return done, snapshot
+
+    def newest_identifier(self) -> int | None:
+        """Return the newest identifier of the user; None: no commit of the user had one."""
+        return Publisher(self.table, self.env).newest_identifier(self.user)
 
     def starts(self) -> StartingSequences:
         """Return where sequence numbers begin: behind those of the newest state.
@@ -272,6 +278,7 @@ class Transaction:
             safe=self.safe,
             seconds=self.seconds,
             watermark=self.watermark,
+            batch=self.batch,
             turn=self._turn,
             reads=reads,
             untracked=None if publishes_by_compaction(options) else self.target.untracked,

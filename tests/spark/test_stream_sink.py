@@ -90,6 +90,26 @@ def test_a_batch_that_spark_repeats_is_applied_once(
     assert _rows(visits) == [(1, "/"), (2, "/a")]
 
 
+@pytest.mark.parametrize("back", [1, 2])
+def test_another_batch_of_a_committed_number_is_refused(
+    visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path, back: int
+) -> None:
+    """The checkpoint is that of an earlier time, and the source has gone on."""
+    copies = []
+    for number in range(3):
+        copies.append(shutil.copytree(tmp_path / "cp", tmp_path / f"cp{number}") if number else None)
+        _run(arrive([(number, "/", "+I")]), visits, tmp_path / "cp")
+    before = visits.snapshots(), sorted(path.name for path in Path(visits.path).glob("bucket-*/*"))
+    shutil.rmtree(tmp_path / "cp")
+    shutil.copytree(copies[3 - back], tmp_path / "cp")
+    with pytest.raises(StreamingQueryException, match="older than the table"):
+        _run(arrive([(9, "/late", "+I")]), visits, tmp_path / "cp")
+    assert (visits.snapshots(), sorted(path.name for path in Path(visits.path).glob("bucket-*/*"))) == before
+    visits.rollback(before[0][-1].id - 2 * back)
+    _run(arrive([(10, "/", "+I")]), visits, tmp_path / "cp")
+    assert _rows(visits) == [(number, "/") for number in range(3)] + [(9, "/late"), (10, "/")]
+
+
 def test_a_row_that_does_not_fit_stops_the_query_with_our_error(
     visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
 ) -> None:
