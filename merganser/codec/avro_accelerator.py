@@ -21,7 +21,7 @@ _NAME: Final = "polars_avro"
 _BYTES_MIN: Final = 16_384
 """Below, fastavro is faster: polars-avro takes a while to begin."""
 _IMPORT_BYTES: Final = 262_144
-"""fastavro reads so much in the 150 ms that a process needs to import polars-avro and Polars."""
+"""fastavro takes longer for so much than a process needs to import polars-avro and Polars (150 ms)."""
 
 _seen_bytes = 0
 """What this process has read without the accelerator since it could have had it."""
