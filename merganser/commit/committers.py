@@ -4,7 +4,10 @@ A commit with an identifier is applied once. The newest identifier of its user t
 Older snapshots show this identifier only until they expire. So every snapshot of merganser records, as a property,
 the newest identifier of each user up to and including itself::
 
-    merganser.committers = {"job-7": [18, 44], "job-8": [3, 45]}    user: newest identifier, snapshot
+    merganser.committers = {"job-7": [18, 44], "query-8": [3, 45, "5ac0..."]}    user: newest identifier, snapshot
+
+Streams add a digest of what the batch of that identifier was made from: another batch may get the same number if the
+progress of the stream is lost in part.
 
 The users are ordered by their newest snapshot. A snapshot records at most `COMMITTERS_MAX` users and omits the user
 that has not committed for the longest time.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from merganser.errors import FormatError
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
@@ -27,8 +30,23 @@ COMMITTERS_MAX: Final = 100
 WRITER: Final = "merganser-"
 """The start of the writer version in our snapshots."""
 
-Committers: TypeAlias = dict[str, tuple[int, int]]
-"""User -> newest identifier, and the newest snapshot of the user; the user with the oldest snapshot first."""
+
+class Newest(NamedTuple):
+    """What is known of a user's commits.
+
+    Attributes:
+        identifier: the newest one.
+        snapshot: the newest one of the user.
+        batch: tells the rows of this identifier from others of the same number; None: nobody said.
+    """
+
+    identifier: int
+    snapshot: int
+    batch: str | None = None
+
+
+Committers: TypeAlias = dict[str, Newest]
+"""By user; the user with the oldest snapshot first."""
 
 
 def is_ours(snapshot: Snapshot) -> bool:
@@ -47,10 +65,12 @@ def carried(snapshot: Snapshot) -> Committers | None:
         return None
     try:
         value = json.loads(text)
-        found = {str(user): (number, snapshot_id) for user, (number, snapshot_id) in value.items()}
+        found = {str(user): Newest(*parts) for user, parts in value.items()}
+        valid = all(type(n.identifier) is type(n.snapshot) is int for n in found.values())
+        valid = valid and all(isinstance(n.batch, str | None) for n in found.values())
     except (ValueError, TypeError, AttributeError, RecursionError):
-        found = {"": (None, None)}
-    if not all(type(part) is int for parts in found.values() for part in parts):
+        valid = False
+    if not valid:
         raise FormatError(
             f"cannot read the committers of the table: property '{PROPERTY}' of snapshot {snapshot.id} is "
             f"damaged: {text!r:.80}. Restore the file of the snapshot, or roll back to an earlier snapshot.",
@@ -59,7 +79,7 @@ def carried(snapshot: Snapshot) -> Committers | None:
     return found
 
 
-def followed_by(known: Mapping[str, tuple[int, int]], snapshots: Iterable[Snapshot]) -> Committers:
+def followed_by(known: Mapping[str, Newest], snapshots: Iterable[Snapshot]) -> Committers:
     """Return the committers after some more snapshots, which come oldest first."""
     found = dict(known)
     for snapshot in snapshots:
@@ -68,11 +88,15 @@ def followed_by(known: Mapping[str, tuple[int, int]], snapshots: Iterable[Snapsh
     return found
 
 
-def after(known: Mapping[str, tuple[int, int]], user: str, identifier: int, snapshot_id: int) -> Committers:
-    """Return what is known after one more commit."""
+def after(
+    known: Mapping[str, Newest], user: str, identifier: int, snapshot_id: int, batch: str | None = None
+) -> Committers:
+    """Return what is known after one more commit. A compaction has the identifier of the write before it."""
     found = dict(known)
-    newest, _ = found.pop(user, (identifier, 0))
-    found[user] = (max(newest, identifier), snapshot_id)
+    newest = found.pop(user, None)
+    if newest is not None and newest.identifier >= identifier:
+        identifier, batch = newest.identifier, newest.batch
+    found[user] = Newest(identifier, snapshot_id, batch)
     while len(found) > COMMITTERS_MAX:
         del found[next(iter(found))]
     return found
@@ -82,5 +106,6 @@ def properties(before: Mapping[str, str] | None, known: Committers | None) -> di
     """Return the properties of a snapshot: those of the one before, and what is known now."""
     found = {key: text for key, text in (before or {}).items() if key != PROPERTY}
     if known:
-        found[PROPERTY] = json.dumps(known, ensure_ascii=False)
+        parts = {user: newest if newest.batch is not None else newest[:2] for user, newest in known.items()}
+        found[PROPERTY] = json.dumps(parts, ensure_ascii=False)
     return found or None

@@ -34,10 +34,10 @@ class History:
         if identifier == BATCH_IDENTIFIER or latest is None:
             return False, None
         newest = self.newest_of(commit_user, latest)
-        if newest is None or newest[0] < identifier:
+        if newest is None or newest.identifier < identifier:
             return False, None
         found = None
-        for snapshot in self.reader.snapshots.walk_back(newest[1]):
+        for snapshot in self.reader.snapshots.walk_back(newest.snapshot):
             if snapshot.commit_user == commit_user:
                 if snapshot.commit_identifier == identifier:
                     found = snapshot  # keep walking: APPEND comes before the COMPACT of the same commit
@@ -56,22 +56,24 @@ class History:
                 return found
         return None
 
-    def newest_of(self, commit_user: str, latest: Snapshot) -> tuple[int, int] | None:
-        """Return the newest identifier of a user, and the id of the newest snapshot of that user.
-
-        The snapshot may have expired.
-        """
+    def newest_of(self, commit_user: str, latest: Snapshot) -> committers.Newest | None:
+        """Return the newest commit of a user; its snapshot may have expired."""
         known = self._committers(latest)
         if commit_user in known or len(known) < committers.COMMITTERS_MAX:
             return known.get(commit_user)
         for snapshot in chain([latest], self.reader.snapshots.walk_back(latest.id - 1)):  # a full record omits some
             # A batch commit of the same user has no rising identifier.
             if snapshot.commit_user == commit_user and snapshot.commit_identifier != BATCH_IDENTIFIER:
-                return snapshot.commit_identifier, snapshot.id
+                known = committers.carried(snapshot) or {}
+                return known.get(commit_user, committers.Newest(snapshot.commit_identifier, snapshot.id))
         return None
 
-    def committers_after(self, snapshot: Snapshot, previous: Snapshot | None) -> committers.Committers | None:
+    def committers_after(
+        self, snapshot: Snapshot, previous: Snapshot | None, batch: str | None = None
+    ) -> committers.Committers | None:
         """Return the committers that a new snapshot records; None: no commit had an identifier.
+
+        `batch` tells the rows of a stream's batch from others of the same number; None: nobody says.
 
         A commit without an identifier reads only the commits of other engines since the last snapshot of merganser,
         and at most `_FOREIGN_MAX` of them. If there are more, it records nothing: the snapshots themselves still
@@ -79,7 +81,7 @@ class History:
         """
         if snapshot.commit_identifier != BATCH_IDENTIFIER:
             known = {} if previous is None else self._committers(previous)
-            return committers.after(known, snapshot.commit_user, snapshot.commit_identifier, snapshot.id)
+            return committers.after(known, snapshot.commit_user, snapshot.commit_identifier, snapshot.id, batch)
         if previous is None:
             return None
         carried = committers.carried(previous)

@@ -75,9 +75,6 @@ from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
 
-BATCH: Final = "merganser.batch"
-"""The property of a snapshot that holds a digest of what a batch of a stream was made from: another batch may get the
-same number if the progress of the stream is lost in part."""
 _ROUNDS_MAX: Final = 4
 
 
@@ -102,8 +99,7 @@ class Change:
         watermark: epoch milliseconds up to which its writers have seen event times. The watermark of a table never
             falls; a higher one is a change by itself.
         properties: texts that this snapshot and all later ones record; they replace texts of the same name.
-        batch: what tells the rows of a stream's batch from others of the same number, which this snapshot alone
-            records; see `BATCH`.
+        batch: what tells the rows of a stream's batch from others of the same number; see `committers`.
         log_offsets: by partition of the log beside the table, the offset after its last row. The offsets of other
             partitions stay as they are.
         steps: changes outside the table that succeed or fail together with the commit.
@@ -169,11 +165,10 @@ class Publisher:
         """Return whether a commit was applied already, and its snapshot if that is still kept."""
         return self._history.find(commit_user, identifier, self.reader.snapshots.latest())
 
-    def newest_identifier(self, commit_user: str) -> int | None:
-        """Return the newest identifier of a user; None: no commit of the user had one."""
+    def newest_of(self, commit_user: str) -> committers.Newest | None:
+        """Return the newest commit of a user; None: none had an identifier."""
         latest = self.reader.snapshots.latest()
-        newest = None if latest is None else self._history.newest_of(commit_user, latest)
-        return None if newest is None else newest[0]
+        return None if latest is None else self._history.newest_of(commit_user, latest)
 
     def _applied(self, change: Change, latest: Snapshot | None) -> tuple[bool, Snapshot | None]:
         """Return whether the change is part of `latest`, and its snapshot if that is still kept."""
@@ -366,11 +361,10 @@ class Publisher:
                 **_carried(previous),
                 **change.properties,
                 **mark(state.next_id, untracked),
-                **({} if change.batch is None else {BATCH: change.batch}),
             },
             log_offsets=offsets or None,
         )
-        known = self._history.committers_after(snapshot, previous)
+        known = self._history.committers_after(snapshot, previous, change.batch)
         snapshot = replace(snapshot, properties=committers.properties(snapshot.properties, known))
         if previous and snapshot.statistics and previous.schema_id != snapshot.schema_id:
             snapshot = replace(snapshot, statistics=None)
@@ -503,7 +497,7 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
 def _carried(previous: Snapshot | None) -> dict[str, str]:
     """Return the properties that a snapshot has from the one before."""
     there = {} if previous is None else previous.properties or {}
-    return {name: text for name, text in there.items() if name not in (UNTRACKED, BATCH)}
+    return {name: text for name, text in there.items() if name != UNTRACKED}
 
 
 def _later(before: int | None, now: int | None) -> int | None:

@@ -33,7 +33,6 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
 from merganser.commit.message import CommitMessage
-from merganser.commit.publish import BATCH
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
@@ -165,7 +164,7 @@ class SinkRequest:
         if done:
             remove_files(self.table, transaction.env, files)
             if query:
-                _check_repeat(transaction, batch, snapshot)
+                _check_repeat(transaction, batch)
             return snapshot
         snapshot = transaction.finish(files)
         if self.compaction == "beside":
@@ -179,9 +178,8 @@ class SinkRequest:
             ConflictError: it has.
         """
         transaction = self._begun(query, batch)
-        done, snapshot = transaction.applied()
-        if done:
-            _check_repeat(transaction, batch, snapshot)
+        if transaction.applied()[0]:
+            _check_repeat(transaction, batch)
 
     def _begun(self, query: str, batch: int) -> Transaction:
         transaction = self.transaction(query, batch)
@@ -637,7 +635,7 @@ class RequestSink(DataSource):  # type: ignore[misc]
         return sink_of(request, schema, holds_messages=True)
 
 
-def _check_repeat(transaction: Transaction, batch: int, snapshot: Snapshot | None) -> None:
+def _check_repeat(transaction: Transaction, batch: int) -> None:
     """Refuse a batch whose number was committed, unless Spark repeats that very batch.
 
     Spark writes the offsets of a batch once, before it runs, and the next ones when the batch is committed. So a repeat
@@ -646,16 +644,17 @@ def _check_repeat(transaction: Transaction, batch: int, snapshot: Snapshot | Non
     Raises:
         ConflictError: see above.
     """
-    newest = transaction.newest_identifier()
-    before = None if snapshot is None else (snapshot.properties or {}).get(BATCH)
-    if newest in (None, batch) and (None in (before, transaction.batch) or before == transaction.batch):
+    newest = transaction.newest()
+    if newest is None:
+        return  # rolled back since
+    if newest.identifier == batch and (None in (newest.batch, transaction.batch) or newest.batch == transaction.batch):
         return
     name = transaction.table.name
     raise ConflictError(
         f"{transaction.target.action}: the table has batch {batch} of this query with other rows; its newest is "
-        f"{newest}. The checkpoint is older than the table, or lacks files. Nothing of this batch was written, and all "
-        "earlier batches stand. Put the newest checkpoint back, or roll the table back to the state before this batch, "
-        "or start a query with a new checkpoint from where this one stopped.",
+        f"{newest.identifier}. The checkpoint is older than the table, or lacks files. Nothing of this batch was "
+        "written, and all earlier batches stand. Put the newest checkpoint back, or roll the table back to the state "
+        "before this batch, or start a query with a new checkpoint from where this one stopped.",
         table=name,
         batch=batch,
     )

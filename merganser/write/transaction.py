@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
@@ -117,9 +118,9 @@ class Transaction:
             catch_up(self.table, self.env, run=self._run)
         return done, snapshot
 
-    def newest_identifier(self) -> int | None:
-        """Return the newest identifier of the user; None: no commit of the user had one."""
-        return Publisher(self.table, self.env).newest_identifier(self.user)
+    def newest(self) -> Newest | None:
+        """Return the newest commit of the user; None: none had an identifier."""
+        return Publisher(self.table, self.env).newest_of(self.user)
 
     def starts(self) -> StartingSequences:
         """Return where sequence numbers begin: behind those of the newest state.

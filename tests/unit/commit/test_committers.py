@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import merganser as mg
@@ -15,6 +16,8 @@ from merganser.commit import committers
 from merganser.errors import FormatError
 from merganser.meta.snapshot import snapshot_from_json
 from merganser.testing.builders import catalog_over, memory_with
+from merganser.write.target import WriteTarget
+from merganser.write.transaction import Transaction
 
 _names = itertools.count()
 
@@ -31,6 +34,12 @@ def _again(table: mg.Table) -> mg.Table:
 
 def _write(table: mg.Table, v: str = "x", **given: Any) -> Any:
     return table.write([{"k": 1, "v": v}], **given)
+
+
+def _batch(table: mg.Table, number: int, batch: str) -> None:
+    transaction = Transaction(WriteTarget(table.definition), table.env, "query", number)
+    transaction.batch = batch
+    transaction.finish(transaction.job().run([pa.table({"k": pa.array([1], pa.int32()), "v": ["x"]})]).messages)
 
 
 def _foreign(table: mg.Table) -> None:
@@ -70,7 +79,7 @@ def test_commits_of_another_engine_in_between_are_looked_through() -> None:
     _write(table)
     _foreign(table)
     _write(_again(table))
-    assert committers.carried(_again(table).snapshots()[-1]) == {"job": (7, 1), "java": (3, 2)}
+    assert committers.carried(_again(table).snapshots()[-1]) == {"job": (7, 1, None), "java": (3, 2, None)}
     _again(table).expire(retain_max=1)
     assert _write(_again(table), commit_user="job", identifier=7) is None
     assert _write(_again(table), commit_user="java", identifier=3) is None
@@ -88,15 +97,29 @@ def test_what_another_engine_copied_is_not_believed() -> None:
         "snapshot-1",
     )  # fmt: skip
     assert committers.carried(snapshot) is None
-    assert committers.carried(replace(snapshot, writer_version="merganser-1")) == {"job": (7, 1)}
+    assert committers.carried(replace(snapshot, writer_version="merganser-1")) == {"job": (7, 1, None)}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "[1]", '{"a": 1}', '{"a": [1]}', '{"a": ["1", 2]}', '{"a": [1, 2, 3]}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[1]", '{"a": 1}', '{"a": [1]}', '{"a": ["1", 2]}', '{"a": [1, 2, 3]}', '{"a": [1, 2, "b", 3]}']
+)
 def test_a_damaged_property_is_an_error(text: str) -> None:
     table = _table()
     snapshot = replace(_write(table, commit_user="job", identifier=1), properties={committers.PROPERTY: text})
     with pytest.raises(FormatError, match="cannot read the committers"):
         committers.carried(snapshot)
+
+
+def test_what_a_batch_was_made_from_outlives_its_snapshot() -> None:
+    table = _table()
+    for number in range(2):
+        _batch(table, number, f"rows {number}")
+    table.compact(full=True)
+    _foreign(table)
+    _write(table, "job", commit_user="job", identifier=7)
+    _again(table).expire(retain_max=1)
+    again = _again(table)
+    assert Transaction(WriteTarget(again.definition), again.env, "query").newest() == (1, 2, "rows 1")
 
 
 def test_the_user_that_is_silent_longest_is_left_out() -> None:
@@ -107,7 +130,7 @@ def test_the_user_that_is_silent_longest_is_left_out() -> None:
     known = committers.after(known, "new", 1, 201)
     assert len(known) == committers.COMMITTERS_MAX
     assert "user 1" not in known
-    assert known["user 0"] == (2, 200)
+    assert known["user 0"] == (2, 200, None)
 
 
 def test_a_user_who_was_left_out_is_found_while_its_snapshot_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
