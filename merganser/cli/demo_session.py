@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from merganser.errors import NotFoundError, UnsupportedError
 
@@ -49,8 +49,12 @@ def check_machine() -> None:
 
 
 def command() -> str:
-    """Return how a person calls merganser. Made by make, the command lies in an environment that is not on the path."""
-    return "merganser" if shutil.which("merganser") else os.path.relpath(sys.argv[0])
+    """Return how a person has called merganser. Made by make, it lies in an environment that is not on the path."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{sys.orig_argv[0]} -m merganser"
+    known = shutil.which(called.name)
+    return called.name if known is not None and Path(known).samefile(called) else os.path.relpath(called)
 
 
 def data_directory() -> Path:
@@ -72,7 +76,7 @@ def session(log: Path, *, cores: int | None) -> Iterator[SparkSession]:
     """Start a local Spark session, and stop it in the end.
 
     Args:
-        log: file that gets whatever Spark and Java print.
+        log: file that gets whatever Spark and Java print, and what threads of pyspark say of queries that are stopped.
         cores: cores to use; None: all.
 
     Raises:
@@ -92,35 +96,35 @@ def session(log: Path, *, cores: int | None) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
     )
-    try:
-        with _output_to(log):
-            spark = builder.getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
-    except Exception as error:
-        last = " ".join(log.read_text(errors="replace").split()[-60:])
-        raise UnsupportedError(f"Spark does not start: {error}. The end of '{log}': {last}", path=str(log)) from error
-    try:
-        yield spark
-    finally:
-        with _output_to(log):
-            spark.stop()
+    with _output_to(log, sys.stderr):
+        try:
+            with _output_to(log, sys.stdout):
+                spark = builder.getOrCreate()
+                spark.sparkContext.setLogLevel("ERROR")
+        except Exception as error:
+            last = " ".join(log.read_text(errors="replace").split()[-60:])
+            raise UnsupportedError(
+                f"Spark does not start: {error}. The end of '{log}': {last}", path=str(log)
+            ) from error
+        try:
+            yield spark
+        finally:
+            with _output_to(log, sys.stdout):
+                spark.stop()
 
 
 @contextlib.contextmanager
-def _output_to(log: Path) -> Iterator[None]:
+def _output_to(log: Path, stream: TextIO) -> Iterator[None]:
     """Send what this process and the ones it starts print to a file. Those that it starts keep it so."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(number) for number in (1, 2)]
+    number = 1 if stream is sys.stdout else 2  # a test may have replaced the stream by one that is no file
+    stream.flush()
+    kept = os.dup(number)
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        for number in (1, 2):
-            os.dup2(target, number)
+        os.dup2(target, number)
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, original in zip((1, 2), kept, strict=True):
-            os.dup2(original, number)
-            os.close(original)
+        stream.flush()
+        os.dup2(kept, number)
+        os.close(kept)
         os.close(target)

@@ -9,12 +9,15 @@ Format: section "statistics, tags, branches, consumers".
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.meta.data_file import plain_name
+from merganser.options import upkeep as u
+from merganser.options.option import Options
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 
@@ -82,6 +85,12 @@ class ConsumerStore:
     def delete(self, consumer_id: str) -> None:
         """Forget a consumer. A missing one is fine."""
         self.env.storage.delete([self.paths.consumer(consumer_id)])
+
+
+def stays_known_ms(options: Options) -> float:
+    """Return for how long a reader may leave its consumer untouched: upkeep drops it after three times as long."""
+    expiry = options.get(u.CONSUMER_EXPIRATION_TIME)
+    return math.inf if expiry is None else expiry.total_seconds() * 1000 / 3
 
 
 def check_consumer_id(name: object, *, what: str) -> None:

@@ -53,6 +53,7 @@ from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.system_table import TableView
 from merganser.handle.table import Overwrite, Table
+from merganser.meta.consumers import check_consumer_id
 from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
@@ -139,6 +140,8 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Return the columns of the read."""
+        if (consumer := self.options.get(r.CONSUMER_ID.key)) is not None:
+            check_consumer_id(consumer, what=f"cannot follow '{self.options.get('path', '')}'")
         if _shows_kinds(self.options):
             return _request(self.options).schema
         try:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import is_small
-from merganser.meta.consumers import ConsumerStore, check_consumer_id
+from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.lag import Lag, lag_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot
@@ -211,7 +211,7 @@ class _Room:
 
 
 def check_batches(table: TableDef, action: str) -> None:
-    """Refuse options that batches do not have.
+    """Refuse options that batches do not have, and a consumer without a name.
 
     Raises:
         InvalidInputError: names the option. Nothing was read.
@@ -222,6 +222,9 @@ def check_batches(table: TableDef, action: str) -> None:
             "Choose 'error' or 'skip', or follow the table with Table.stream.",
             option=r.CHANGE_TRACKING_GAPS.key,
         )
+    consumer = table.options.get(r.CONSUMER_ID)
+    if consumer is not None:
+        check_consumer_id(consumer, what=action)
 
 
 class TableBatches:
@@ -258,8 +261,6 @@ class TableBatches:
         self._where = where
         self._limits = limits
         self._consumer = table.options.get(r.CONSUMER_ID)
-        if self._consumer is not None:
-            check_consumer_id(self._consumer, what=self._action)
         self._consumers = ConsumerStore(table.paths, env, table.name)
         self._store = SnapshotStore(table.paths, env, table.name)
         self._line = Line(self._table, env, self._consumer)
@@ -267,6 +268,7 @@ class TableBatches:
         self._plans: dict[int, list[Part]] = {}
         self._waiting_since: float | None = None
         self._kept: int | None = None
+        self._kept_ms = 0
 
     def start(self) -> Position:
         """Return the position before all rows, as the options and the consumer say now.
@@ -347,12 +349,15 @@ class TableBatches:
         Raises:
             ConflictError: the table was rolled back behind the position; the consumer stays where that has moved it.
         """
-        if self._consumer is None or position.splits is not None or self._kept == position.next:
+        if self._consumer is None or position.splits is not None:
+            return
+        now = self._env.now_ms()
+        if self._kept == position.next and now - self._kept_ms <= stays_known_ms(self._table.options):
             return
         self._note_last(position)
         self._line.check_unbroken()
         self._consumers.set(self._consumer, position.next)
-        self._kept = position.next
+        self._kept, self._kept_ms = position.next, now
 
     def lag(self, position: Position) -> Lag:
         """Return how far a position is behind the table. A snapshot that was read in part counts as not read."""

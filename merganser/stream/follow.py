@@ -20,14 +20,13 @@ import pyarrow as pa
 
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
-from merganser.meta.consumers import ConsumerStore, check_consumer_id
+from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
-from merganser.options import upkeep as u
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
@@ -208,10 +207,9 @@ class TableStream(Iterator[pa.Table | Gap]):
 
     def _stay_known(self) -> None:
         """Write the position of the consumer again in good time: upkeep drops consumers that nobody has touched."""
-        expiry = self._table.options.get(u.CONSUMER_EXPIRATION_TIME)
-        if self._consumer is None or self._kept is None or expiry is None:
+        if self._consumer is None or self._kept is None:
             return
-        if self._env.now_ms() - self._kept_ms > expiry.total_seconds() * 1000 / 3:
+        if self._env.now_ms() - self._kept_ms > stays_known_ms(self._table.options):
             self._consumers.set(self._consumer, self._kept)
             self._kept_ms = self._env.now_ms()
 

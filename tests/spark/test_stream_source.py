@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
@@ -133,10 +134,13 @@ def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, vis
         ({"maxFilePerTrigger": 5}, "Did you mean 'maxFilesPerTrigger'"),
         ({"read.stream.maxRowPerTrigger": 5}, "Did you mean 'maxRowsPerTrigger'"),
         ({"change-tracking.gaps": "mark"}, "'mark'"),
+        ({"consumer-id": ""}, "cannot be the name of a consumer"),
     ):
         with pytest.raises(mg.errors.InvalidInputError, match=said):
             ms.read_stream(spark, visits, **options)
     with pytest.raises(mg.errors.InvalidInputError, match="no column 'x'"):
         ms.read_stream(spark, visits, columns=["x"])
+    with pytest.raises(PySparkException, match="cannot be the name of a consumer"):
+        spark.readStream.format("merganser").option("consumer-id", "").load(visits.path)
     with pytest.raises(mg.errors.NotFoundError):
         ms.read_stream(spark, visits.path + "x")

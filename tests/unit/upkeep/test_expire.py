@@ -13,7 +13,9 @@ import pytest
 import merganser as mg
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.meta.refs import Tag, TagStore
+from merganser.scan.split import What
 from merganser.storage.protocol import Storage
+from merganser.stream.batches import UNLIMITED, TableBatches
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.upkeep.tags import drop_listed_tag
 
@@ -339,6 +341,23 @@ def test_tags_and_consumers_whose_time_is_over_go_after_a_commit() -> None:
     write(table)
     assert [tag.name for tag in table.tags.list()] == ["long"]
     assert table.consumers.list() == ()
+
+
+def test_a_query_that_waits_writes_its_consumer_again_before_upkeep_drops_it() -> None:
+    table, clock = table_of({"consumer.expiration-time": "1 h", "consumer-id": "job"})
+    write(table)
+    fields = table.definition.schema.fields
+    batches = TableBatches(table.definition, table.env, what=What.CHANGED, columns=fields, where=None, limits=UNLIMITED)
+    clock.now = datetime.now(UTC)
+    end = batches.advance(batches.start())
+    written = []
+    for minutes in range(0, 60, 5):
+        clock.now += timedelta(minutes=5)
+        for one in table.consumers.list():
+            table.consumers.drop(one.id)
+        batches.keep(end)
+        written += [minutes] * len(table.consumers.list())
+    assert written == [0, 25, 50]
 
 
 def test_a_tag_that_is_made_anew_while_the_old_one_goes_stays(monkeypatch: pytest.MonkeyPatch) -> None:
