@@ -81,7 +81,8 @@ def write_stream(
         target: the name of a table in the catalog, with {database}, {schema} and {table} of the source, such as
             "raw.{database}_{table}". None: "{database}.{table}".
         create: create a table of the catalog that is not there from the first record that tells its columns and its
-            primary key: Debezium with schemas and message keys, and Canal.
+            primary key: Debezium with schemas and message keys, and Canal. A query that has written to a table
+            fails when that was dropped and made anew.
         table_options: options of new tables; without "bucket" they have one bucket.
         unknown: what becomes of changes of a table that is not there, or that `tables` does not name. "fail": the query
             stops with an error. "ignore": they are left out, and counted. "keep": they become dead letters.

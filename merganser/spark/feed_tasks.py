@@ -12,7 +12,7 @@ key keep the order that one task gave them; a later task counts as later.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final
@@ -28,7 +28,7 @@ from merganser.cdc.options import name_patterns
 from merganser.cdc.records import letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.schema import row_kind
@@ -114,18 +114,23 @@ class Feed:
             compaction=self.compaction, checkpoint=None,
         )  # fmt: skip
 
-    def commit(self, query: str, batch: int, outcomes: Iterable[Outcome]) -> None:
+    def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit of each table, that of the dead letters first, unless they are already.
 
         A process that is killed in between leaves some tables a batch ahead. Spark repeats the batch, and its commits
         are found in these.
 
         Raises:
-            ConflictError: a table has other rows of a batch of this number; nothing was committed.
+            ConflictError: a table has other rows of a batch of this number, or was made anew; nothing was committed,
+                and the files are gone.
         """
         every = list(self.written(outcomes))
-        for request, _ in every:
-            request.check(query, batch)
+        try:
+            for request, _ in every:
+                request.check(query, batch)
+        except ConflictError:
+            self.remove(outcomes)
+            raise
         for request, files in every:
             request.apply(query, batch, files)
 

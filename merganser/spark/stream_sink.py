@@ -14,7 +14,6 @@ A task that refuses a row raises the error, since Spark shows the text of errors
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import pickle
 import threading
@@ -43,6 +42,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
+from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
 from merganser.spark.names import spelling_of
@@ -142,7 +142,11 @@ class SinkRequest:
     def commit(self, query: str, batch: int, outcomes: Sequence[Outcome]) -> None:
         """Make what tasks wrote one commit, that of the dead letters first, unless they are commits already."""
         if self.letters is not None:  # first: a batch whose rows are there has its letters
-            self.check(query, batch)
+            try:
+                self.check(query, batch)
+            except ConflictError:
+                self.remove(outcomes)
+                raise
             self.letters.apply(query, batch, _files(outcomes, letters=True))
         self.apply(query, batch, _files(outcomes))
 
@@ -154,39 +158,58 @@ class SinkRequest:
             batch: its number; if it belongs to no stream, the identifier of the commit.
 
         Raises:
-            ConflictError: the table has other rows of a batch of this number. Nothing is visible, and the files are
-                gone.
+            ConflictError: the table has other rows of a batch of this number, or was made anew since the last batch.
+                Nothing is visible, and the files are gone.
         """
         if not files and not self.target.overwrites:
             return None
+        checkpoint = self._checkpoint()
+        try:
+            noted = checkpoint is None or checkpoint.check_table(self.table, self.target.action)
+        except ConflictError:
+            remove_files(self.table, self.here(), files)
+            raise
         transaction = self._begun(query, batch)
         done, snapshot = transaction.applied()
         if done:
             remove_files(self.table, transaction.env, files)
             if query:
                 _check_repeat(transaction, batch)
+        else:
+            snapshot = transaction.finish(files)
+        if checkpoint is not None and not noted:
+            checkpoint.note_table(self.table)
+        if done:
             return snapshot
-        snapshot = transaction.finish(files)
         if self.compaction == "beside":
             _upkeep_beside(self)
         return snapshot
 
     def check(self, query: str, batch: int) -> None:
-        """Refuse a batch of a stream if the table has other rows of its number.
+        """Refuse a batch of a stream if the table has other rows of its number, or was made anew since the last one.
 
         Raises:
-            ConflictError: it has.
+            ConflictError: it has, or it was.
         """
+        checkpoint = self._checkpoint()
+        if checkpoint is not None:
+            checkpoint.check_table(self.table, self.target.action)
         transaction = self._begun(query, batch)
         if transaction.applied()[0]:
             _check_repeat(transaction, batch)
 
     def _begun(self, query: str, batch: int) -> Transaction:
         transaction = self.transaction(query, batch)
-        offsets = _offsets(self, batch)
-        transaction.watermark = _watermark(offsets)
+        checkpoint = self._checkpoint()
+        if checkpoint is None:
+            return transaction
+        offsets = checkpoint.offsets(batch)
+        transaction.watermark = watermark_of(offsets)
         transaction.batch = None if offsets is None else hashlib.blake2b(offsets, digest_size=8).hexdigest()
         return transaction
+
+    def _checkpoint(self) -> Checkpoint | None:
+        return None if self.checkpoint is None else Checkpoint(self.here().storage, self.checkpoint)
 
     def remove(self, outcomes: Sequence[Outcome]) -> None:
         """Remove the files that tasks wrote."""
@@ -652,34 +675,14 @@ def _check_repeat(transaction: Transaction, batch: int) -> None:
     name = transaction.table.name
     raise ConflictError(
         f"{transaction.target.action}: the table has batch {batch} of this query with other rows; its newest is "
-        f"{newest.identifier}. The checkpoint is older than the table, or lacks files. Nothing of this batch was "
-        "written, and all earlier batches stand. Put the newest checkpoint back, or roll the table back to the state "
-        "before this batch, or start a query with a new checkpoint from where this one stopped.",
+        f"{newest.identifier}. The checkpoint is older than the table, or lacks files, or the query reads another "
+        "source than before with the same checkpoint. Nothing of this batch was written, and all earlier batches "
+        "stand. Put the newest checkpoint back, or roll the table back to the state before this batch, or start a "
+        "query with a new checkpoint from where this one stopped. Give a query of another source a checkpoint of its "
+        "own.",
         table=name,
         batch=batch,
     )
-
-
-def _offsets(request: SinkRequest, batch: int) -> bytes | None:
-    """Return what Spark keeps of the offsets of a batch; None: it cannot be read."""
-    checkpoint = request.checkpoint
-    if checkpoint is None:
-        return None
-    path = checkpoint.removeprefix("file:").rstrip("/")
-    path = "/" + path.lstrip("/") if checkpoint.startswith("file:") else path
-    try:
-        return request.here().storage.read(f"{path}/offsets/{batch}")
-    except (MerganserError, OSError):
-        return None
-
-
-def _watermark(offsets: bytes | None) -> int | None:
-    """Return the watermark of a batch from its offsets; None: there is none."""
-    try:
-        found = json.loads((offsets or b"").splitlines()[1]).get("batchWatermarkMs")
-    except (ValueError, IndexError, AttributeError):
-        return None
-    return found if isinstance(found, int) and found > 0 else None
 
 
 def _upkeep_beside(request: SinkRequest) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -156,6 +157,15 @@ def test_tables_that_are_not_there_are_created_by_the_tasks_that_meet_them(
         table = catalog.table(f"web.t{i}")
         assert isinstance(table, mg.Table)
         assert [row[0] for row in _rows(table)] == list(range(i, 30, 3))
+    catalog.drop_table("web.t1")
+    spark.createDataFrame([(json.dumps(rows[1]),)], "value STRING").write.mode("append").parquet(str(tmp_path / "in"))
+    query = ms.cdc.write_stream(stream, "canal-json", catalog, place, create=True, trigger="availableNow")
+    with pytest.raises(StreamingQueryException, match=r"web\.t1.*dropped and made anew"):
+        query.awaitTermination()
+    again = catalog.table("web.t1")
+    assert isinstance(again, mg.Table)
+    assert again.snapshots() == ()
+    assert list(Path(again.path).glob("bucket-*/*")) == []
 
 
 def test_what_cannot_be_fed_is_refused_before_the_start(

@@ -110,6 +110,23 @@ def test_another_batch_of_a_committed_number_is_refused(
     assert _rows(visits) == [(number, "/") for number in range(3)] + [(9, "/late"), (10, "/")]
 
 
+def test_a_table_that_was_made_anew_is_refused_unless_its_note_is_removed(
+    visits: mg.Table, catalog: mg.Catalog, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
+) -> None:
+    """A query that went on would leave the rows of all earlier batches out without a word."""
+    _run(arrive([(1, "/", "+I")]), visits, tmp_path / "cp")
+    catalog.drop_table("shop.visits")
+    options = dict(visits.definition.schema.options)
+    again = catalog.create_table("shop.visits", {"id": "INT", "page": "STRING"}, primary_key=["id"], options=options)
+    with pytest.raises(StreamingQueryException, match="dropped and made anew"):
+        _run(arrive([(2, "/a", "+I")]), again, tmp_path / "cp")
+    assert again.snapshots() == ()
+    assert list(Path(again.path).glob("bucket-*/*")) == []
+    shutil.rmtree(tmp_path / "cp" / "merganser")
+    _run(arrive([(3, "/b", "+I")]), again, tmp_path / "cp")
+    assert _rows(again) == [(2, "/a"), (3, "/b")]
+
+
 def test_a_row_that_does_not_fit_stops_the_query_with_our_error(
     visits: mg.Table, arrive: Callable[[list[Row]], DataFrame], tmp_path: Path
 ) -> None:
