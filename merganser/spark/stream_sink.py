@@ -177,7 +177,7 @@ class SinkRequest:
                 _check_repeat(transaction, batch)
         else:
             snapshot = transaction.finish(files)
-        if checkpoint is not None and not noted:
+        if checkpoint is not None and transaction.batch is not None and not noted:  # this storage reaches it
             checkpoint.note_table(self.table)
         if done:
             return snapshot
