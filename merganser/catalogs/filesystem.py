@@ -14,7 +14,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
@@ -44,10 +44,15 @@ _MARKER = ".merganser"
 
 @dataclass(frozen=True)
 class Catalog:
-    """Databases and tables of one warehouse. It creates nothing until the first database is created."""
+    """Databases and tables of one warehouse. It creates nothing until the first database is created.
+
+    Attributes:
+        table_defaults: options of new tables that do not set them.
+    """
 
     warehouse: str
     env: Env
+    table_defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
@@ -140,7 +145,7 @@ class Catalog:
             NotFoundError: the database does not exist.
             AlreadyExistsError: a table with this name exists, or its directory holds other files.
             InvalidInputError: the definition is invalid; the message names the column or option.
-            UnsupportedError: a primary key without a number of buckets, or a type of table that stores no rows.
+            UnsupportedError: a feature that this version does not have, or a type of table that stores no rows.
             StorageError: the store failed; nothing was created.
             CommitUnknownError: the store lost the reply; check whether the table exists.
         """
@@ -153,7 +158,7 @@ class Catalog:
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
-        options = _without_path(options or {}, paths.root, parsed)
+        options = _without_path({**self.table_defaults, **(options or {})}, paths.root, parsed)
         made = create_schema(
             schema,
             primary_key=tuple(_names(primary_key, "primary_key")),
@@ -467,8 +472,8 @@ def _names(value: Sequence[str], what: str) -> Sequence[str]:
     return value or ()
 
 
-def open_catalog(warehouse: str, env: Env) -> Catalog:
-    """Return the catalog of a warehouse directory.
+def open_catalog(warehouse: str, env: Env, table_defaults: Mapping[str, Any] | None = None) -> Catalog:
+    """Return the catalog of a warehouse directory; see `Catalog`.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -477,4 +482,4 @@ def open_catalog(warehouse: str, env: Env) -> Catalog:
         env.storage.list(warehouse)
     except StorageError as error:
         raise StorageError(f"cannot open the warehouse '{warehouse}': {error}", path=warehouse) from error
-    return Catalog(warehouse, env)
+    return Catalog(warehouse, env, table_defaults or {})

@@ -1,4 +1,4 @@
-"""The command `check`."""
+"""The commands `check` and `doctor`."""
 
 from __future__ import annotations
 
@@ -32,3 +32,33 @@ def check(
         raise typer.Exit(1)
     said = "is sound" if not findings else "has no fault that the check can find"
     render.stderr().print(f"'{found.name}' {said}", soft_wrap=True)
+
+
+def doctor(
+    table: TableName,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Say what makes a table slow or large, and what helps.
+
+    Looks at buckets, files, snapshots, statistics and files that nothing names. Reads no rows and changes nothing.
+    """
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+    from merganser.upkeep.advice import Advice
+
+    found = table_of(table, warehouse, store)
+    advice = list(found.advice())
+    orphans = found.remove_orphans(dry_run=True)
+    if orphans:
+        advice.append(
+            Advice(
+                "orphans",
+                f"{render.counted(len(orphans), 'file')} that no snapshot needs, such as '{orphans[0]}', take room.",
+                f"Run `merganser orphans {found.name}`, and again with --remove.",
+            )
+        )
+    for each in advice:
+        print(f"{each.topic}: {each.problem}\n    {each.remedy}")
+    if not advice:
+        render.stderr().print(f"'{found.name}' is in good shape", soft_wrap=True)

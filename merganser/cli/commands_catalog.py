@@ -73,7 +73,7 @@ def create_table(
     """Create a table.
 
     For example: merganser create-table shop.orders -c 'id BIGINT' -c 'dt STRING' -c 'amount DECIMAL(10, 2)'
-    -k id,dt -p dt -o bucket=4
+    -k id,dt -p dt
     """
     from merganser.cli.target import catalog_of, names, pairs
 

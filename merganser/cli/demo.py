@@ -51,7 +51,6 @@ COLUMNS: Final = {
     "distance": "INT",
 }
 KNOWN_LATER: Final = ("arr_time", "arr_delay", "air_time")
-OPTIONS: Final = {"bucket": "2"}
 WORST: Final = 10
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -160,10 +159,9 @@ class _Demo:
             schema=COLUMNS,
             primary_key=KEY,
             partition_by=["month"],
-            options=OPTIONS,
             comment="Flights that left New York City in 2013",
         )
-        self._say(f"table {NAME}: key ({', '.join(KEY)}), partitioned by month, {OPTIONS['bucket']} buckets per month")
+        self._say(f"table {NAME}: key ({', '.join(KEY)}), partitioned by month")
         return table
 
     def _commit(self, table: Table, rows: DataFrame, *, kinds: str | None) -> None:

@@ -141,7 +141,7 @@ class _Demo:
     def _tables(self) -> None:
         warehouse = catalog(str(self.directory / "warehouse"))
         warehouse.create_database("travel", if_not_exists=True)
-        lookup = {"bucket": "2", "changelog-producer": "lookup", "sequence.field": "at"}
+        lookup = {"changelog-producer": "lookup", "sequence.field": "at"}
         self.tables["flights"] = warehouse.create_table(
             "travel.flights", COLUMNS, primary_key=KEY, partition_by=["month"], options=lookup, if_not_exists=True
         )
@@ -150,7 +150,7 @@ class _Demo:
             "travel.airlines",
             {"carrier": "STRING", **dict.fromkeys(COUNTS, "BIGINT")},
             primary_key=["carrier"],
-            options={"bucket": "1", "merge-engine": "aggregation", **sums},
+            options={"merge-engine": "aggregation", **sums},
             if_not_exists=True,
         )
         self.tables["letters"] = warehouse.create_table("travel.letters", DEAD_LETTERS, if_not_exists=True)

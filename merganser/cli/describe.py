@@ -50,6 +50,7 @@ def show(table: Table, console: Console) -> None:
     if unseen := unseen_files(table.definition, table.env, state.live):
         facts.append(("note", waiting(unseen)))
     facts += [("note", text) for text in _gaps(table)]
+    facts += [("advice", str(found)) for found in table.advice()]
     render.facts(console, facts)
     console.print()
     _columns(table, console)

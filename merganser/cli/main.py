@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import typer
 
 from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows
-from merganser.cli.check_command import check
+from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.errors import MerganserError
 
@@ -87,6 +87,7 @@ for _group in commands_references.GROUPS:
 
 
 app.command("check")(check)
+app.command("doctor")(doctor)
 
 
 @app.command("version")

@@ -181,7 +181,7 @@ def buckets(
         raise InvalidInputError(f"cannot assign rows to {total} buckets: there must be at least one", total=total)
     match function.lower():
         case "default":
-            return _remainders(row_hashes(columns, kinds), total)
+            return remainders(row_hashes(columns, kinds), total)
         case "mod":
             return (_mod_key(columns, kinds) % total).astype(np.int32)
         case "hive":
@@ -192,7 +192,7 @@ def buckets(
     )
 
 
-def _remainders(hashes: Hashes, total: int) -> Hashes:
+def remainders(hashes: Hashes, total: int) -> Hashes:
     """Return |hash| modulo `total`, int32[n].
 
     2**31, the size of the smallest hash, has room without a sign. Whole parts are taken off: numpy has vector

@@ -5,16 +5,17 @@ Format: section "conflict detection".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 from merganser.codec.binary_row import deserialize
 from merganser.codec.stored import sort_key
+from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.data_file import ADD, ManifestEntry
-from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, combined, stands_alone
+from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry, combined, stands_alone
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.schema import types as t
@@ -174,6 +175,75 @@ def check_index(
             seen[file] = ours
 
 
+def check_keys(messages: Sequence[CommitMessage], index: Callable[[], Sequence[IndexEntry]], *, table: str) -> None:
+    """Refuse rows whose buckets were chosen by other index files than the live ones: a key might get two buckets.
+
+    Args:
+        messages: of the change; those whose buckets no index has chosen are left alone.
+        index: returns the live index files.
+
+    Raises:
+        ConflictError: another commit has added keys to a partition, or replaced its rows. Nothing was changed.
+    """
+    asked: dict[bytes, set[frozenset[str]]] = {}
+    for message in messages:
+        if message.keys is not None:
+            asked.setdefault(message.partition, set()).add(message.keys)
+    if not asked:
+        return
+    live: dict[bytes, set[str]] = {partition: set() for partition in asked}
+    for entry in index():
+        if entry.index_type == HASH and entry.partition in live:
+            live[entry.partition].add(entry.name)
+    changed = sum(names != {frozenset(live[partition])} for partition, names in asked.items())
+    if changed:
+        raise ConflictError(
+            f"cannot commit to '{table}': another writer has added keys to {changed} of the {len(asked)} partitions of "
+            "this change since it began, and a writer chooses the buckets of new keys by those that it knows. Nothing "
+            "was changed. Write the rows again. If several jobs write to one partition at once, set 'bucket' to a "
+            "number in a new table.",
+            table=table,
+            partitions=changed,
+        )
+
+
+def rows_version(newest_first: Iterator[Snapshot]) -> tuple[str, Snapshot | None]:
+    """Return a text that names the rows of a state, and the commit that changed rows last, if it is still there.
+
+    Args:
+        newest_first: the snapshots from that of the state downwards; those above the version are taken.
+    """
+    version = ""
+    for snapshot in newest_first:
+        version = snapshot.delta_manifest_list
+        if snapshot.commit_kind in (APPEND, OVERWRITE):
+            return version, snapshot
+    return version, None
+
+
+def check_after(
+    messages: Sequence[CommitMessage], newest_first: Callable[[], Iterator[Snapshot]], *, table: str
+) -> None:
+    """Refuse rows whose partitions were chosen by other rows than those of the table: a key might get two rows.
+
+    Args:
+        messages: of the change; those whose places depend on no rows are left alone.
+        newest_first: returns the snapshots from the newest downwards.
+
+    Raises:
+        ConflictError: another commit has changed rows. Nothing was changed.
+    """
+    asked = {message.after for message in messages if message.after is not None}
+    if not asked or asked == {rows_version(newest_first())[0]}:
+        return
+    raise ConflictError(
+        f"cannot commit to '{table}': another writer has changed rows since this change began, and keys of this table "
+        "may move between partitions. Nothing was changed. Write the rows again. Let one job at a time write to such "
+        "a table, or add the partition columns to the primary key in a new one.",
+        table=table,
+    )
+
+
 def _other_index(table: str, entry: IndexEntry, snapshot: int) -> ConflictError:
     if entry.index_type == DELETION_VECTORS:
         return _other_vectors(table, entry.name, entry.bucket, snapshot)
@@ -313,10 +383,12 @@ class Reads:
     Attributes:
         snapshot: the state that was read; None: the table had no snapshot.
         buckets: the buckets that were read. A bucket without files counts too: rows may come.
+        partitions: the partitions that were read, with all their buckets.
     """
 
     snapshot: Snapshot | None
-    buckets: frozenset[BucketId]
+    buckets: frozenset[BucketId] = frozenset()
+    partitions: frozenset[bytes] = frozenset()
 
 
 def check_reads(
@@ -346,7 +418,7 @@ def check_reads(
         if snapshot.commit_kind == COMPACT:
             continue
         for entry in delta(snapshot):
-            if (entry.partition, entry.bucket) in reads.buckets:
+            if entry.partition in reads.partitions or (entry.partition, entry.bucket) in reads.buckets:
                 raise _read_before(
                     f"snapshot {snapshot.id} of commit user '{snapshot.commit_user}' changed bucket {entry.bucket}",
                     table,

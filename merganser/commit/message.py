@@ -12,6 +12,7 @@ from typing import Any
 import merganser
 from merganser.commit.packed import (
     VERSION,
+    VERSION_WITH_KEYS,
     Packed,
     check_version,
     pack_files,
@@ -38,6 +39,10 @@ class CommitMessage:
         index_added: new index files of any kind, already durable; one of kind HASH replaces that of the bucket.
         index_removed: live index files that these changes replace.
         changelog: new changelog files, already durable; they are part of the snapshot, not of the table's state.
+        keys: the names of the index files that said in which buckets of the partition the keys of the rows lie; None:
+            no index says it.
+        after: the version of the rows of the table that said in which partitions and buckets the keys lie; None: none
+            were asked.
     """
 
     partition: bytes
@@ -48,6 +53,8 @@ class CommitMessage:
     index_added: tuple[IndexEntry, ...] = ()
     index_removed: tuple[IndexEntry, ...] = ()
     changelog: tuple[DataFile, ...] = ()
+    keys: frozenset[str] | None = None
+    after: str | None = None
 
     def entries(self) -> list[ManifestEntry]:
         """Return the manifest entries: removals first, so that an upgrade reads as delete and add."""
@@ -60,7 +67,7 @@ class CommitMessage:
 
     def __reduce__(self) -> tuple[Callable[..., CommitMessage], Packed]:
         return _unpacked, (
-            VERSION,
+            VERSION if self.keys is None and self.after is None else VERSION_WITH_KEYS,
             merganser.__version__,
             self.partition,
             self.bucket,
@@ -70,12 +77,18 @@ class CommitMessage:
             pack_indexes(self.index_added),
             pack_indexes(self.index_removed),
             pack_files(self.changelog),
+            *self._asked(),
         )
+
+    def _asked(self) -> tuple[Any, ...]:
+        if self.keys is None and self.after is None:
+            return ()
+        return (None if self.keys is None else tuple(sorted(self.keys))), self.after
 
 
 def _unpacked(version: int, release: str, *values: Any) -> CommitMessage:
     check_version(version, release)
-    partition, bucket, total_buckets, added, removed, index_added, index_removed, changelog = values
+    partition, bucket, total_buckets, added, removed, index_added, index_removed, changelog, *asked = values
     return CommitMessage(
         partition,
         bucket,
@@ -85,6 +98,8 @@ def _unpacked(version: int, release: str, *values: Any) -> CommitMessage:
         unpack_indexes(index_added),
         unpack_indexes(index_removed),
         unpack_files(changelog),
+        frozenset(asked[0]) if asked and asked[0] is not None else None,
+        asked[1] if asked else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The pickled form of a commit message: plain values with a version, no class and no field by name.
 
     version, release of merganser that wrote it, partition, bucket, total buckets,
-    added, removed, index added, index removed, changelog
+    added, removed, index added, index removed, changelog, keys (in version 2)
 
 A file is a tuple of its fields in the order of `DataFile`, without those at its end that are None, and an index file
 likewise. The first two values never change their meaning, so any release can name the version of a message. Another
@@ -22,6 +22,8 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.index_manifest import IndexEntry, VectorRange
 
 VERSION: Final = 1
+VERSION_WITH_KEYS: Final = 2
+"""Of messages that name the index files that chose their buckets: a release that cannot check them must not commit."""
 
 Packed: TypeAlias = tuple[Any, ...]
 _of_file = attrgetter(*(field.name for field in fields(DataFile)))
@@ -58,11 +60,11 @@ def check_version(version: int, release: str) -> None:
     Raises:
         UnsupportedError: names both releases.
     """
-    if version != VERSION:
+    if version not in (VERSION, VERSION_WITH_KEYS):
         raise UnsupportedError(
             f"cannot read a commit message of version {version}: a task with merganser {release} wrote it, and the "
-            f"driver with merganser {merganser.__version__} reads version {VERSION}. Nothing of it is committed. "
-            "Install one release of merganser on the driver and on all workers, and write again.",
+            f"driver with merganser {merganser.__version__} reads versions up to {VERSION_WITH_KEYS}. Nothing of it is "
+            "committed. Install one release of merganser on the driver and on all workers, and write again.",
             version=release,
         )
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 
 import merganser
@@ -39,7 +38,9 @@ from merganser.commit import committers
 from merganser.commit.conflict import (
     Reads,
     already_there,
+    check_after,
     check_index,
+    check_keys,
     check_levels,
     check_none_waits,
     check_reads,
@@ -257,18 +258,18 @@ class Publisher:
         """
         previous = state.snapshot
         if previous is not None and change.safe is not None and change.safe >= 0:
-            since = chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
+            since = self.reader.snapshots.from_newest(previous)
             check_undisturbed(
                 since, self.reader.delta, safe=change.safe, commit_user=change.commit_user, table=self.table.name
             )
         if change.reads is not None:
-            newest_first = (
-                () if previous is None else chain([previous], self.reader.snapshots.walk_back(previous.id - 1))
-            )
+            newest_first = self.reader.snapshots.from_newest(previous)
             check_reads(change.reads, newest_first, self.reader.delta, table=self.table.name)
         if change.overwrites is None:
             entries = [entry for message in change.messages for entry in message.entries()]
             newest = previous.id if previous else 0
+            check_keys(change.messages, lambda: self.reader.index(previous), table=self.table.name)
+            check_after(change.messages, lambda: self.reader.snapshots.from_newest(previous), table=self.table.name)
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
             check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
@@ -469,7 +470,12 @@ class Publisher:
             emptied = {(e.partition, e.bucket) for e in entries if e.kind == DELETE}
             kept = {e.file.name for e in entries if e.kind == DELETE}
             emptied -= {b for b in emptied if any(e.file.name not in kept for e in state.live.buckets[b].entries)}
-            removed += [entry for entry in before if (entry.partition, entry.bucket) in emptied]
+            anew = {entry.partition for entry in added if entry.index_type == HASH}
+            removed += [
+                entry
+                for entry in before
+                if (entry.partition, entry.bucket) in emptied or (entry.index_type == HASH and entry.partition in anew)
+            ]
         else:
             check_index(
                 entries,

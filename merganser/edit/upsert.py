@@ -24,7 +24,7 @@ from merganser.commit.turns import Turns
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.partial import Partial
-from merganser.errors import ConflictError, InvalidInputError, MerganserError
+from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
@@ -38,7 +38,7 @@ from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
-from merganser.write.buckets import assigner_of
+from merganser.write.buckets import FixedBuckets, partition_groups
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
@@ -92,6 +92,12 @@ class Upsert:
         if if_exists not in IF_EXISTS:
             raise InvalidInputError(
                 f"{self._action}: if_exists is {if_exists!r:.50}. Give one of {', '.join(map(repr, IF_EXISTS))}."
+            )
+        if table.moves_keys:
+            raise UnsupportedError(
+                f"{self._action}: a key of this table may lie in any partition, and upsert looks only where the row "
+                "says. Nothing was written. Use write(): it moves keys as the merge engine says.",
+                table=table.name,
             )
         self._target = WriteTarget(table, columns=columns, action=self._action)
         self._session = WriteSession(table, env, commit_user=commit_user, changes=changes)
@@ -244,7 +250,7 @@ class Upsert:
         edit = self._edit(given, before)
         reads = None
         if edit.rows.num_rows:
-            reads = Reads(snapshot, frozenset(group.id for group in assigner_of(self._table).assign(given.keys)))
+            reads = self._reads(snapshot, given.keys)
             session.put((edit.rows, edit.kinds, None), held=True)
         uuid = session.uuid
         made = session.commit(identifier, reads, self._watermark)
@@ -253,6 +259,12 @@ class Upsert:
         if edit.after is not None:
             return upserted(made, before, edit.after, edit.same)
         return upserted(made, before, before if made is None else self._images_at(given, made))
+
+    def _reads(self, snapshot: Snapshot | None, keys: pa.Table) -> Reads:
+        """Return what was read of keys: their buckets; of a table that adds buckets for new keys, their partitions."""
+        if self._table.assigns_keys:
+            return Reads(snapshot, partitions=frozenset(one for one, _ in partition_groups(self._table, keys)))
+        return Reads(snapshot, frozenset(group.id for group in FixedBuckets(self._table).assign(keys)))
 
     def _check_schema(self, snapshot: Snapshot | None) -> None:
         """Refuse to rewrite rows with a schema older than theirs: values of newer columns would be lost.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table, open_table
-from merganser.options.catalog import CACHE_MEMORY, FAMILIES
+from merganser.options.catalog import CACHE_MEMORY, FAMILIES, table_defaults
 from merganser.options.registry import check_catalog_keys, check_keys, find_option
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
@@ -33,7 +33,8 @@ def catalog(
 
     Args:
         options: options of the store, such as `s3.endpoint`; `cache.manifest.max-memory`, such as `1 gb`, limits the
-            memory for cached metadata (default 256 MB). Misspelt options are refused.
+            memory for cached metadata (default 256 MB); and options of new tables behind `table-default.`, such as
+            `table-default.bucket`. Misspelt options are refused.
         clock: a function that returns the current time as an aware datetime; for tests and replays.
 
     Raises:
@@ -43,9 +44,11 @@ def catalog(
     text = _path(warehouse, "cannot open a catalog: warehouse")
     given = _options(options, f"cannot open the warehouse '{text}'")
     check_catalog_keys(given, what=f"cannot open the warehouse '{text}'")
+    defaults = table_defaults(given)
+    check_keys(defaults)
     clock = _clock(clock, f"cannot open the warehouse '{text}'")
     storage, root = storage_for(text, given)
-    return open_catalog(root, _env(storage, clock, given))
+    return open_catalog(root, _env(storage, clock, given), defaults)
 
 
 def table(

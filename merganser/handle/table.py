@@ -58,6 +58,7 @@ from merganser.schema.table_schema import CHANGE_KIND, TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
 from merganser.stream.follow import TableStream, bounds_of
+from merganser.upkeep.advice import Advice, Facts, advice_for
 from merganser.upkeep.check import check_table
 from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
@@ -588,6 +589,7 @@ class Table:
             f"note       this version cannot write it: {gap.feature}"
             for gap in unsupported_for_writing(self.definition.schema)
         ]
+        lines += [f"advice     {found}" for found in self.advice()]
         return "\n".join(lines)
 
     # writing
@@ -860,6 +862,23 @@ class Table:
             some data files have no checksum.
         """
         return check_table(self.definition, self.env, quick=quick)
+
+    def advice(self) -> tuple[Advice, ...]:
+        """Return what costs readers or writers of the table more than it need, with numbers and the command that helps.
+
+        It looks at the newest snapshot, and reads no data file. Empty: the table is in good shape.
+        """
+        store = SnapshotStore(self.definition.paths, self.env, self.name)
+        latest = self.latest_snapshot()
+        if latest is None:
+            return ()
+        state = MetaReader(self.definition.paths, self.env, self.name).state(latest)
+        earliest = store.earliest_id() or latest.id
+        oldest = store.get(earliest)
+        facts = Facts(
+            state.live, latest.id - earliest + 1, None if oldest is None else oldest.commit_time, self.env.clock()
+        )
+        return advice_for(self.definition, facts)
 
     def expire(
         self,

@@ -235,6 +235,12 @@ class SnapshotStore:
         names = (e.name for e in self.env.storage.list(self.paths.snapshot_directory) if not e.is_directory)
         return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
+    def from_newest(self, newest: Snapshot | None) -> Iterator[Snapshot]:
+        """Yield a snapshot and those before it, downwards, until one is not there; nothing for None."""
+        if newest is not None:
+            yield newest
+            yield from self.walk_back(newest.id - 1)
+
     def walk_back(self, snapshot_id: int) -> Iterator[Snapshot]:
         """Yield snapshots from `snapshot_id` downwards, until one is not there.
 

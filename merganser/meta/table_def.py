@@ -8,6 +8,7 @@ from functools import cached_property
 from merganser.codec.binary_row import deserialize
 from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.rules.facts import DYNAMIC
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.paths import TablePaths
@@ -68,6 +69,21 @@ class TableDef:
     def bucketed(self) -> bool:
         """Whether rows lie in buckets; else each partition has one directory that every writer adds files to."""
         return self.keyed or self.bucket > 0
+
+    @property
+    def assigns_keys(self) -> bool:
+        """Whether buckets are added as keys arrive."""
+        return self.keyed and self.bucket == DYNAMIC
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether a key has one row in all partitions; no index says where."""
+        return self.assigns_keys and self.schema.cross_partition
+
+    @property
+    def indexes_keys(self) -> bool:
+        """Whether index files say which keys a bucket has."""
+        return self.assigns_keys and not self.moves_keys
 
     @cached_property
     def key(self) -> tuple[str, ...]:

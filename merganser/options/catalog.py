@@ -6,6 +6,7 @@ for misspelt keys; `storage.object_connection` says what a store does with its o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from merganser.options.option import BOOLEAN, BYTES, TEXT, Option, TextForm, choice
@@ -66,7 +67,20 @@ OPTIONS: Final[tuple[Option[Any], ...]] = (
     CACHE_MEMORY,
     *(Option[Any](key, form, default, doc, _ALIASES.get(key, ()), noun=CATALOG) for key, form, default, doc in _STORES),
 )
+TABLE_DEFAULTS: Final = ("table-storage.", "table-default.")
+"""What a key begins with that gives new tables the option behind it; the later one wins."""
+
 OWN_FAMILIES: Final = frozenset({"s3", "gs", "az", "local", "cache"})
 """First words of these keys. A key that begins so is meant for us."""
 FAMILIES: Final = OWN_FAMILIES | {"fs", "oss"}
 """First words of all keys that say how a store is reached, here or in other engines."""
+
+
+def table_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a catalog gives its new tables: those of its keys that begin with `TABLE_DEFAULTS`."""
+    return {
+        key.removeprefix(prefix): value
+        for prefix in TABLE_DEFAULTS
+        for key, value in given.items()
+        if key.startswith(prefix) and key != prefix
+    }

@@ -29,12 +29,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     # rows, buckets, large objects
     ("bucket-append-ordered", BOOLEAN, True,
      "Tables without a key and with buckets: keep rows of a bucket in the order they were written."),
-    ("dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000,
-     "Dynamic buckets: rows of a bucket before another is added."),
-    ("dynamic-bucket.initial-buckets", integer(1), None,
-     "Dynamic buckets: how many writers of a partition assign buckets at first."),
-    ("dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."),
-    ("dynamic-bucket.assigner-parallelism", integer(1), None, "Dynamic buckets: how many tasks assign buckets."),
     ("cross-partition-upsert.index-ttl", DURATION, None,
      "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated."),
     ("cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
@@ -114,7 +108,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "scan.max-snapshot.count": ("scan.max-snapshot-count",),
     "scan.remove-normalize": ("log.scan.remove-normalize",),
 }
-_IMMUTABLE: Final = frozenset({"dynamic-bucket.initial-buckets", "blob-descriptor-field", "blob-view-field"})
+_IMMUTABLE: Final = frozenset({"blob-descriptor-field", "blob-view-field"})
 
 OPTIONS: Final = tuple(
     Option[Any](key, form, default, doc, _ALIASES.get(key, ()), key in _IMMUTABLE, State.KEPT)

@@ -68,7 +68,24 @@ BUCKET: Final = Option(
     "bucket", integer(), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
-    refused=("-1 with a primary key", "-2"),
+    refused=("-2 with a primary key",),
+)  # fmt: skip
+DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
+    "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000,
+    "Dynamic buckets: keys of a bucket before another one is added.",
+)  # fmt: skip
+DYNAMIC_BUCKET_INITIAL_BUCKETS: Final = Option(
+    "dynamic-bucket.initial-buckets", integer(1), None,
+    "Dynamic buckets: how many tasks of one write give the keys of a partition their buckets, at most; each adds "
+    "buckets of its own. Default: 'dynamic-bucket.assigner-parallelism'.",
+    immutable=True,
+)  # fmt: skip
+DYNAMIC_BUCKET_MAX_BUCKETS: Final = Option(
+    "dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."
+)
+DYNAMIC_BUCKET_ASSIGNER_PARALLELISM: Final = Option(
+    "dynamic-bucket.assigner-parallelism", integer(1), None,
+    "Dynamic buckets: how many tasks of a write on Spark give keys their buckets. Default: one per core.",
 )  # fmt: skip
 BUCKET_KEY: Final = Option(
     "bucket-key", COLUMNS, _NO_COLUMNS,

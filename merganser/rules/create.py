@@ -26,7 +26,14 @@ from merganser.options.registry import (
 from merganser.options.secrets import check_no_secrets
 from merganser.rules.checks import check_table_options
 from merganser.rules.definition import columns_of_text
-from merganser.rules.dialects import check_has_key, check_versioned, translated, with_whole_rows
+from merganser.rules.dialects import (
+    PER_RECORD,
+    check_has_key,
+    check_versioned,
+    publishes_each_record,
+    translated,
+    with_whole_rows,
+)
 from merganser.rules.facts import listed, refuse
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, fields_from_arrow
@@ -134,6 +141,7 @@ def create_schema(
     check_keys(texts, columns=names)
     _check_belongs(texts, key, what)
     view = Options(texts)
+    _check_producer(view, what)
     _check_key_types(fields, key, partition, what)
     if key and not view.get(options_write.PRIMARY_KEY_NULLABLE):
         fields = tuple(replace(f, type=f.type.with_nullable(False)) if f.name in key else f for f in fields)
@@ -181,6 +189,27 @@ def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> N
                 f"'{option}' = '{texts[option]}' needs a primary key: it says how rows of one key become one row. Name "
                 "the key in primary_key, or remove the option. Nothing was created.",
                 option=option,
+            )
+
+
+def _check_producer(options: Options, what: str) -> None:
+    """Refuse options of changelogs that the chosen producer does not look at."""
+    producer = PER_RECORD if publishes_each_record(options) else options.get(options_write.CHANGELOG_PRODUCER)
+    found = f"and this table has {producer}" if producer != "none" else "and this table has no changelog producer"
+    if options.get(options_write.CHANGELOG_IMAGE) == "wal" and producer != PER_RECORD:
+        refuse(
+            what,
+            f"'changelog.image' = 'wal' goes with 'changelog-producer' = '{PER_RECORD}' alone, {found}. Choose that "
+            "producer, or remove the option. Nothing was created.",
+            option=options_write.CHANGELOG_IMAGE.key,
+        )
+    for option in (options_write.CHANGELOG_ROW_DEDUPLICATE, options_write.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS):
+        if options.get(option) and producer in ("none", "input"):
+            refuse(
+                what,
+                f"'{option.key}' says which changes lookup, full-compaction and {PER_RECORD} leave out, {found}. "
+                "Choose one of these producers, or remove the option. Nothing was created.",
+                option=option.key,
             )
 
 

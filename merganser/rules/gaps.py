@@ -16,7 +16,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.rules.checks import check_file_options
-from merganser.rules.facts import DYNAMIC, POSTPONE
+from merganser.rules.facts import POSTPONE
 from merganser.schema.table_schema import TableSchema
 
 
@@ -65,17 +65,10 @@ def _old_counting(table: TableSchema) -> bool:
 
 _ELSEWHERE: Final = "Use another engine for this table."
 _LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
-_NUMBER: Final = "Create the table with 'bucket' set to a number such as 4; -1 is the default."
+_NUMBER: Final = "Leave 'bucket' out: then buckets are added as keys arrive."
 
 WRITE_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
-    Gap(
-        "a primary key that lacks partition columns and 'bucket' = '-1', so that keys move between partitions",
-        (w.BUCKET,),
-        lambda table: table.cross_partition and _bucket(DYNAMIC)(table),
-        "Add the partition columns to the primary key, and set 'bucket' to a number such as 4.",
-    ),
-    Gap("a primary key and 'bucket' = '-1'", (w.BUCKET,), _keyed(_bucket(DYNAMIC)), _NUMBER),
     Gap("a primary key and 'bucket' = '-2'", (w.BUCKET,), _keyed(_bucket(POSTPONE)), _NUMBER),
     _gap("'sequence.snapshot-ordering'", w.SEQUENCE_SNAPSHOT_ORDERING, _ELSEWHERE),
     _gap("'row-tracking.enabled'", w.ROW_TRACKING, _ELSEWHERE),

@@ -38,6 +38,7 @@ from merganser.schema import types as t
 from merganser.schema.literals import default_value
 from merganser.spark.session import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
+from merganser.write.dynamic import assigners_of
 
 _KEY_COLUMNS_MAX: Final = 55
 """Most key columns; the header of a row of more does not fit into a BIGINT."""
@@ -66,6 +67,8 @@ def one_writer_each(frame: DataFrame, table: TableDef, *, streams: bool = False)
     task. This does no harm, and Spark never splits a partition of such a shuffle (only those of a REBALANCE hint). If
     the frame does not determine the partition or bucket of a row, all rows share one task.
 
+    Where buckets are added as keys arrive, all keys of an assigner share a task (`write.dynamic`).
+
     Args:
         frame: has the partition and bucket key columns of the table.
         table: the table to write to.
@@ -81,9 +84,12 @@ def one_writer_each(frame: DataFrame, table: TableDef, *, streams: bool = False)
     columns = _placing_columns(table, frame.schema)
     if columns is None:
         return frame.repartition(1)
-    partition = [columns[name] for name in table.schema.partition_keys]
-    bucket = bucket_column(table, frame.schema)
-    count = most if partition or bucket is None else min(most, max(1, table.bucket))
+    partition = [] if table.moves_keys else [columns[name] for name in table.schema.partition_keys]
+    assigners = assigners_on(spark, table)
+    bucket = bucket_column(table, frame.schema, assigners)
+    if table.assigns_keys and bucket is None:
+        return frame.repartition(1)
+    count = most if partition or bucket is None else min(most, max(assigners, table.bucket, 1))
     if bucket is None:
         task = f.pmod(f.hash(*columns.values()), f.lit(count))
     elif partition:
@@ -105,6 +111,13 @@ def to_tasks(frame: DataFrame, count: int) -> DataFrame:
     return frame.repartition(count, _salted(count))
 
 
+def assigners_on(spark: SparkSession, table: TableDef) -> int:
+    """Return how many assigners the keys of a partition have in the tasks of a session; see `write.dynamic`."""
+    if not table.assigns_keys:
+        return 1
+    return assigners_of(table, table.options.get(w.DYNAMIC_BUCKET_ASSIGNER_PARALLELISM) or cores(spark))
+
+
 def shuffle_tasks(spark: SparkSession) -> int:
     """Return how many tasks a shuffle of a stream has: one per core, or fewer if the session sets it."""
     return min(_partitions(spark), cores(spark))
@@ -121,31 +134,39 @@ def _salted(count: int) -> Column:
     return f.element_at(f.array(*[f.lit(salt) for salt in salts(count)]), quoted(TASK) + 1)
 
 
-def bucket_column(table: TableDef, schema: s.StructType) -> Column | None:
+def bucket_column(table: TableDef, schema: s.StructType, assigners: int = 1) -> Column | None:
     """Return the bucket of a row as a column of INT; None if no expression gives it exactly.
 
     Args:
         table: the table, which has the bucket key.
         schema: the schema of the frame; its types may be narrower than the table's.
+        assigners: of a table whose buckets are added as keys arrive, over how many assigners its keys are spread: the
+            column is the number of the assigner.
     """
-    if table.bucket <= 1:
+    total = assigners if table.assigns_keys else table.bucket
+    if total <= 1:
         return f.lit(0)
     columns = _placing_columns(table, schema)
     if columns is None:
         return None
-    key = table.schema.bucket_key
+    key = _placing_key(table)
     found = {field.name: field.dataType for field in schema.fields}
-    match table.options.get(w.BUCKET_FUNCTION):
+    match "default" if table.assigns_keys else table.options.get(w.BUCKET_FUNCTION):
         case "default":
             parts = [(columns[name], found[name], table.schema.field(name).type) for name in key]
             word = _only_word(parts)
             if word is not None:
-                return f.abs(_hash_of_word(word) % f.lit(table.bucket)).cast("int")
+                return f.abs(_hash_of_word(word) % f.lit(total)).cast("int")
             row = binary_row(parts)
-            return None if row is None else f.abs(f.hash(row) % f.lit(table.bucket))
+            return None if row is None else f.abs(f.hash(row) % f.lit(total))
         case "mod" if isinstance(found[key[0]], _INTEGERS):
             return f.pmod(f.coalesce(columns[key[0]].cast("bigint"), f.lit(0)), f.lit(table.bucket)).cast("int")
     return None
+
+
+def _placing_key(table: TableDef) -> tuple[str, ...]:
+    """Return the columns whose hash says where in its partition a row goes, or where in the table if keys may move."""
+    return table.schema.primary_keys if table.moves_keys else table.schema.bucket_key
 
 
 def _placing_columns(table: TableDef, schema: s.StructType) -> dict[str, Column] | None:
@@ -156,7 +177,7 @@ def _placing_columns(table: TableDef, schema: s.StructType) -> dict[str, Column]
     found = {field.name: field.dataType for field in schema.fields}
     fields = {field.name: field for field in table.schema.fields_with_defaults}
     columns = {}
-    for name in (*table.schema.partition_keys, *table.schema.bucket_key):
+    for name in (*(() if table.moves_keys else table.schema.partition_keys), *_placing_key(table)):
         if name not in found:
             return None
         columns[name] = quoted(name)

@@ -83,7 +83,7 @@ def write_stream(
         create: create a table of the catalog that is not there from the first record that tells its columns and its
             primary key: Debezium with schemas and message keys, and Canal. A query that has written to a table
             fails when that was dropped and made anew.
-        table_options: options of new tables; without "bucket" they have one bucket.
+        table_options: options of new tables.
         unknown: what becomes of changes of a table that is not there, or that `tables` does not name. "fail": the query
             stops with an error. "ignore": they are left out, and counted. "keep": they become dead letters.
         dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` for bad records. Its commit comes before
@@ -265,7 +265,7 @@ def _delivered(
     tasks = shuffle_tasks(spark)
     carriers = records.mapInArrow(on_any_python(Route(feed, format_, options, unknown, tasks)), CARRIERS)
     arranged = carriers.repartition(1) if tasks == 1 else to_tasks(carriers, tasks)
-    return feed, arranged.drop(TASK).mapInArrow(on_any_python(Deliver(feed)), DELIVERED)
+    return feed, arranged.drop(TASK).mapInArrow(on_any_python(Deliver(feed, tasks)), DELIVERED)
 
 
 def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, Any], *, named: bool) -> None:

@@ -15,7 +15,6 @@ from merganser.cdc.sources import Source
 from merganser.errors import InvalidInputError, InvariantError
 from merganser.handle.table import Table
 from merganser.options.registry import normalize_options
-from merganser.options.write import BUCKET
 from merganser.spark.session import opened
 
 
@@ -150,9 +149,7 @@ class CatalogTables:
     def create(self, place: str, told: NewTable) -> None:
         """Create the table, and its database, unless another task has just done so."""
         self.catalog.create_database(parse_table_name(place).database, if_not_exists=True)
-        self.catalog.create_table(
-            place, dict(told.columns), told.key, options={BUCKET.key: "1"} | dict(self.options), if_not_exists=True
-        )
+        self.catalog.create_table(place, dict(told.columns), told.key, options=self.options, if_not_exists=True)
 
 
 def catalog_tables(

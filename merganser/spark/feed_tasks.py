@@ -39,7 +39,8 @@ from merganser.spark.change_records import refusal
 from merganser.spark.feed_tables import FeedTables
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
 from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, request_of
-from merganser.write.buckets import assigner_of
+from merganser.write.buckets import sole_writers
+from merganser.write.dynamic import assigners_of
 from merganser.write.job import Outcome
 
 CARRIERS: Final = f"{TASK} int, place string, origin int, sequence int, ignored long, rows binary"
@@ -288,7 +289,7 @@ class Route:
         if not prepared.num_rows:
             return
         task = np.empty(prepared.num_rows, np.int64)
-        for group in assigner_of(table).assign(prepared):
+        for group in sole_writers(table, prepared, assigners_of(table, self.tasks)):
             # the rows of a bucket that has no order need no single writer
             own = zlib.crc32(group.partition, zlib.crc32(place.encode())) + group.bucket
             task[group.rows] = (own if table.keyed or table.schema.bucket_key else load.origin) % self.tasks
@@ -422,9 +423,14 @@ class _Load:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Writes the rows of carriers, and yields the outcome of each table."""
+    """Writes the rows of carriers, and yields the outcome of each table.
+
+    Attributes:
+        tasks: how many tasks deliver.
+    """
 
     feed: Feed
+    tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows, as `mapInArrow` wants it.
@@ -468,7 +474,7 @@ class Deliver:
         request = self.feed.sink(place)
         parts = ((part.drop_columns([VALUE_KIND.name]), part.column(VALUE_KIND.name)) for part in rows)
         keyed = request.table.keyed
-        job = request.transaction("", 0).job()
+        job = request.transaction("", 0).job(assigners=assigners_of(request.table, self.tasks))
         done = job.run_prepared((part, kinds.combine_chunks() if keyed else None, None) for part, kinds in parts)
         if done.refusal is not None:
             raise done.refusal

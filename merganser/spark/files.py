@@ -10,8 +10,8 @@ So the numbers of tasks never overlap, and the last row of a key in file and row
 files (CSV, JSON); the bytes of such a file limit the number of its rows. `ingest.files` reads the files, as without
 Spark.
 
-Every task adds a file to a bucket. If that makes too many files for a merge, Spark shuffles the rows instead, with the
-same numbers, and each bucket gets one writer.
+Every task adds a file to a bucket. If that makes too many files for a merge, or if buckets are added as keys arrive,
+Spark shuffles the rows instead, with the same numbers, and each bucket or assigner of keys gets one task.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
-from merganser.spark.bucketing import TASK, to_tasks
+from merganser.spark.bucketing import TASK, assigners_on, to_tasks
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of, on_any_python
 from merganser.spark.names import spelling_of
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.storage.env import Env
-from merganser.write.buckets import assigner_of
+from merganser.write.buckets import sole_writers
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import begin
+from merganser.write.writer import arrives
 
 FILES_PER_BUCKET_MAX: Final = 64
 """Most files that one load may add to a bucket; a merge opens all of them."""
@@ -130,7 +131,9 @@ def load(
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
     portions = _portions(rows, paths, transaction.target, kinds, found.env)
     begun = found.env.seconds()
-    outcomes = run_portions(spark, transaction.job(kinds=kinds), rows, portions)
+    outcomes = run_portions(
+        spark, transaction.job(kinds=kinds, assigners=assigners_on(spark, found.definition)), rows, portions
+    )
     transaction.spent("tasks", found.env.seconds() - begun)
     return transaction.finish(messages_of(found.definition, found.env, outcomes))
 
@@ -157,9 +160,11 @@ def run_portions(spark: SparkSession, job: WriteJob, rows: RowSource, portions: 
     wanted = max(1, useful, math.ceil(decoded / table.options.get(w.WRITE_BUFFER_SIZE)))
     tasks = _shares(portions, wanted)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    if table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX:
+    alone = table.assigns_keys and len(tasks) > 1  # a new key needs one assigner
+    if not alone and (table.bucket <= 0 or wanted <= FILES_PER_BUCKET_MAX):
         return run_jobs(numbers, LoadJob(job, rows, tasks))
-    count = len(tasks) if table.schema.partition_keys else min(table.bucket, len(tasks))
+    places = job.start.assigners if alone else table.bucket
+    count = len(tasks) if table.schema.partition_keys else min(places, len(tasks))
     scattered = numbers.mapInArrow(on_any_python(ScatterJob(job, rows, tasks, count)), SCATTERED_SCHEMA)
     # In the order of the files: engines that put versions together take neighbours only.
     return run_jobs(to_tasks(scattered, count).sortWithinPartitions(_FIRST), GatherJob(job))
@@ -206,7 +211,6 @@ class ScatterJob:
     def _scattered(self, share: Share) -> Iterator[pa.RecordBatch]:
         target = self.job.target
         before = share.before
-        assigner = assigner_of(target.table)
         for table in (table for portion in share.portions for table in self.rows.tables(portion)):
             rows, texts = split_kinds(table, self.job.kinds, table=target.table.name)
             conformed, kinds, arrival = target.accepted(
@@ -217,7 +221,7 @@ class ScatterJob:
             if kinds is not None:
                 whole = whole.append_column(_KIND, kinds)
             places: dict[int, list[np.ndarray]] = {}
-            for group in assigner.assign(conformed):
+            for group in sole_writers(target.table, conformed, self.job.start.assigners):
                 places.setdefault((zlib.crc32(group.partition) + group.bucket) % self.count, []).append(group.rows)
             payloads = [_to_stream(whole.take(pa.array(np.sort(np.concatenate(at))))) for at in places.values()]
             yield _scattered_batch(list(places), payloads, [None] * len(places), before - rows.num_rows)
@@ -241,7 +245,7 @@ class GatherJob:
                 table = pa.ipc.open_stream(payload.as_buffer()).read_all()
                 kinds = table.column(_KIND).combine_chunks() if _KIND in table.column_names else None
                 rows = table.drop_columns([name for name in (_ARRIVAL, _KIND) if name in table.column_names])
-                yield rows, kinds, table.column(_ARRIVAL).to_numpy()
+                yield rows, kinds, table.column(_ARRIVAL).to_numpy() if arrives(self.job.target.table) else None
 
 
 _FIRST: Final = "first"

@@ -27,10 +27,9 @@ from merganser.cdc.records import letters_user
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
 from merganser.handle.table import Overwrite, Table
-from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.spark.bucketing import bucket_column, one_writer_each, quoted
+from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted
 from merganser.spark.change_records import REJECTED
 from merganser.spark.compaction import on_tasks
 from merganser.spark.dead_letters import check_letters, letters_frame
@@ -42,6 +41,7 @@ from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_pat
 from merganser.spark.types import arrow_schema_of
 from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction, begin
+from merganser.write.writer import takes_any_order
 
 ARRIVAL = "__merganser_arrival"
 _WAYS: Final = ("auto", "files", "arrow")
@@ -189,7 +189,12 @@ def _files_written(transaction: Transaction, df: DataFrame, kinds: str | None, *
     with staged(df, table, env, path) as (rows, portions):
         written = env.seconds()
         transaction.spent("staging", written - begun)
-        outcomes = run_portions(df.sparkSession, transaction.job(kinds=kinds), rows, portions)
+        outcomes = run_portions(
+            df.sparkSession,
+            transaction.job(kinds=kinds, assigners=assigners_on(df.sparkSession, table)),
+            rows,
+            portions,
+        )
         transaction.spent("tasks", env.seconds() - written)
     return messages_of(table, env, outcomes)
 
@@ -198,13 +203,13 @@ def _arrow_written(transaction: Transaction, df: DataFrame, kinds: str | None) -
     """Return what tasks wrote that were handed the rows, those of a bucket to one task."""
     table, env = transaction.table, transaction.env
     frame, arrival = _arranged(df, table)
-    job = transaction.job(kinds=kinds, arrival=arrival)
+    job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners_on(df.sparkSession, table))
     begun = env.seconds()
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
     outcomes = run_jobs(numbered, WriteTask(job, tuple(frame.columns)))
     transaction.spent("tasks", env.seconds() - begun)
     messages = messages_of(table, env, outcomes)
-    if table.keyed and bucket_column(table, df.schema) is not None:
+    if table.keyed and table.bucket > 0 and bucket_column(table, df.schema) is not None:
         _check_writers(transaction, messages)
     return messages
 
@@ -227,7 +232,6 @@ def _arranged(df: DataFrame, table: TableDef) -> tuple[DataFrame, str | None]:
     if not table.schema.bucket_key and not table.keyed:
         return df, None
     frame = one_writer_each(df.withColumn(ARRIVAL, f.monotonically_increasing_id()), table)
-    if table.keyed and merge_of(table).engine.chooses:
+    if takes_any_order(table):
         return frame, ARRIVAL
-    # A queue keeps the order of its rows; engines that put versions together take neighbours only.
     return frame.sortWithinPartitions(quoted(ARRIVAL)).drop(ARRIVAL), None

@@ -70,7 +70,8 @@ from merganser.spark.stream_source import long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.protocol import Storage
-from merganser.write.job import Outcome, messages_of
+from merganser.write.held import drop_held, hold, placed
+from merganser.write.job import Outcome
 from merganser.write.transaction import begin
 
 NAME: Final = "merganser"
@@ -271,7 +272,10 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         before = (context.partitionId() if context is not None else 0) * _SEQUENCES_PER_TASK
         tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
-        written = _Written(self._job.run(tables, skipped=before))
+        if self._transaction.table.assigns_keys:
+            written = _Written(hold(self._job, tables))
+        else:
+            written = _Written(self._job.run(tables, skipped=before))
         settle()
         return written
 
@@ -288,10 +292,11 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         if None in messages:
             written = [message for message in messages if isinstance(message, _Written)]
             self._transaction.abort([found for message in written for found in message.outcome.messages])
+            drop_held(self._transaction.env, [message.outcome.held for message in written if message.outcome.held])
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> list[CommitMessage]:
         outcomes = [message.outcome for message in messages if isinstance(message, _Written)]
-        return messages_of(self._transaction.table, self._transaction.env, outcomes)
+        return placed(self._job, outcomes)
 
 
 def _table(options: Mapping[str, str]) -> Table:

@@ -35,12 +35,11 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
-from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
-from merganser.spark.bucketing import one_writer_each, quoted
+from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.dead_letters import check_letters, letters_table
@@ -53,9 +52,11 @@ from merganser.spark.watch import OBSERVED, show
 from merganser.spark.workers import settle
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
+from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, check_user
+from merganser.write.writer import arrives, takes_any_order
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -148,7 +149,10 @@ class SinkRequest:
                 self.remove(outcomes)
                 raise
             self.letters.apply(query, batch, _files(outcomes, letters=True))
-        self.apply(query, batch, _files(outcomes))
+        if any(outcome.held for outcome in outcomes):
+            self.apply(query, batch, placed(self.transaction("", 0).job(), outcomes))
+        else:
+            self.apply(query, batch, _files(outcomes))
 
     def apply(self, query: str, batch: int, files: Sequence[CommitMessage]) -> Snapshot | None:
         """Make files one commit and return it; if it is one already, remove them.
@@ -216,6 +220,7 @@ class SinkRequest:
         for request, letters in ((self, False), (self.letters, True)):
             if request is not None:
                 remove_files(request.table, request.here(), _files(outcomes, letters=letters))
+        drop_held(self.here(), [outcome.held for outcome in outcomes if outcome.held])
 
 
 _ENVS_MAX: Final = 64
@@ -243,10 +248,12 @@ class StreamTask:
     Attributes:
         request: what is written.
         arranged: the last column says which task a row comes from; else rows come as they are to be written.
+        assigners: how many assigners the keys of a partition have in the tasks of a batch; see `write.dynamic`.
     """
 
     request: SinkRequest
     arranged: bool
+    assigners: int = 1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows, as `mapInArrow` wants it; a task without rows yields nothing."""
@@ -268,9 +275,12 @@ class StreamTask:
         if first is None:
             return Outcome()
         request = self.request
-        arrival = self.arranged and request.table.keyed
-        job = request.transaction("", 0).job(kinds=request.kinds, arrival=_ARRIVAL if arrival else None)
-        outcome = job.run(self._named(first, tables), skipped=skipped)
+        arrival = self.arranged and arrives(request.table)
+        job = request.transaction("", 0).job(
+            kinds=request.kinds, arrival=_ARRIVAL if arrival else None, assigners=self.assigners
+        )
+        rows = self._named(first, tables)
+        outcome = job.run(rows, skipped=skipped) if self.arranged or not request.table.assigns_keys else hold(job, rows)
         if outcome.refusal is not None:
             raise outcome.refusal
         return outcome
@@ -312,18 +322,18 @@ class StreamTask:
         if not self.arranged:
             yield from (rows.rename_columns(names) for rows in every())
             return
-        if self.request.table.keyed and merge_of(self.request.table).engine.chooses:
+        table = self.request.table
+        if takes_any_order(table):
             seen = 0
             for rows in every():
                 yield _with_arrival(rows.rename_columns([*names, FROM]), seen)
                 seen += rows.num_rows
             return
-        # A queue keeps the order of its rows; engines that put versions together take neighbours only.
         whole = pa.concat_tables([rows.rename_columns([*names, FROM]) for rows in every()])
         origin = whole.column(FROM).to_numpy()
         if (np.diff(origin) < 0).any():
             whole = whole.take(pa.array(np.argsort(origin, kind="stable")))
-        yield whole.drop_columns([FROM]) if not self.request.table.keyed else _with_arrival(whole, 0)
+        yield whole.drop_columns([FROM]) if not arrives(table) else _with_arrival(whole, 0)
 
 
 def _with_arrival(rows: pa.Table, seen: int) -> pa.Table:
@@ -421,7 +431,8 @@ def write_stream(
     if arranged:
         frame = one_writer_each(frame.withColumn(FROM, f.spark_partition_id()), definition, streams=True)
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
-    outcomes = numbered.mapInArrow(on_any_python(StreamTask(request, arranged)), OUTCOME_SCHEMA)
+    task = StreamTask(request, arranged, assigners_on(spark, definition))
+    outcomes = numbered.mapInArrow(on_any_python(task), OUTCOME_SCHEMA)
     written = outcomes.observe(OBSERVED, *map(total, NUMBERS)).select("message")
     writer = sink_writer(written, request, f"merganser-{request.env.new_id()[:12]}", mode, checkpoint, name)
     query = triggered(writer, trigger, action).start()

@@ -29,7 +29,7 @@ from merganser.errors import FormatError, MerganserError
 from merganser.lsm.check import Finding, bucket_findings, total_findings
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import ADD, ManifestEntry
-from merganser.meta.index_manifest import IndexEntry, read_index_manifest
+from merganser.meta.index_manifest import HASH, IndexEntry, read_index_manifest
 from merganser.meta.live_files import EMPTY, BucketId, LiveFiles
 from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
@@ -66,7 +66,7 @@ def check_table(table: TableDef, env: Env, *, quick: bool = False) -> tuple[Find
     title = f"checking {table.name}"
     with env.progress.work(f"{title}: metadata"):
         for branch in ("main", *(findings.tried(table.path, BranchStore(table.paths, env, table.name).names) or ())):
-            line = _Line(replace(table, branch=branch), env, findings, files)
+            line = _Line(replace(table, branch=branch), env, findings, files, inside=not quick)
             line.look()
             schemas |= line.schemas
     files.look(inside=not quick, schemas=schemas, title=title)
@@ -96,12 +96,17 @@ class _State:
 
 @dataclass(slots=True)
 class _Line:
-    """The snapshots, tags and changelogs of the table itself or of a branch."""
+    """The snapshots, tags and changelogs of the table itself or of a branch.
+
+    Attributes:
+        inside: look into files, too.
+    """
 
     table: TableDef
     env: Env
     findings: Findings
     files: HeldFiles
+    inside: bool
     schemas: dict[tuple[str, int], TableDef] = field(default_factory=dict)
     _cache: Cache = field(default_factory=Cache)
     _described: dict[str, ManifestFile] = field(default_factory=dict)
@@ -205,6 +210,8 @@ class _Line:
                 state = self._state(read, state if follows else None)
         if state is not None:
             self._hold_all(state)
+            if self.table.indexes_keys:
+                self._look_at_keys(state)
 
     def _look_at_one(self, path: str, snapshot: Snapshot) -> None:
         """Look at a snapshot that is kept by a name: its state, which is all that a tag keeps."""
@@ -416,6 +423,23 @@ class _Line:
                 problem = f"it has a vector of '{strays[0]}', which is no live file of its bucket."
                 path = self.table.paths.manifest(state.read.snapshot.index_manifest or "")
                 self.findings.note("index", path, f"'{entry.name}': {problem}", state.read.holder)
+
+    def _look_at_keys(self, state: _State) -> None:
+        """Look whether each bucket has an index of its keys, and no key is in the indexes of two buckets."""
+        path = self.table.paths.manifest(state.read.snapshot.index_manifest or "")
+        indexes: dict[bytes, list[IndexEntry]] = {}
+        for entry in state.index:
+            if entry.index_type == HASH:
+                indexes.setdefault(entry.partition, []).append(entry)
+        for partition, bucket in state.live.buckets:
+            found = [entry.bucket for entry in indexes.get(partition, ())]
+            if found.count(bucket) != 1 and directory_of(self.table, (partition, bucket)) is not None:
+                problem = f"bucket {bucket} of '{self.table.partition_directory(partition)}' has {found.count(bucket)} "
+                self.findings.note("index", path, f"{problem}indexes of its keys. It needs one.", state.read.holder)
+        for entries in indexes.values() if self.inside else ():
+            twice = self.files.key_in_two(self.table, entries)
+            if twice:
+                self.findings.note("index", path, twice, state.read.holder)
 
     def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
         for bucket in touched:

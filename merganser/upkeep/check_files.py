@@ -19,6 +19,7 @@ from merganser.codec.bloom import can_filter
 from merganser.codec.deletion_vector import decode_vector
 from merganser.errors import MerganserError, NotFoundError
 from merganser.files.index import ColumnFilter, Sought, file_index_path, read_filters
+from merganser.files.key_hashes import read_hashes
 from merganser.files.masks import index_path
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.check import UNSURE, FilePlace, Finding, RowCheck
@@ -150,6 +151,27 @@ class HeldFiles:
 
             self.env.map(one, data)
         self._note_unsure()
+
+    def key_in_two(self, table: TableDef, entries: Sequence[IndexEntry]) -> str | None:
+        """Return what is wrong if the key indexes of a partition put a key into two buckets; None: nothing is.
+
+        Args:
+            entries: of type HASH, one of each bucket. Files that cannot be read are left out: that is found elsewhere.
+        """
+        try:
+            hashes = [read_hashes(table, self.env, entry) for entry in entries]
+        except MerganserError:
+            return None
+        whole = np.concatenate(hashes)
+        whole.sort()
+        twice = whole[1:][whole[1:] == whole[:-1]]
+        if not len(twice):
+            return None
+        found = [entry.bucket for entry, held in zip(entries, hashes, strict=True) if (held == twice[0]).any()]
+        return (
+            f"the key indexes of buckets {sorted(found)} of '{table.partition_directory(entries[0].partition)}' have "
+            f"{len(twice)} key hashes twice (the first is {twice[0]}), so rows of one key may lie in two buckets."
+        )
 
     def _note_unsure(self) -> None:
         """Say once for the table that some files have no checksum: another engine wrote them, or an older release."""

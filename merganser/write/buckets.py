@@ -1,14 +1,14 @@
 """Rows -> the partition and bucket each belongs to.
 
 A writer asks its assigner for every flush of rows, in their order. An assigner may hold state, such as the bucket that
-a key lies in; those of today hold none.
+a key lies in (`dynamic`); those of this module hold none.
 
 Format: section "bucketing". The partition is not part of the hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,12 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
-from merganser.codec.hashing import buckets
+from merganser.codec.hashing import buckets, remainders, row_hashes
 from merganser.codec.stats import EMPTY_ROW
+from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
+from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.write.incoming import Prepared
+from merganser.write.start import Start
 
 _DIRECTORY_BYTES_MAX = 255
 _SCANS_MAX = 16
@@ -48,6 +52,19 @@ class Group:
         return self.partition, self.bucket
 
 
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """The keys that a writer has added to a bucket.
+
+    Attributes:
+        before: the index file of the bucket that the new one replaces; None: it had none.
+        after: the new one, with the keys of both; durable.
+    """
+
+    before: IndexEntry | None
+    after: IndexEntry
+
+
 class Assigner(Protocol):
     """Says where rows belong.
 
@@ -57,12 +74,66 @@ class Assigner(Protocol):
 
     total_buckets: int
 
+    def moved(self, rows: Prepared) -> Prepared:
+        """Return rows as they are to be written: rows of a key may belong where its row lies."""
+        ...
+
     def assign(self, rows: pa.Table) -> Iterator[Group]:
         """Yield the rows of every bucket that has some, by partition and bucket."""
         ...
 
+    def begin(self, start: Start) -> None:
+        """Assign the rows of the next commit: others may have committed since the last."""
 
-class FixedBuckets:
+    def written_keys(self) -> Mapping[BucketId, NewKeys]:
+        """Write down which keys were added to which buckets since the last call; return the new files by bucket."""
+        ...
+
+    def asked(self, partition: bytes) -> frozenset[str] | None:
+        """Return the names of the files that said where the keys of a partition lie; None: no file says it."""
+        ...
+
+    @property
+    def after(self) -> str | None:
+        """The version of the rows that said where keys lie (`RowsState`); None: no rows were asked."""
+        ...
+
+    def handed_out(self, messages: Sequence[CommitMessage]) -> None:
+        """Note that the rows assigned since the last call go into a commit with these messages."""
+
+
+class ByKeyOrFile:
+    """What assigners share that do not depend on the rows of the table."""
+
+    def moved(self, rows: Prepared) -> Prepared:
+        """Return rows as they are."""
+        return rows
+
+    @property
+    def after(self) -> str | None:
+        """None: no rows were asked."""
+        return None
+
+    def handed_out(self, messages: Sequence[CommitMessage]) -> None:
+        """Do nothing."""
+
+
+class _Stateless(ByKeyOrFile):
+    """What assigners without a state share."""
+
+    def begin(self, start: Start) -> None:
+        """Do nothing: no state has a say in where rows belong."""
+
+    def written_keys(self) -> Mapping[BucketId, NewKeys]:
+        """Return nothing: no file says where rows belong."""
+        return {}
+
+    def asked(self, partition: bytes) -> frozenset[str] | None:
+        """Return None: no file says where rows belong."""
+        return None
+
+
+class FixedBuckets(_Stateless):
     """A fixed number of buckets: the hash of the bucket key decides."""
 
     def __init__(self, table: TableDef) -> None:
@@ -74,7 +145,7 @@ class FixedBuckets:
         return _groups(self._table, rows, bucket_numbers(self._table, rows), self.total_buckets)
 
 
-class UnawareBuckets:
+class UnawareBuckets(_Stateless):
     """No bucket key: one directory in a partition, and no order of its files."""
 
     def __init__(self, table: TableDef) -> None:
@@ -86,9 +157,24 @@ class UnawareBuckets:
         return _groups(self._table, rows, np.zeros(rows.num_rows, np.int32), 1)
 
 
-def assigner_of(table: TableDef) -> Assigner:
-    """Return a new assigner of a table's rows, for one writer."""
-    return FixedBuckets(table) if table.bucket > 0 else UnawareBuckets(table)
+def sole_writers(table: TableDef, rows: pa.Table, assigners: int) -> Iterator[Group]:
+    """Yield rows in groups that need one writer each: all rows of a key are in one group.
+
+    The number of a group is that of its bucket; where buckets are added as keys arrive, that of the assigner of its
+    keys, which alone adds buckets for them. If keys may move between partitions, the group has no partition.
+    """
+    if not table.assigns_keys:
+        assigner = FixedBuckets(table) if table.bucket > 0 else UnawareBuckets(table)
+        yield from assigner.assign(rows)
+        return
+    key = table.schema.primary_keys if table.moves_keys else table.key
+    hashes = row_hashes([rows.column(name) for name in key], [table.schema.field(name).type for name in key])
+    numbers = remainders(hashes, assigners)
+    if not table.moves_keys:
+        yield from _groups(table, rows, numbers, assigners)
+        return
+    for number, members in parted(numbers):
+        yield Group(EMPTY_ROW, number, members)
 
 
 def _groups(table: TableDef, rows: pa.Table, number: npt.NDArray[np.int32], count: int) -> Iterator[Group]:
@@ -97,12 +183,12 @@ def _groups(table: TableDef, rows: pa.Table, number: npt.NDArray[np.int32], coun
         return
     partitions, firsts = _partition_numbers(table, rows)
     combined = number if partitions is None else partitions * count + number
-    for code, members in _parted(combined):
+    for code, members in parted(combined):
         partition, bucket = divmod(code, count)
         serialized = EMPTY_ROW
         if partitions is not None:
             serialized = _serialized(table, rows, int(firsts[partition]))
-            _check_directory(table, serialized)
+            check_directory(table, serialized)
         yield Group(serialized, bucket, members)
 
 
@@ -118,7 +204,7 @@ def partition_groups(table: TableDef, rows: pa.Table) -> Iterator[tuple[bytes, n
     if partitions is None:
         yield EMPTY_ROW, np.arange(rows.num_rows)
         return
-    for number, members in _parted(partitions):
+    for number, members in parted(partitions):
         yield _serialized(table, rows, int(firsts[number])), members
 
 
@@ -130,7 +216,7 @@ def _serialized(table: TableDef, rows: pa.Table, row: int) -> bytes:
     return serialize(values, table.partition_types)
 
 
-def _check_directory(table: TableDef, partition: bytes) -> None:
+def check_directory(table: TableDef, partition: bytes) -> None:
     """Refuse a partition whose directory most stores could not have.
 
     Raises:
@@ -148,8 +234,10 @@ def _check_directory(table: TableDef, partition: bytes) -> None:
             )
 
 
-def _parted(numbers: npt.NDArray[np.signedinteger]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield every number that occurs, rising, and the positions it stands at, rising."""
+def parted(numbers: npt.NDArray[np.signedinteger]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield every number that occurs, rising, and the positions it stands at, rising. None is negative."""
+    if not len(numbers):
+        return
     highest = int(numbers.max())
     small = numbers.astype(np.uint8 if highest < 256 else np.uint16 if highest < 65_536 else np.int64)
     if highest < _SCANS_MAX:  # a few looks at all numbers are cheaper than a sort of them

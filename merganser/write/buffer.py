@@ -17,6 +17,7 @@ from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.write.buckets import Assigner
 from merganser.write.incoming import Prepared
 
 SMALL_BYTES: Final = 1 << 20
@@ -119,13 +120,34 @@ class WrittenBuckets:
         """Take changelog files that are durable."""
         self._published.setdefault(bucket, []).extend(files)
 
-    def handed_out(self, total_buckets: int) -> list[CommitMessage]:
-        """Return the changes; their files are the caller's now."""
+    def handed_out(self, assigner: Assigner) -> list[CommitMessage]:
+        """Return the changes; their files are the caller's now.
+
+        Args:
+            assigner: has said where the rows belong.
+
+        Raises:
+            StorageError: the files of the assigner could not be written; nothing was handed out.
+        """
+        keys = assigner.written_keys()
         messages = []
-        for bucket in sorted({*self._files, *self._published}):  # not in the order in which threads were ready
+        for bucket in sorted({*self._files, *self._published, *keys}):  # not in the order in which threads were ready
             files, published = tuple(self._files.get(bucket, ())), tuple(self._published.get(bucket, ()))
-            if files or published:
-                messages.append(CommitMessage(*bucket, total_buckets, files, changelog=published))
+            new = keys.get(bucket)
+            if files or published or new is not None:
+                messages.append(
+                    CommitMessage(
+                        *bucket,
+                        assigner.total_buckets,
+                        files,
+                        index_added=() if new is None else (new.after,),
+                        index_removed=() if new is None or new.before is None else (new.before,),
+                        changelog=published,
+                        keys=assigner.asked(bucket[0]),
+                        after=assigner.after,
+                    )
+                )
+        assigner.handed_out(messages)
         self._files, self._published = {}, {}
         self._used |= self._next
         self._next = {}

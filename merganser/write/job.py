@@ -1,6 +1,6 @@
 """WriteJob: rows -> files of their buckets, as a value that pickles and runs wherever there is a core.
 
-A job holds what is true for all its runs (table, storage, where sequence numbers begin). Nothing it does is visible
+A job holds what is true for all its runs (table, storage, what its rows come after). Nothing it does is visible
 before its transaction finishes with the messages of the runs that count: a failed or second attempt leaves files that
 no snapshot names.
 
@@ -10,8 +10,8 @@ wrap it and lose its class. Raised is only what another attempt may cure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_COUNT
 from merganser.storage.env import Env
 from merganser.write.incoming import Prepared
-from merganser.write.sequences import StartingSequences
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 
@@ -42,6 +42,7 @@ class Outcome:
         version: of merganser where it ran, which must be that of the transaction's process.
         rows: that it was given and wrote; fewer are stored where rows of one key become one.
         retractions: how many of these rows take something back: -U and -D.
+        held: the folder in which the rows wait for their buckets, instead of messages (`write.held`); None: none wait.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -49,6 +50,7 @@ class Outcome:
     version: str = field(default_factory=lambda: merganser.__version__)
     rows: int = 0
     retractions: int = 0
+    held: str | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -63,14 +65,14 @@ class WriteJob:
     Attributes:
         target: the table and how it is written.
         env: pickled, it is the storage, and the time if the clock is not the machine's.
-        starts: where the sequence numbers of buckets begin.
+        start: the state that the rows come after.
         kinds: column with the row kinds, not stored; None: all rows are inserts.
         arrival: column of BIGINT that orders the rows, not stored; None: they come in order.
     """
 
     target: WriteTarget
     env: Env
-    starts: StartingSequences
+    start: Start
     kinds: str | None = None
     arrival: str | None = None
 
@@ -81,7 +83,7 @@ class WriteJob:
             tables: rows as they were given, with kinds and arrival among the columns.
             skipped: sequence numbers that other runs take in every bucket before this one.
         """
-        return self.run_prepared((self._prepared(table) for table in tables if table.num_rows), skipped=skipped)
+        return self.run_prepared(self.prepared(tables), skipped=skipped)
 
     def run_prepared(self, rows: Iterable[Prepared], *, skipped: int = 0) -> Outcome:
         """Write rows that have been checked; otherwise as `run`.
@@ -90,17 +92,18 @@ class WriteJob:
             rows: tables, each with row kinds and arrival, or None.
             skipped: as for `run`.
         """
-        first = self.starts if not skipped else lambda bucket: self.starts(bucket) + skipped
-        target = self.target
+        start, target = self.start, self.target
+        if skipped:
+            start = replace(start, sequences=lambda bucket: self.start.sequences(bucket) + skipped)
         writer = table_writer(
-            target.table, self.env, first, parallel=False, publishes=target.publishes, marks=target.mark
+            target.table, self.env, start, parallel=False, publishes=target.publishes, marks=target.mark
         )
         count = retractions = 0
         try:
             for table, kinds, arrival in rows:
                 writer.write(table, kinds, arrival=arrival)
                 count += table.num_rows
-                retractions += _retractions(table, kinds)
+                retractions += retractions_among(table, kinds)
             return Outcome(tuple(writer.finish()), rows=count, retractions=retractions)
         except StorageError:
             writer.abort()
@@ -112,6 +115,14 @@ class WriteJob:
             writer.abort()
             raise
 
+    def prepared(self, tables: Iterable[pa.Table]) -> Iterator[Prepared]:
+        """Yield rows, as `run` takes them, as `run_prepared` takes them.
+
+        Raises:
+            InvalidInputError: rows do not fit the table.
+        """
+        return (self._prepared(table) for table in tables if table.num_rows)
+
     def _prepared(self, table: pa.Table) -> Prepared:
         arrival = None
         if self.arrival is not None:
@@ -121,7 +132,7 @@ class WriteJob:
         return self.target.accepted(rows, kinds, arrival, in_task=True)
 
 
-def _retractions(rows: pa.Table, kinds: pa.Array | None) -> int:
+def retractions_among(rows: pa.Table, kinds: pa.Array | None) -> int:
     """Return how many rows take something back; a table that counts equal rows has counts in place of kinds."""
     if kinds is not None:
         return row_kind.retractions(kinds)

@@ -79,12 +79,12 @@ class WriteSession:
         self._check_known()
         begun = self.env.seconds()
         if not self._taking:  # rows that others committed since our last commit are older than those that come now
-            starts = self._transaction.starts()
+            start = self._transaction.start()
             if self._writer is None:
                 self._writer = table_writer(
-                    self.table, self.env, starts, publishes=self.target.publishes, marks=self.target.mark
+                    self.table, self.env, start, publishes=self.target.publishes, marks=self.target.mark
                 )
-            self._writer.begin(starts)
+            self._writer.begin(start)
             self._taking = True
         assert self._writer is not None
         try:
@@ -138,7 +138,7 @@ class WriteSession:
         """Write the rows that no file has yet."""
         if writer.is_small:
             self._transaction.take_turn()
-            writer.begin(self._transaction.starts())
+            writer.begin(self._transaction.start())
         begun = self.env.seconds()
         try:
             self._written += writer.finish()

@@ -77,6 +77,14 @@ class WriteTarget:
                 f"{{'dt': '2026-01-01'}}, or {{}} for the table."
             )
 
+        if table.moves_keys and (self.dynamic or self.spec):
+            raise InvalidInputError(
+                f"{self.action}: overwrite is {overwrite!r:.80}, and keys of this table may lie in other partitions. "
+                "Nothing was written. Give {} to replace the whole table, or delete the rows of the partition and "
+                "write the new ones.",
+                table=table.name,
+            )
+
     def untracked(self, partitions: Collection[bytes]) -> frozenset[bytes]:
         """Return those of some serialized partitions whose changes a commit does not publish."""
         return untracked_of(self.table, partitions) if self._changes else frozenset(partitions)

@@ -39,10 +39,12 @@ from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
 from merganser.upkeep.compact_table import RunJobs, catch_up
 from merganser.write import overwrite as ow
+from merganser.write.dynamic import assigners_of
 from merganser.write.job import WriteJob
 from merganser.write.recording import Recording
 from merganser.write.renumber import Renumbering
-from merganser.write.sequences import StartingSequences, is_numbered, starting_sequences
+from merganser.write.sequences import is_numbered, starting_sequences
+from merganser.write.start import KeyFiles, RowsState, Start, rows_state
 from merganser.write.target import WriteTarget
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,7 +67,7 @@ class Transaction:
         watermark: epoch milliseconds up to which event times were seen; see `checked_watermark`. None: the commit says
             nothing of it.
         batch: what tells the rows of a stream's batch from others of the same number; None: it is no batch of a stream.
-        since: no snapshot below this one can be its own; None: it has not asked yet where sequence numbers begin.
+        since: no snapshot below this one can be its own; None: it has not asked yet what its rows come after.
         unknown_since: a call of `finish`, of unknown outcome, tried to create this snapshot; None: there was none.
         safe: the last snapshot that others may have made without a check, in strict mode; after the commit its own.
         stands: its commit is part of the table, by this object or by a twin.
@@ -122,8 +124,11 @@ class Transaction:
         """Return the newest commit of the user; None: none had an identifier."""
         return Publisher(self.table, self.env).newest_of(self.user)
 
-    def starts(self) -> StartingSequences:
-        """Return where sequence numbers begin: behind those of the newest state.
+    def start(self, *, assigners: int = 1) -> Start:
+        """Return what the rows of the write come after: the newest state.
+
+        Args:
+            assigners: how many tasks may assign keys to buckets; see `write.dynamic`.
 
         Raises:
             ConflictError: the table was dropped since it was opened.
@@ -132,7 +137,16 @@ class Transaction:
         state = Publisher(self.table, self.env).latest()
         if self.since is None:
             self.since = state.next_id
-        return starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
+        sequences = starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
+        if not self.table.assigns_keys:
+            return Start(sequences)
+        assigners = assigners_of(self.table, assigners)
+        reader = Publisher(self.table, self.env).reader
+        if self.table.moves_keys:
+            rows = RowsState(None) if self.target.overwrites else rows_state(reader, state)
+            return Start(sequences, assigners=assigners, rows=rows)
+        index = () if self.target.overwrites else reader.index(state.snapshot)
+        return Start(sequences, KeyFiles.among(index), assigners)
 
     def take_turn(self) -> None:
         """Wait for the turn to commit and keep it until the commit. Call it if rows are few and a commit comes next.
@@ -151,9 +165,14 @@ class Transaction:
             self._turn.end()
             self._turn = None
 
-    def job(self, *, kinds: str | None = None, arrival: str | None = None) -> WriteJob:
-        """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now."""
-        return WriteJob(self.target, self.env, self.starts(), kinds, arrival)
+    def job(self, *, kinds: str | None = None, arrival: str | None = None, assigners: int = 1) -> WriteJob:
+        """Return what tasks run; see `WriteJob`. Rows of the transaction are newer than all that is committed now.
+
+        Args:
+            kinds, arrival: see `WriteJob`.
+            assigners: how many tasks may assign keys to buckets, at most; see `write.dynamic`.
+        """
+        return WriteJob(self.target, self.env, self.start(assigners=assigners), kinds, arrival)
 
     def finish(
         self,

@@ -31,11 +31,13 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
-from merganser.write.buckets import Group, assigner_of
+from merganser.write.buckets import Assigner, FixedBuckets, Group, UnawareBuckets
 from merganser.write.buffer import SMALL_BYTES, RowBuffer, WrittenBuckets
+from merganser.write.dynamic import DynamicBuckets
 from merganser.write.incoming import Arrival, Prepared
+from merganser.write.moving import MovingBuckets
+from merganser.write.start import Start
 
-Starts = Callable[[BucketId], int]
 Publishes = Callable[[bytes], bool]
 Marks = Callable[[bytes], str]
 _OPEN_FILES_MAX: Final = 128
@@ -44,7 +46,7 @@ _OPEN_FILES_MAX: Final = 128
 class TableWriter(Protocol):
     """Writes rows of one table into files of its buckets, without committing."""
 
-    def begin(self, starts: Starts) -> None:
+    def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on: others may have committed since the last."""
 
     def write(
@@ -75,7 +77,7 @@ class TableWriter(Protocol):
 def table_writer(
     table: TableDef,
     env: Env,
-    starts: Starts,
+    start: Start,
     *,
     parallel: bool = True,
     publishes: Publishes | None = None,
@@ -84,14 +86,28 @@ def table_writer(
     """Return a writer of a table.
 
     Args:
-        starts: gives the first free sequence number of a bucket; see `WrittenBuckets`.
+        start: the state that its rows come after.
         parallel: run buckets side by side on the environment's pool. Off inside a job, which has one core.
         publishes: says of a partition whether a changelog of its rows is written; None: of all.
         marks: gives, of a partition, a part of the names of its data files.
     """
     if table.keyed:
-        return KeyTableWriter(table, env, starts, parallel=parallel, publishes=publishes, marks=marks)
-    return AppendTableWriter(table, env, starts)
+        return KeyTableWriter(table, env, start, parallel=parallel, publishes=publishes, marks=marks)
+    return AppendTableWriter(table, env, start)
+
+
+def arrives(table: TableDef) -> bool:
+    """Return whether a writer of a table takes what orders its rows; else rows come in order."""
+    return table.keyed and not table.moves_keys
+
+
+def takes_any_order(table: TableDef) -> bool:
+    """Return whether a writer of a table takes rows in any order, given what orders them.
+
+    A queue keeps the order of its rows, engines that put versions together take neighbours only, and keys move between
+    partitions one row after the other.
+    """
+    return arrives(table) and merge_of(table).engine.chooses
 
 
 class KeyTableWriter:
@@ -105,7 +121,7 @@ class KeyTableWriter:
         self,
         table: TableDef,
         env: Env,
-        starts: Starts,
+        start: Start,
         *,
         parallel: bool = True,
         publishes: Publishes | None = None,
@@ -116,18 +132,19 @@ class KeyTableWriter:
         self._publishes = publishes
         self._marks = marks
         self._merge = merge_of(table, stored=False)
-        self._assigner = assigner_of(table)
+        self._assigner = _assigner_of(table, env, start)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
-        self._written = WrittenBuckets(table, env, starts)
+        self._written = WrittenBuckets(table, env, start.sequences)
         self._run: Callable[..., object] = env.map if parallel else _in_turn
         self._numbers_by_arrival = False
         self._keeps: Keeps | None = None
         if table.options.get(w.CHANGELOG_PRODUCER) == "input":
             self._keeps = "received" if publishes_each_record(table.options) else "published"
 
-    def begin(self, starts: Starts) -> None:
+    def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on."""
-        self._written.starts = starts
+        self._written.starts = start.sequences
+        self._assigner.begin(start)
 
     def write(
         self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
@@ -147,7 +164,7 @@ class KeyTableWriter:
         """Write the rest and return the changes."""
         if not self._buffer.is_empty:
             self._flush(self._buffer.taken())
-        return self._written.handed_out(self._assigner.total_buckets)
+        return self._written.handed_out(self._assigner)
 
     @property
     def is_small(self) -> bool:
@@ -160,7 +177,7 @@ class KeyTableWriter:
         self._written.remove()
 
     def _flush(self, taken: Prepared) -> None:
-        rows, kinds, arrival = taken
+        rows, kinds, arrival = self._assigner.moved(taken)
         rows = _one_chunk(rows)
         flushes: dict[tuple[Keeps | None, str], Flush] = {}
         work: list[tuple[str, Group, int]] = []
@@ -197,18 +214,19 @@ class KeyTableWriter:
 class AppendTableWriter:
     """Writes rows of a table without a key; see `TableWriter`."""
 
-    def __init__(self, table: TableDef, env: Env, starts: Starts) -> None:
+    def __init__(self, table: TableDef, env: Env, start: Start) -> None:
         self._table = table
         self._env = env
-        self._assigner = assigner_of(table)
+        self._assigner = _assigner_of(table, env, start)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
-        self._written = WrittenBuckets(table, env, starts)
+        self._written = WrittenBuckets(table, env, start.sequences)
         self._layout = file_layout(table)
         self._open: dict[BucketId, RollingWriter] = {}
 
-    def begin(self, starts: Starts) -> None:
+    def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on."""
-        self._written.starts = starts
+        self._written.starts = start.sequences
+        self._assigner.begin(start)
 
     def write(
         self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
@@ -229,7 +247,7 @@ class AppendTableWriter:
             self._flush(self._buffer.taken()[0])
         for bucket in list(self._open):
             self._close(bucket)
-        return self._written.handed_out(self._assigner.total_buckets)
+        return self._written.handed_out(self._assigner)
 
     @property
     def is_small(self) -> bool:
@@ -273,6 +291,14 @@ class AppendTableWriter:
                 file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)
             self._written.keep(bucket, [file])
         del self._open[bucket]  # not before: `abort` removes what a failed close leaves
+
+
+def _assigner_of(table: TableDef, env: Env, start: Start) -> Assigner:
+    if table.bucket > 0:
+        return FixedBuckets(table)
+    if table.moves_keys:
+        return MovingBuckets(table, env, start)
+    return DynamicBuckets(table, env, start) if table.assigns_keys else UnawareBuckets(table)
 
 
 def _one_chunk(rows: pa.Table) -> pa.Table:

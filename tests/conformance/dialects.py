@@ -54,8 +54,9 @@ def translated(case: Case) -> Translation:
             found = Translation(_from_table_store(case, given))
         case _:
             found = Translation(given)
-    if "bucket" not in found.options and case.get("primary_key") and not case.get("configuration"):
-        found.options["bucket"] = "1"
+    other = case.get("dialect", "paimon") != "paimon"
+    if other and "bucket" not in found.options and case.get("primary_key") and not case.get("configuration"):
+        found.options["bucket"] = "1"  # the default of these; Paimon adds buckets as keys arrive
     return found
 
 

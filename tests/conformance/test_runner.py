@@ -609,8 +609,9 @@ def test_unknown_schema_changes_are_skips(change: dict[str, Any]) -> None:
 # dialects
 
 
-def test_tables_with_a_key_have_one_bucket_unless_they_say_more() -> None:
-    assert translated(case_of()).options == {"bucket": "1"}
+def test_tables_with_a_key_have_the_buckets_that_their_system_gives_them() -> None:
+    assert translated(case_of()).options == {}
+    assert translated(case_of(dialect="tablestore-0.3")).options["bucket"] == "1"
     assert translated(case_of(options={"bucket": "4"})).options == {"bucket": "4"}
     assert translated(case_of(primary_key=[])).options == {}
     assert translated(case_of(configuration={"table-storage.bucket": "10"})).options == {}

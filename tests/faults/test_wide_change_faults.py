@@ -24,6 +24,7 @@ from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
 from merganser.testing.faulty import Outcome, Stopped
 from merganser.write.sequences import starting_sequences
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 from tests.faults import run_some
@@ -64,7 +65,7 @@ def _base(options: Mapping[str, str]) -> tuple[dict[str, bytes], list[CommitMess
     table.write([{"k": k, "v": 0} for k in range(6)])
     publisher = Publisher(table.definition, table.env)
     starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
-    writer = table_writer(table.definition, table.env, starts)
+    writer = table_writer(table.definition, table.env, Start(starts))
     rows = pa.table({"k": pa.array(range(4, 9), pa.int32()), "v": pa.array([1] * 5, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())

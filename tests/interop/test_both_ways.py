@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import merganser as mg
 from tests.seeds import seeds
 
 from .engines import Engine, Fields, MerganserEngine, PeerEngine, TableShape
@@ -209,6 +210,21 @@ def test_clients_take_turns_on_a_partitioned_key_table(
 def test_all_clients_take_turns_on_one_key_table(all_engines: list[Engine]) -> None:
     shape = TableShape((*key_fields(["BIGINT", "STRING"]), *VALUES), ("k0", "k1"), options={"bucket": "4"})
     take_turns_on_a_key_table(all_engines, shape, seeded("all"), steps=20)
+
+
+@pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
+def test_all_clients_take_turns_on_a_table_that_adds_buckets(
+    all_engines: list[Engine], partitioned: bool, tmp_path: Path
+) -> None:
+    parts = (("p", "STRING NOT NULL"),) if partitioned else ()
+    names = tuple(name for name, _ in parts)
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "9"}
+    shape = TableShape((*key_fields(["BIGINT", "STRING"]), *parts, *VALUES), (*names, "k0", "k1"), names, options)
+    random = seeded(f"dynamic {partitioned}")
+    take_turns_on_a_key_table(all_engines, shape, random, steps=16, creators=all_engines[:1])
+    table = mg.catalog(str(tmp_path)).table("db.t")
+    assert partitioned or len(set(table.files().column("bucket").to_pylist())) > 3
+    assert [found for found in table.check() if found.is_fault] == []
 
 
 @pytest.mark.parametrize("paimon_type", ATOMIC_TYPES)

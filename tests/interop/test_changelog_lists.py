@@ -11,6 +11,7 @@ import merganser as mg
 from merganser.commit.publish import Change, Publisher
 from merganser.testing.builders import with_changelog
 from merganser.write.sequences import starting_sequences
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 
@@ -30,7 +31,7 @@ def test_the_clients_read_and_follow_a_snapshot_with_everything_a_commit_can_car
     target = WriteTarget(table.definition)
     publisher = Publisher(table.definition, table.env)
     starts = starting_sequences(table.definition, publisher.latest().live, overwrites=False)
-    writer = table_writer(table.definition, table.env, starts)
+    writer = table_writer(table.definition, table.env, Start(starts))
     writer.write(target.accepted(pa.Table.from_pylist(rows, arrow_schema(FIELDS)), None)[0])
     messages = with_changelog(table.definition, table.env, writer.finish())
     snapshot = publisher.commit(

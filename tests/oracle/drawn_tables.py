@@ -58,6 +58,17 @@ class DrawnTable:
             row[first] = _clock(self.columns[first], time)
 
 
+def random_buckets(rng: random.Random) -> dict[str, str]:
+    """Return options that let keys add buckets, for a third of the tables; else none."""
+    if rng.random() < 0.65:
+        return {}
+    return {
+        "bucket": "-1",
+        "dynamic-bucket.target-row-num": rng.choice(["1", "3", "20"]),
+        "dynamic-bucket.max-buckets": rng.choice(["-1", "2"]),
+    }
+
+
 def choice(*values: Any) -> Draw:
     return lambda rng: rng.choice(values)
 
@@ -151,6 +162,8 @@ def drawn_table(engine: str, rng: random.Random) -> DrawnTable:
         "file.format": rng.choice(["parquet", "parquet", "parquet", "orc", "avro"]),
     }
     _RULES[engine](table, rng)
+    if engine != "append":
+        table.options |= random_buckets(rng)
     _rising(table)
     names = list(table.columns)
     rng.shuffle(names)

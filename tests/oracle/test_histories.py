@@ -18,6 +18,7 @@ import pytest
 import merganser as mg
 from merganser.merge import sort_merge
 from merganser.testing.oracle import DeduplicateOracle
+from tests.oracle.drawn_tables import random_buckets
 from tests.seeds import seeds
 
 TEXTS = ["", "a", "abcdefg", "abcdefgh", "zażółć", "\U0001f986 duck", "x" * 40]
@@ -56,6 +57,7 @@ def _history(seed: int, path: Path) -> None:
         "write-only": upkeep.choice(["true", "false", "false"]),
         "num-sorted-run.compaction-trigger": str(upkeep.randrange(2, 6)),
     }
+    options |= random_buckets(random.Random(f"{seed} buckets"))
     indexes = random.Random(f"{seed} file indexes")
     if filtered := [n for n in schema if schema[n][:7] not in ("DECIMAL", "BOOLEAN") and indexes.random() < 0.3]:
         options |= {

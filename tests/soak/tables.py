@@ -233,6 +233,7 @@ TABLES: Final = (
         _additions,
         _fold_sums,
     ),
+    SoakTable("spread", {"dynamic-bucket.target-row-num": "40", **_COMPACTS}, True, _upserts, _fold_latest),
     SoakTable("lines", {}, False, _lines, _fold_lines),
     SoakTable(
         "looked up",

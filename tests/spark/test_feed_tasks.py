@@ -84,7 +84,7 @@ def _outcomes(
     rows = []
     for task in range(_TASKS):
         own = whole.filter(pc.equal(whole.column(0), task)).drop_columns([whole.column_names[0]])
-        rows += [row for batch in Deliver(feed)(iter(own.to_batches())) for row in batch.to_pylist()]
+        rows += [row for batch in Deliver(feed, _TASKS)(iter(own.to_batches())) for row in batch.to_pylist()]
     numbers = {name: sum(row[name] for row in rows) for name in ("rows", "dead_letters", "ignored")}
     return [pickle.loads(row["message"]) for row in rows if row["message"] is not None], numbers
 

@@ -81,10 +81,10 @@ def _key_shape(fields: Fields, options: Mapping[str, str]) -> TableShape:
     return TableShape((("k", "INT NOT NULL"), *fields), ("k",), (), {"bucket": "2", **options})
 
 
-def _partitioned(partitions: Fields) -> TableShape:
+def _partitioned(partitions: Fields, options: Mapping[str, str] | None = None) -> TableShape:
     columns = tuple((name, f"{kind} NOT NULL") for name, kind in partitions)
     names = tuple(name for name, _ in partitions)
-    return TableShape((*columns, ("k", "INT NOT NULL"), *VALUES), (*names, "k"), names, {"bucket": "2"})
+    return TableShape((*columns, ("k", "INT NOT NULL"), *VALUES), (*names, "k"), names, options or {"bucket": "2"})
 
 
 def _append(shape: TableShape, world: World, random: Random, *, others: tuple[str, ...] = _PEERS) -> SharedTable:
@@ -95,6 +95,7 @@ _ROW_KINDS = TableShape(
     (("k", "INT NOT NULL"), ("kind", "STRING"), *VALUES), ("k",), (), {"bucket": "2", "rowkind.field": "kind"}
 )
 _APPENDED: Fields = (("a", "INT"), ("b", "STRING"), ("c", "DECIMAL(10, 2)"), ("d", "TIMESTAMP(6)"))
+_DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
 _WITH_MASKS = ("deduplicate", "deduplicate by sequence", "partial-update", "aggregation")
 """Without sequence groups: there Java folds lone versions too, when it looks for older ones."""
 
@@ -126,6 +127,14 @@ KINDS: Mapping[str, Kind] = {
     "small files": partial(_keys, _key_shape(_SIMPLE, {"target-file-size": "1 kb"}), others=_PEERS),
     "no statistics": partial(_keys, _key_shape(_SIMPLE, {"metadata.stats-mode": "none"}), others=_PEERS),
     "file format by level": partial(_keys, _key_shape(_SIMPLE[:-1], {"file.format.per.level": "0:avro,5:orc"})),
+    # buckets that are added as keys arrive
+    "dynamic buckets": partial(_keys, _key_shape(_SIMPLE, _DYNAMIC), others=_PEERS),
+    "dynamic buckets, few": partial(_keys, _key_shape(_SIMPLE, _DYNAMIC | {"dynamic-bucket.max-buckets": "2"})),
+    "dynamic buckets, deletion vectors": partial(_keys, _key_shape(_SIMPLE, _DYNAMIC | _MASKS)),
+    **{
+        f"dynamic buckets, partitions: {name}": partial(_keys, _partitioned(fields, _DYNAMIC), others=_PEERS)
+        for name, fields in list(_PARTITIONS.items())[:2]
+    },
     # deletion vectors
     **{f"deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS) for name in _WITH_MASKS},
     **{f"64-bit deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS_64) for name in _WITH_MASKS[:2]},

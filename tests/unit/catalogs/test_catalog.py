@@ -311,13 +311,24 @@ def test_a_name_that_a_stopped_rename_claimed_is_free(catalog: mg.Catalog) -> No
     assert catalog.table("shop.b").read().to_pylist() == [{"n": 1}]
 
 
-def test_a_key_without_a_number_of_buckets_is_asked_for_one(tmp_path: Path) -> None:
+def test_a_feature_that_this_version_lacks_is_refused_before_a_table_is_made(tmp_path: Path) -> None:
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("d")
-    with pytest.raises(UnsupportedError, match="'bucket' set to a number") as caught:
-        catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"])
-    assert caught.value.context["option"] == "bucket"
+    with pytest.raises(UnsupportedError, match="other than avro") as caught:
+        catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"], options={"manifest.format": "orc"})
+    assert caught.value.context["option"] == "manifest.format"
     assert catalog.list_tables("d") == []
+
+
+def test_a_catalog_gives_new_tables_the_options_that_they_do_not_set(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"table-default.bucket": "3", "table-default.file.format": "orc"})
+    catalog.create_database("d")
+    assert catalog.create_table("d.t", {"k": "INT"}, primary_key=["k"]).options["bucket"] == "3"
+    own = catalog.create_table("d.own", {"k": "INT"}, primary_key=["k"], options={"bucket": "1"})
+    assert (own.options["bucket"], own.options["file.format"]) == ("1", "orc")
+    assert "bucket" not in mg.catalog(str(tmp_path)).create_table("d.plain", {"k": "INT"}).options
+    with pytest.raises(InvalidInputError, match="bukcet"):
+        mg.catalog(str(tmp_path), options={"table-default.bukcet": "3"})
 
 
 @pytest.mark.parametrize("file", ["mine.txt", "schema/mine.sql", "dt=1/part-0.parquet", "bucket-0/more/mine.txt"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import merganser as mg
@@ -24,3 +25,17 @@ def test_what_is_wrong_is_printed_and_ends_with_1(run: Run, orders: mg.Table) ->
     assert checked.out.count("\n") == 1
     assert f"'{lost}': it is not there" in checked.out
     assert "roll back" in checked.out
+
+
+def test_the_doctor_says_what_could_be_better_and_changes_nothing(run: Run, orders: mg.Table) -> None:
+    seen = run("doctor", "shop.orders")
+    assert (seen.code, seen.out) == (0, "")
+    assert "is in good shape" in seen.err
+    stray = next(Path(orders.path).rglob("*.parquet")).parent / "data-00000000-0000-0000-0000-000000000000-0.parquet"
+    stray.write_bytes(b"x")
+    os.utime(stray, (0, 0))
+    seen = run("doctor", "shop.orders")
+    assert seen.code == 0
+    assert seen.out.startswith("orphans: 1 file that no snapshot needs")
+    assert "merganser orphans" in seen.out
+    assert stray.exists()

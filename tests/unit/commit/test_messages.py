@@ -57,7 +57,9 @@ GLOBAL = IndexEntry(b"p", 3, "BTREE", "index-3", 9, 1, (), "s3://elsewhere/index
 MESSAGES = {
     "empty": CommitMessage(b"", 0, 1, ()),
     "one file": CommitMessage(b"p", 3, 8, (PLAIN,)),
-    "every field": CommitMessage(b"p", 3, 8, (PLAIN, FULL), (FULL,), (VECTORS, KEYS), (GLOBAL,), (PLAIN,)),
+    "every field": CommitMessage(
+        b"p", 3, 8, (PLAIN, FULL), (FULL,), (VECTORS, KEYS), (GLOBAL,), (PLAIN,), frozenset({"index-2"}), "list-1"
+    ),
 }
 
 
@@ -90,7 +92,7 @@ def test_a_message_of_another_version_is_refused_with_both_releases(monkeypatch:
     reduced: Any = MESSAGES["one file"].__reduce__()
     restored, (version, _, *values) = reduced
     assert version == packed.VERSION
-    for other in (0, packed.VERSION + 1):
+    for other in (0, packed.VERSION_WITH_KEYS + 1):
         with pytest.raises(UnsupportedError, match=rf"version {other}: a task with merganser 9\.9\.9") as caught:
             restored(other, "9.9.9", *values)
         assert "Install one release" in str(caught.value)

@@ -20,6 +20,7 @@ from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import begin
 from merganser.write.writer import table_writer
@@ -41,7 +42,9 @@ def _row(k: int, v: int = 0) -> list[dict[str, int]]:
 def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     """Write rows into files without committing them."""
     live = MetaReader(table.definition.paths, table.env, table.name).latest().live
-    writer = table_writer(table.definition, table.env, starting_sequences(table.definition, live, overwrites=False))
+    writer = table_writer(
+        table.definition, table.env, Start(starting_sequences(table.definition, live, overwrites=False))
+    )
     target = WriteTarget(table.definition)
     import pyarrow as pa
 

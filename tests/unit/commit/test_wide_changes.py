@@ -24,6 +24,7 @@ from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot, snapsh
 from merganser.testing.builders import catalog_over, contents, memory_with, with_changelog
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 from merganser.write.sequences import starting_sequences
+from merganser.write.start import Start
 from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 
@@ -45,7 +46,7 @@ def _publisher(table: mg.Table) -> Publisher:
 def _files(table: mg.Table, *keys: int) -> list[CommitMessage]:
     """Write rows into files without committing them."""
     starts = starting_sequences(table.definition, _publisher(table).latest().live, overwrites=False)
-    writer = table_writer(table.definition, table.env, starts)
+    writer = table_writer(table.definition, table.env, Start(starts))
     rows = pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32())})
     writer.write(WriteTarget(table.definition).accepted(rows, None)[0])
     return writer.finish()

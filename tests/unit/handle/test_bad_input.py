@@ -611,19 +611,20 @@ def test_a_definition_that_is_no_table_of_the_format_is_refused(
     assert catalog.list_tables("shop") == []
 
 
-@pytest.mark.parametrize("kind", ["-1", "-2"])
-@pytest.mark.usefixtures("writes")
-def test_a_key_table_without_a_number_of_buckets_is_asked_for_one_when_it_is_written(
-    catalog: mg.Catalog, kind: str
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"changelog.image": "wal"}, "has no changelog producer"),
+        ({"changelog.image": "wal", "changelog-producer": "lookup"}, "and this table has lookup"),
+        ({"changelog-producer.row-deduplicate": "true", "changelog-producer": "input"}, "and this table has input"),
+        ({"changelog-producer.row-deduplicate-ignore-fields": "v"}, "has no changelog producer"),
+    ],
+)
+def test_options_of_changelogs_that_the_producer_does_not_look_at_are_refused(
+    catalog: mg.Catalog, options: dict[str, str], part: str
 ) -> None:
-    try:
-        table = _define(catalog, primary_key=["id"], options={"bucket": kind})
-    except UnsupportedError as error:
-        assert "'bucket'" in str(error)
-        assert "number" in str(error)
-        return
-    _refused(lambda: table.write([{"dt": "a", "id": 1, "v": 1}]), "'bucket'", "number", error=UnsupportedError)
-    assert table.snapshots() == ()
+    _refused(lambda: _define(catalog, primary_key=["id"], options=options), part, "Nothing was created")
+    assert catalog.list_tables("shop") == []
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def _table(path: Path, producer: str, engine: str, rng: random.Random, **more: s
     options = {"bucket": "2", "changelog-producer": producer} | ENGINES[engine] | more
     options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
     options["target-file-row-num"] = rng.choice(["3", "1000"])
-    if rng.random() < 0.5:
+    if producer not in ("none", "input") and rng.random() < 0.5:
         options["changelog-producer.row-deduplicate"] = "true"
     return catalog.create_table(
         "db.t",

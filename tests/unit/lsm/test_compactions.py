@@ -27,6 +27,7 @@ from merganser.schema.types_text import parse_type
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
 from merganser.write.overwrite import upgraded
+from merganser.write.start import Start
 from merganser.write.writer import table_writer
 
 _names = itertools.count()
@@ -265,7 +266,7 @@ def test_files_of_an_overwrite_by_several_writers_are_lifted_only_if_none_of_the
     table = _table()
     messages = []
     for keys in ((0, 5), (3, 9), (10, 12)):
-        writer = table_writer(table.definition, table.env, lambda bucket, first=keys[0]: first * 100)
+        writer = table_writer(table.definition, table.env, Start(lambda bucket, first=keys[0]: first * 100))
         rows = pa.table({"k": pa.array(keys, pa.int32()), "v": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
         writer.write(rows)
         messages += writer.finish()

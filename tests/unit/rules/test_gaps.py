@@ -42,15 +42,11 @@ def test_an_option_at_its_default_asks_for_nothing():
     assert unsupported_for_reading(table(defaults), merge=True) == ()
 
 
-@pytest.mark.parametrize(("options", "advice"), [({}, "a number such as 4"), ({"bucket": "-2"}, "a number such as 4")])
-def test_a_keyed_table_without_a_number_of_buckets_asks_for_one(options, advice):
-    with pytest.raises(UnsupportedError, match=advice):
-        check_can_write(table(options), name="db.t")
-
-
-def test_keys_that_move_between_partitions_need_the_partition_columns():
-    with pytest.raises(UnsupportedError, match="Add the partition columns to the primary key"):
-        check_can_write(table({}, partition=("dt",)), name="db.t")
+def test_a_keyed_table_needs_no_number_of_buckets():
+    check_can_write(table({}), name="db.t")
+    check_can_write(table({}, partition=("dt",)), name="db.t")
+    with pytest.raises(UnsupportedError, match="Leave 'bucket' out"):
+        check_can_write(table({"bucket": "-2"}), name="db.t")
 
 
 def test_a_refusal_to_write_names_the_table_and_every_feature():
@@ -115,7 +111,8 @@ REFUSED = [(option.key, text) for option in ALL_OPTIONS for text in refused_text
 @pytest.mark.parametrize(("key", "text"), REFUSED, ids=str)
 def test_what_an_option_calls_refused_is_refused(key, text):
     asking = KEYED | {key: text}
-    assert any(_gaps_of(key, table(asking, key=names)) for names in (("k",), ()))
+    parted = table(asking, partition=("dt",))
+    assert any(_gaps_of(key, made) for made in (table(asking), table(asking, key=()), parted))
 
 
 HONOURED = [

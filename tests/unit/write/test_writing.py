@@ -22,8 +22,9 @@ from merganser.meta.data_file import ManifestEntry
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
-from merganser.write.buckets import assigner_of, bucket_numbers
+from merganser.write.buckets import FixedBuckets, bucket_numbers
 from merganser.write.session import WriteSession
+from merganser.write.start import Start
 from merganser.write.writer import table_writer
 
 _names = itertools.count()
@@ -147,7 +148,7 @@ def test_rows_lie_in_the_bucket_of_their_key_whatever_batch_they_came_in() -> No
     )
     numbers = bucket_numbers(table.definition, rows)
     seen = np.full(200, -1)
-    for group in assigner_of(table.definition).assign(rows):
+    for group in FixedBuckets(table.definition).assign(rows):
         assert (numbers[group.rows] == group.bucket).all()
         values = deserialize(group.partition, table.definition.partition_types)
         assert set(rows.column("p").take(pa.array(group.rows)).to_pylist()) == set(values)
@@ -214,7 +215,7 @@ def test_a_failing_bucket_removes_the_files_of_all() -> None:
 
 def test_rows_whose_order_is_given_are_folded_in_it() -> None:
     table = _keyed()
-    writer = table_writer(table.definition, table.env, lambda bucket: 0)
+    writer = table_writer(table.definition, table.env, Start(lambda bucket: 0))
     rows = pa.table({"k": pa.array([1, 1, 1], pa.int32()), "v": ["second", "third", "first"]})
     schema = table.read().schema
     writer.write(rows.cast(schema), arrival=np.array([1, 2, 0]))

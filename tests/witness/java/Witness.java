@@ -17,6 +17,7 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.paimon.AppendOnlyFileStore;
+import org.apache.paimon.CoreOptions;
 import org.apache.paimon.append.AppendCompactCoordinator;
 import org.apache.paimon.append.AppendCompactTask;
 import org.apache.paimon.catalog.Catalog;
@@ -29,6 +30,9 @@ import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.index.BucketAssigner;
+import org.apache.paimon.index.HashBucketAssigner;
+import org.apache.paimon.index.SimpleHashBucketAssigner;
 import org.apache.paimon.io.DataFileMeta;
 import org.apache.paimon.manifest.ManifestCommittable;
 import org.apache.paimon.manifest.ManifestEntry;
@@ -47,6 +51,7 @@ import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.CommitMessage;
+import org.apache.paimon.table.sink.RowPartitionKeyExtractor;
 import org.apache.paimon.table.sink.TableCommitImpl;
 import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.ReadBuilder;
@@ -261,13 +266,20 @@ public final class Witness {
             if (overwrites) {
                 commit.withOverwrite(texts(request.get("overwrite")));
             }
+            BucketAssigner assigner = assigner(request, table, overwrites);
+            RowPartitionKeyExtractor extractor = new RowPartitionKeyExtractor(table.schema());
             int place = 0;
             for (JsonNode json : request.get("rows")) {
                 GenericRow row = Rows.row(json, type);
                 if (present(kinds)) {
                     row.setRowKind(RowKind.fromShortString(kinds.get(place).textValue()));
                 }
-                write.write(row);
+                if (assigner == null) {
+                    write.write(row);
+                } else {
+                    BinaryRow key = extractor.trimmedPrimaryKey(row);
+                    write.write(row, assigner.assign(extractor.partition(row), key.hashCode()));
+                }
                 place++;
             }
             Long watermark = present(request.get("watermark")) ? request.get("watermark").longValue() : null;
@@ -279,6 +291,27 @@ public final class Witness {
             commit.commit(committable);
         }
         return null;
+    }
+
+    /** What gives keys their buckets where buckets are added as keys arrive; null for other tables. */
+    private BucketAssigner assigner(JsonNode request, FileStoreTable table, boolean overwrites) {
+        if (table.bucketMode() != BucketMode.HASH_DYNAMIC) {
+            return null;
+        }
+        CoreOptions options = table.coreOptions();
+        long target = options.dynamicBucketTargetRowNum();
+        int most = options.dynamicBucketMaxBuckets();
+        return overwrites
+                ? new SimpleHashBucketAssigner(1, 0, target, most)
+                : new HashBucketAssigner(
+                        table.snapshotManager(),
+                        user(request),
+                        table.store().newIndexFileHandler(),
+                        1,
+                        1,
+                        0,
+                        target,
+                        most);
     }
 
     /** Compact all buckets, "full" or as the tree asks for; the number of commit messages. */

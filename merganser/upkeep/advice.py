@@ -1,0 +1,222 @@
+"""Advice: what costs readers or writers of a table more than it need, with numbers, and the command that helps.
+
+A pure function of the newest state: it reads no file. Each piece of advice looks at one thing, and says nothing if that
+is fine. A table without advice has buckets of a good size, few runs to merge, few small files and few old snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.progress.sizes import size_text
+
+_MB: Final = 1 << 20
+BUCKET_BYTES_MAX: Final = 2048 * _MB
+"""A compaction that rewrites a bucket of more takes minutes, and reads of it have too few tasks."""
+BUCKET_BYTES_FAR: Final = 5120 * _MB
+BUCKET_BYTES_MIN: Final = 200 * _MB
+"""Smaller buckets make many files; that costs once there are many."""
+_BUCKETS_FEW: Final = 100
+"""So many buckets of any size cost nothing worth a word."""
+_SMALL_FILES_FEW: Final = 20
+_SMALL_PART: Final = 0.25
+"""A file of less than this part of the target size is small."""
+_SNAPSHOTS_PATIENCE: Final = 2
+"""Expiry is late once there are so many times the snapshots that it keeps at most, or they are so many times as old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to do.
+
+    Attributes:
+        topic: "buckets", "runs", "files", "snapshots", "statistics" or "orphans".
+        problem: a sentence with the numbers, and what they cost.
+        remedy: a sentence that says what to do, with the command.
+    """
+
+    topic: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.problem} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What advice is made from.
+
+    Attributes:
+        live: the live files.
+        snapshots: how many are kept.
+        oldest: when the oldest was made; None: there is none.
+        now: the time.
+    """
+
+    live: LiveFiles
+    snapshots: int
+    oldest: datetime | None
+    now: datetime
+
+
+def advice_for(table: TableDef, facts: Facts) -> tuple[Advice, ...]:
+    """Return what to do for a table, the most pressing first; empty: nothing."""
+    looks: Sequence[Callable[[TableDef, Facts], Iterator[Advice]]] = (_large, _runs, _small_files, _many, _old, _stats)
+    return tuple(found for look in looks for found in look(table, facts))
+
+
+def _sizes(live: LiveFiles) -> dict[BucketId, int]:
+    return {bucket: sum(e.file.size for e in files.entries) for bucket, files in live.buckets.items() if bucket[1] >= 0}
+
+
+def _named(table: TableDef, bucket: BucketId) -> str:
+    where = table.bucket_directory(*bucket).removeprefix(table.path).strip("/")
+    return f"'{where}'"
+
+
+def _large(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    if not table.bucketed:
+        return
+    large = {bucket: size for bucket, size in _sizes(facts.live).items() if size > BUCKET_BYTES_MAX}
+    if not large:
+        return
+    worst = max(large, key=lambda bucket: large[bucket])
+    far = sum(size > BUCKET_BYTES_FAR for size in large.values())
+    count = f"{len(large):,} of {len(facts.live.buckets):,} buckets hold more than {size_text(BUCKET_BYTES_MAX)}"
+    more = f", and {far:,} more than {size_text(BUCKET_BYTES_FAR)}" if far else ""
+    yield Advice(
+        "buckets",
+        f"{count}{more}; {_named(table, worst)} holds {size_text(large[worst])}. A compaction rewrites a bucket at a "
+        "time, and one task reads it.",
+        _more_buckets(table, worst[0], large[worst], facts),
+    )
+
+
+def _more_buckets(table: TableDef, partition: bytes, size: int, facts: Facts) -> str:
+    if table.assigns_keys:
+        rows = max(
+            sum(entry.file.row_count for entry in files.entries)
+            for (of, _), files in facts.live.buckets.items()
+            if of == partition
+        )
+        wanted = max(1, rows * (BUCKET_BYTES_MAX // 2) // size)
+        return (
+            f"Set 'dynamic-bucket.target-row-num' to about {wanted:,}: buckets that are full keep their keys, and new "
+            "keys go to more buckets."
+        )
+    own = sum(of == partition for of, _ in facts.live.buckets)
+    wanted = -(-own * size // (BUCKET_BYTES_MAX // 2))
+    return f"Give the table about {wanted:,} buckets in place of {own:,}."
+
+
+def _many(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    sizes = _sizes(facts.live)
+    small = [size for size in sizes.values() if size < BUCKET_BYTES_MIN // 10]
+    if not table.bucketed or len(sizes) <= _BUCKETS_FEW or len(small) * 2 < len(sizes):
+        return
+    partitions = len({partition for partition, _ in sizes})
+    each = len(sizes) / partitions
+    many = f"{len(small):,} of {len(sizes):,} buckets hold less than {size_text(BUCKET_BYTES_MIN // 10)}"
+    if each >= 2:
+        what = "'dynamic-bucket.initial-buckets' = '1'" if table.assigns_keys else "fewer buckets"
+        remedy = f"A partition has {each:,.1f} buckets: {what} would do, or no number at all in a new table."
+    else:
+        remedy = "Each partition has one bucket: partition by something coarser, such as months in place of days."
+    yield Advice(
+        "buckets",
+        f"{many}. Each is a directory with files of its own, which every plan and every commit names.",
+        remedy,
+    )
+
+
+def _runs(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    if not table.keyed:
+        return
+    trigger = table.options.get(u.COMPACTION_TRIGGER)
+    flushed = {
+        bucket: sum(entry.file.level == 0 for entry in files.entries)
+        for bucket, files in facts.live.buckets.items()
+        if bucket[1] >= 0
+    }
+    late = {bucket: count for bucket, count in flushed.items() if count > trigger}
+    if not late:
+        return
+    worst = max(late, key=lambda bucket: late[bucket])
+    who = (
+        "The table is 'write-only', so no writer compacts it, and no compactor keeps up. "
+        if table.options.get(w.WRITE_ONLY)
+        else ""
+    )
+    yield Advice(
+        "runs",
+        f"{len(late):,} of {len(flushed):,} buckets have more than {trigger:,} files of level 0; "
+        f"{_named(table, worst)} has {late[worst]:,}. A read merges them all.",
+        f"{who}Run `merganser compact {table.name}`.",
+    )
+
+
+def _small_files(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    if table.keyed:
+        return
+    target = w.target_file_size_bytes(table.options, keyed=False)
+    files: list[DataFile] = [entry.file for entry in facts.live]
+    small = [file for file in files if file.size < target * _SMALL_PART]
+    in_one = max((len(held.entries) for held in facts.live.buckets.values()), default=0)
+    if len(small) <= _SMALL_FILES_FEW or len(small) * 2 < len(files) or in_one <= _SMALL_FILES_FEW:
+        return
+    size = sum(file.size for file in small)
+    yield Advice(
+        "files",
+        f"{len(small):,} of {len(files):,} files are small, {size_text(size // len(small))} on average, and a file is "
+        f"full at {size_text(target)}. A read opens each of them.",
+        f"Run `merganser compact {table.name}`.",
+    )
+
+
+def _old(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    most = table.options.get(u.SNAPSHOT_NUM_RETAINED_MAX)
+    keeps = table.options.get(u.SNAPSHOT_TIME_RETAINED)
+    least = table.options.get(u.SNAPSHOT_NUM_RETAINED_MIN)
+    if facts.oldest is None or facts.snapshots <= least:
+        return
+    age = facts.now - facts.oldest
+    too_many = facts.snapshots > _SNAPSHOTS_PATIENCE * most
+    too_old = age > _SNAPSHOTS_PATIENCE * keeps and age > timedelta(days=1)
+    if not too_many and not too_old:
+        return
+    yield Advice(
+        "snapshots",
+        f"{facts.snapshots:,} snapshots are kept, the oldest for {_age(age)}; the options keep {most:,} at most, for "
+        f"{_age(keeps)}. They keep files that no reader of today needs.",
+        f"Run `merganser expire {table.name}`. A consumer that has stopped may hold them back: "
+        f"`merganser consumers {table.name}`.",
+    )
+
+
+def _age(age: timedelta) -> str:
+    hours = age.total_seconds() / 3600
+    return f"{hours:,.0f} hours" if hours < 72 else f"{hours / 24:,.0f} days"
+
+
+def _stats(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    files = [entry.file for entry in facts.live if entry.bucket >= 0]
+    bare = [file for file in files if file.value_stats_columns == ()]
+    if len(files) <= _SMALL_FILES_FEW or len(bare) * 2 < len(files):
+        return
+    mode = table.options.get(w.STATS_MODE_OPTION)
+    yield Advice(
+        "statistics",
+        f"{len(bare):,} of {len(files):,} files have no statistics of their columns, so filters on them skip no file.",
+        f"'metadata.stats-mode' is {mode}: set it to 'truncate(16)', and run `merganser compact {table.name} --full`."
+        if mode == "none"
+        else f"Another engine wrote them. Run `merganser compact {table.name} --full`.",
+    )

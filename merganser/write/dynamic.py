@@ -1,0 +1,228 @@
+"""DynamicBuckets: buckets that are added as keys arrive.
+
+A key that has a bucket keeps it. A new key gets the first bucket that is not full, or a new one. Which keys a bucket
+has is written in its index file, which belongs to the snapshot as the data files do: another writer, another engine and
+a rollback find the keys where they are.
+
+Several tasks may write one partition. Each key has an assigner, by its hash, and each bucket has one, by its number.
+A task is one assigner or several, and gives new keys the buckets of those that it is, so an index file has one writer,
+and no task asks another one::
+
+    key     |hash % assigners|  ─┐
+                                 ├─►  one assigner: looks up its keys in all buckets, adds keys to its own
+    bucket  number % assigners  ─┘
+
+A task is an assigner from the first row of one of its keys on: all others come to this task, too. So few rows, which
+Spark sends to one task, begin one bucket.
+
+Format: section "Assignment".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from merganser.codec.hashing import Hashes, remainders, row_hashes
+from merganser.files.key_hashes import read_hashes, write_hashes
+from merganser.files.masks import remove
+from merganser.meta.index_manifest import IndexEntry
+from merganser.meta.live_files import BucketId
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
+from merganser.storage.env import Env
+from merganser.storage.mapped import Arrays
+from merganser.write.buckets import ByKeyOrFile, Group, NewKeys, check_directory, parted, partition_groups
+from merganser.write.filling import Filling, in_order
+from merganser.write.key_buckets import (
+    UNKNOWN,
+    Buckets,
+    KeyBuckets,
+    Run,
+    Share,
+    key_buckets,
+    remember,
+)
+from merganser.write.start import Start
+
+Positions = npt.NDArray[np.int64]
+
+
+def assigners_of(table: TableDef, tasks: int) -> int:
+    """Return how many assigners the keys of a partition have, if so many tasks could assign them."""
+    most = table.options.get(w.DYNAMIC_BUCKET_MAX_BUCKETS)
+    wanted = table.options.get(w.DYNAMIC_BUCKET_INITIAL_BUCKETS) or tasks
+    return max(1, min(wanted, tasks, most if most > 0 else tasks))
+
+
+class DynamicBuckets(ByKeyOrFile):
+    """Gives keys their buckets; see `write.buckets.Assigner`.
+
+    Args:
+        start: the state that the rows come after. Of several assigners one process may be all, if it has all rows.
+    """
+
+    total_buckets = -1
+
+    def __init__(self, table: TableDef, env: Env, start: Start) -> None:
+        self._table = table
+        self._env = env
+        self._files = start.keys
+        self._assigners = start.assigners
+        self._partitions: dict[bytes, _Partition] = {}
+        self._arrays = Arrays(table.options.get(w.WRITE_BUFFER_SIZE))
+
+    def begin(self, start: Start) -> None:
+        """Follow another state; new keys that were not handed out are forgotten."""
+        self._files = start.keys
+        for found in self._partitions.values():
+            found.begin()
+        self._partitions = {
+            partition: found for partition, found in self._partitions.items() if found.files == self._of(partition)
+        }
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every bucket that has some, by partition and bucket."""
+        columns = [rows.column(name) for name in self._table.key]
+        hashes = row_hashes(columns, self._table.key_types)
+        for partition, members in partition_groups(self._table, rows):
+            check_directory(self._table, partition)
+            whole = len(members) == len(hashes)
+            for bucket, at in parted(self._buckets(partition, hashes if whole else hashes[members])):
+                yield Group(partition, bucket, at if whole else members[at])
+
+    def _of(self, partition: bytes) -> dict[int, IndexEntry]:
+        return {entry.bucket: entry for entry in self._files.of(partition)}
+
+    def _buckets(self, partition: bytes, hashes: Hashes) -> Buckets:
+        """Return the bucket of each key of a partition."""
+        if partition not in self._partitions:
+            self._partitions[partition] = _Partition(self._table, self._of(partition), self._assigners)
+        if self._assigners == 1:
+            return self._assigned(partition, 0, hashes)
+        found = np.empty(len(hashes), np.int32)
+        for number, at in parted(remainders(hashes, self._assigners)):
+            found[at] = self._assigned(partition, number, hashes[at])
+        return found
+
+    def _assigned(self, partition: bytes, number: int, hashes: Hashes) -> Buckets:
+        """Return the bucket of each key of an assigner."""
+        place = self._partitions[partition]
+        if number not in place.keys:
+            share = Share(number, self._assigners)
+            place.keys[number] = key_buckets(self._table, self._env, partition, self._files.of(partition), share)
+        return place.assign(number, hashes, self._arrays)
+
+    def written_keys(self) -> dict[BucketId, NewKeys]:
+        """Write the index files of the buckets with new keys, and return them; the writer may go on after that.
+
+        Raises:
+            StorageError: a file could not be written; none is left.
+        """
+        work = [(partition, bucket) for partition, place in self._partitions.items() for bucket in place.new]
+        made: list[IndexEntry] = []
+
+        def write(bucket: BucketId) -> None:
+            hashes = self._hashes(bucket)
+            hashes.sort(kind="stable")  # of sorted runs: so the next process need not sort them
+            made.append(write_hashes(self._table, self._env, bucket, hashes))
+
+        try:
+            self._env.map(write, work)
+        except BaseException:
+            remove(self._table, self._env, made)
+            raise
+        after = {(entry.partition, entry.bucket): entry for entry in made}
+        found = {(p, bucket): NewKeys(self._partitions[p].files.get(bucket), after[p, bucket]) for p, bucket in work}
+        for partition, place in self._partitions.items():
+            if place.new:
+                place.settle({bucket: after[partition, bucket] for bucket in place.new})
+                for number, keys in place.keys.items():
+                    remember(self._table, partition, keys, Share(number, self._assigners))
+        return found
+
+    def asked(self, partition: bytes) -> frozenset[str]:
+        """Return the names of the files that said where the keys of a partition lie."""
+        return self._files.names(partition)
+
+    def _hashes(self, bucket: BucketId) -> Hashes:
+        """Return all hashes of a bucket, those of assigners elsewhere included."""
+        place = self._partitions[bucket[0]]
+        before = place.files.get(bucket[1])
+        if before is None:
+            return np.concatenate(place.new[bucket[1]])
+        if self._assigners == 1:
+            return place.keys[0].of_bucket(bucket[1])
+        return np.concatenate([read_hashes(self._table, self._env, before), *place.new[bucket[1]]])
+
+
+class _Partition:
+    """What the assigners of a task know of a partition.
+
+    Attributes:
+        files: by bucket, the index file that the keys were read from.
+        keys: by assigner, where its keys lie, the new ones included.
+        new: by bucket, the hashes of keys that no file has yet.
+    """
+
+    def __init__(self, table: TableDef, files: dict[int, IndexEntry], assigners: int) -> None:
+        self.files = files
+        self.keys: dict[int, KeyBuckets] = {}
+        self.new: dict[int, list[Hashes]] = {}
+        self._table = table
+        self._assigners = assigners
+        self._filling = self._filled()
+
+    def begin(self) -> None:
+        """Forget new keys."""
+        if self.new:
+            self.keys, self.new = {}, {}
+            self._filling = self._filled()
+
+    def settle(self, files: Mapping[int, IndexEntry]) -> None:
+        """Count the new keys among the known ones, which lie in some files now."""
+        self.files = {**self.files, **files}
+        self.keys = {number: KeyBuckets(self.files, keys.runs) for number, keys in self.keys.items()}
+        self.new = {}
+
+    def assign(self, number: int, hashes: Hashes, arrays: Arrays) -> Buckets:
+        """Return the bucket of each key of an assigner, int32[n]."""
+        ordered = hashes.astype(np.int64) << 32
+        ordered |= np.arange(len(hashes), dtype=np.int64)
+        ordered.sort()
+        different = (ordered >> 32).astype(np.int32)
+        is_first = np.ones(len(hashes), np.bool_)
+        np.not_equal(different[1:], different[:-1], out=is_first[1:])
+        alone = bool(is_first.all())
+        different = different if alone else different[is_first]
+        found = self.keys[number].find(different)
+        new = found == UNKNOWN
+        if new.any():
+            firsts = (ordered if alone else ordered[is_first])[new] & 0xFFFF_FFFF
+            found[new] = self._added(different[new], firsts)
+            self.keys[number] = self.keys[number].with_keys(Run(different[new], found[new].astype(np.uint16)), arrays)
+        if len(found) and (found == found[0]).all():
+            return np.full(len(hashes), found[0], np.int32)
+        of_rows = np.empty(len(hashes), np.int32)
+        of_rows[ordered & 0xFFFF_FFFF] = found if alone else found[np.cumsum(is_first) - 1]
+        return of_rows
+
+    def _added(self, hashes: Hashes, firsts: Positions) -> Buckets:
+        """Return the buckets of new keys.
+
+        Args:
+            hashes: int32[k], rising.
+            firsts: where each comes first; earlier keys get earlier buckets.
+        """
+        sizes = self._filling.take(len(hashes), self.keys)
+        found = in_order(sizes, firsts)
+        for bucket in sizes:
+            self.new.setdefault(bucket, []).append(hashes if len(sizes) == 1 else hashes[found == bucket])
+        return found
+
+    def _filled(self) -> Filling:
+        counts = {bucket: entry.row_count for bucket, entry in self.files.items()}
+        return Filling(self._table, counts, self._assigners)
