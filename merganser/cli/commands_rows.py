@@ -234,6 +234,27 @@ def compact(
     )
 
 
+def rescale(
+    table: TableName,
+    buckets: Annotated[int, typer.Argument(metavar="BUCKETS", help="The number of buckets after.")],
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="COLUMN=VALUE", help="Only this partition. Repeatable for its columns."),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Move rows to another number of buckets.
+
+    Reads return the same rows as before, and streams go on. Writers that are running may have to be started again.
+    """
+    from merganser.cli import rows
+    from merganser.cli.target import pairs, table_of
+
+    spec = dict(pairs(partition, "--partition"))
+    rows.rescale(table_of(table, warehouse, store), buckets, partitions=[spec] if spec else None)
+
+
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("read", read),
     ("write", write),
@@ -241,4 +262,5 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("files", files),
     ("explain", explain),
     ("compact", compact),
+    ("rescale", rescale),
 )

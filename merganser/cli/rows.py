@@ -15,6 +15,7 @@ from merganser.errors import InvalidInputError
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.ingest.files import rows_of_files
+from merganser.meta.snapshot import Snapshot
 from merganser.progress.sizes import size_text
 from merganser.scan.rows import Rows
 
@@ -137,6 +138,19 @@ def compact(
             + (f"; `merganser files {table.name}` shows which partitions there are" if chosen else "")
         )
         return
+    _print_change(snapshot)
+
+
+def rescale(table: Table, buckets: int, *, partitions: list[dict[str, str]] | None) -> None:
+    """Move rows to another number of buckets and say what changed."""
+    snapshot = table.rescale(buckets, partitions)
+    if snapshot is None:
+        print(f"nothing to move: all rows lie in {render.counted(buckets, 'bucket')}")
+        return
+    _print_change(snapshot)
+
+
+def _print_change(snapshot: Snapshot) -> None:
     cost = snapshot.metrics
     assert cost is not None
     print(

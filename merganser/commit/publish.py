@@ -65,6 +65,7 @@ from merganser.errors import (
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
+from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
@@ -106,6 +107,7 @@ class Change:
         steps: changes outside the table that succeed or fail together with the commit.
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
+        rescales: the rows of its partitions move to another number of buckets.
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
     """
 
@@ -128,6 +130,7 @@ class Change:
     turn: Turn | None = None
     reads: Reads | None = None
     untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
+    rescales: bool = False
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,11 @@ class Publisher:
             check_after(change.messages, lambda: self.reader.snapshots.from_newest(previous), table=self.table.name)
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
-            check_total_buckets(entries, state.live, table=self.table.name, snapshot=newest)
+            live = state.live
+            if change.rescales:  # what goes is there, and what stays must have the number of what comes
+                removed = [entry for entry in entries if entry.kind == DELETE]
+                live = live.apply(removed, source=f"snapshot {newest}")
+            check_total_buckets(entries, live, table=self.table.name, snapshot=newest)
             if change.kind == COMPACT and is_sensitive(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
@@ -362,6 +369,7 @@ class Publisher:
                 **_carried(previous),
                 **change.properties,
                 **mark(state.next_id, untracked),
+                **(rescaled(state.next_id) if change.rescales else {}),
             },
             log_offsets=offsets or None,
         )

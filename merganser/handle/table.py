@@ -66,6 +66,7 @@ from merganser.upkeep.expire_snapshots import expire
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.upkeep.repair import Repaired, repair
+from merganser.upkeep.rescale import rescale
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
 from merganser.write.dropping import drop_partitions, expire_partitions
@@ -850,6 +851,30 @@ class Table:
         request = self.compaction_request(full, partitions, where, order_by, curve)
         return compact(self.definition, self.env, request)
 
+    def rescale(self, buckets: int, partitions: Iterable[Mapping[str, Any]] | None = None) -> Snapshot | None:
+        """Move the rows to another number of buckets, and let later writers use it. Reads return the same rows.
+
+        The rows move in one commit, which streams and changelogs pass over: no row changes. Rows that others write
+        meanwhile are moved, too. A writer that was opened before and commits after it gets a ConflictError, and its
+        rows can be written again. Killed at any point, the table is as before or moved; call it again.
+
+        Args:
+            buckets: the number after.
+            partitions: move only these, such as [{"dt": "2026-01-01"}]. The others keep their number and can be read;
+                rows can be written to them once they are moved, too.
+
+        Returns:
+            The snapshot, or None if all rows lie in so many buckets already.
+
+        Raises:
+            InvalidInputError: the number or a partition is invalid, or the table has no fixed number of buckets;
+                nothing was changed.
+            NotFoundError: the table has no such partition; nothing was changed.
+            ConflictError: other commits replaced the same files again and again; nothing was changed.
+            FormatError: a file is damaged or missing; nothing was changed.
+        """
+        return rescale(self.definition, self.env, buckets, self.stored_specs(partitions, "rescale"))
+
     def check(self, quick: bool = False) -> tuple[Finding, ...]:
         """Check the table, its branches and its tags against their files. Nothing is written.
 
@@ -973,15 +998,26 @@ class Table:
                 column=other,
             )
         request = CompactionRequest(full=full, where=through, order=checked_order(self.definition, order_by, curve))
+        return replace(request, partitions=self.stored_specs(partitions, "compact"))
+
+    def stored_specs(self, partitions: Iterable[Mapping[str, Any]] | None, action: str) -> list[dict[str, Any]] | None:
+        """Return checked specs of partitions with stored values; None: all partitions.
+
+        Args:
+            action: what is done with them, for messages.
+
+        Raises:
+            InvalidInputError: no list, or a name or value that no partition has.
+        """
         if partitions is None:
-            return request
-        target = WriteTarget(self.definition, action=f"cannot compact '{self.name}'")
+            return None
+        target = WriteTarget(self.definition, action=f"cannot {action} '{self.name}'")
         if isinstance(partitions, str | Mapping) or not isinstance(partitions, Iterable):
             raise InvalidInputError(
-                f"cannot compact '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
+                f"cannot {action} '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
                 "[{'dt': '2026-01-01'}]."
             )
-        return replace(request, partitions=[target.stored_spec(spec) for spec in partitions])
+        return [target.stored_spec(spec) for spec in partitions]
 
     @property
     def tags(self) -> Tags:

@@ -30,7 +30,7 @@ from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError
 from merganser.files.layout import file_layout
-from merganser.files.masks import NO_VECTORS, BucketVectors, changed
+from merganser.files.masks import NO_VECTORS, BucketVectors, VectorChange, changed
 from merganser.files.write import RollingWriter
 from merganser.lsm.changelog import ChangeLog
 from merganser.lsm.clustering import Order, ordered
@@ -147,8 +147,8 @@ class CompactJob:
             all(is_untracked(file) for file in new) or bool(untracked_of(self.table, (self.partition,)))
         )
 
-    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage | None:
-        """Do it. The new files are durable; None when nothing had to change.
+    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> tuple[CommitMessage, ...]:
+        """Do it. The new files are durable; empty when nothing had to change.
 
         Args:
             advance: is told again and again how many bytes more, about, of `size_bytes` are done. Not of the last ones:
@@ -157,10 +157,10 @@ class CompactJob:
         Raises:
             FormatError: a file is damaged or missing; what was written is removed.
         """
-        parts: list[_Compaction] = []
+        parts: list[Compaction] = []
         try:
             for job in (self, *self.others):
-                parts.append((_KeyCompaction if self.table.keyed else _AppendCompaction)(job, env, advance))
+                parts.append((KeyCompaction if self.table.keyed else AppendCompaction)(job, env, advance))
                 parts[-1].work()
             added = tuple(file for part in parts for file in part.all_added)
             removed = tuple(file for part in parts for file in part.all_removed)
@@ -181,11 +181,11 @@ class CompactJob:
                 env.storage.delete([join(self.directory, name) for name in names])
             raise
         if not removed:
-            return None
-        return CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed, published)
+            return ()
+        return (CommitMessage(*bucket, self.total_buckets, added, removed, change.added, change.removed, published),)
 
 
-class _Compaction:
+class Compaction:
     """Files read, written, and what becomes of them."""
 
     def __init__(self, job: CompactJob, env: Env, advance: Callable[[int], None]) -> None:
@@ -220,7 +220,29 @@ class _Compaction:
         return ""
 
     def work(self) -> None:
+        """Replace the files of the job by fewer."""
         raise TypeError("an heir says what it does")
+
+    def all_rows(self) -> Generator[Piece, None, None]:
+        """Yield all rows as a full compaction writes them, whose job has all files of its bucket."""
+        raise TypeError("an heir says what it does")
+
+    def stored_rows(self) -> Generator[Piece, None, None]:
+        """Yield the rows of the files as they are, one file after the other; nothing is published."""
+        names, keyed = self.table.schema.names, self.table.keyed
+        for file in self.job.files:
+            for rows in self.reader.plain(file, self.table.schema.fields, sequence=keyed):
+                if keyed:
+                    numbers, kinds = (rows.column(f.name).combine_chunks() for f in (SEQUENCE_NUMBER, VALUE_KIND))
+                    yield rows.select(names), numbers, kinds
+                else:
+                    yield rows, None, None
+
+    def without_vectors(self) -> VectorChange:
+        """Return what becomes of the vectors of the bucket if all its files go."""
+        job = self.job
+        gone = {file.name for file in job.files}
+        return changed(self.table, self.env, (job.partition, job.bucket), job.vectors, dropped=gone)
 
     def write(self, files: Sequence[DataFile], pieces: Generator[Piece, None, None]) -> tuple[DataFile, ...]:
         """Replace files by the rows of `pieces`."""
@@ -263,7 +285,7 @@ class _Compaction:
         return layout.target_size_bytes * self.table.options.get(u.SMALL_FILE_RATIO)
 
 
-class _KeyCompaction(_Compaction):
+class KeyCompaction(Compaction):
     """Compaction of a tree.
 
     Attributes:
@@ -284,6 +306,12 @@ class _KeyCompaction(_Compaction):
             self._upgrade(section[0])
             pending = []
         self._settle(pending)
+
+    def all_rows(self) -> Generator[Piece, None, None]:
+        """Yield the merged rows in key order."""
+        self._mark()
+        self._read_copies()
+        yield from self._pieces(list(self._sections()))
 
     def _mark(self) -> None:
         """Find the rows of older files that level 0 replaces; where they have a say, they are merged with it.
@@ -502,7 +530,7 @@ class _KeyCompaction(_Compaction):
         return found
 
 
-class _AppendCompaction(_Compaction):
+class AppendCompaction(Compaction):
     """Files of a table without a key, one after the other in the order of their rows, or sorted."""
 
     def work(self) -> None:
@@ -515,6 +543,10 @@ class _AppendCompaction(_Compaction):
                 file = replace(file, min_sequence=low, max_sequence=low + file.row_count - 1)
                 first += file.row_count
             self.added.append(file)
+
+    def all_rows(self) -> Generator[Piece, None, None]:
+        """Yield the rows in their order."""
+        return self._pieces()
 
     def _pieces(self) -> Generator[Piece, None, None]:
         tables: Iterator[pa.Table] = self._rows()

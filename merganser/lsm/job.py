@@ -1,4 +1,4 @@
-"""BucketJob: work on one bucket as a value that pickles; a thread or a task of an engine runs it."""
+"""BucketJob: work on some buckets of a partition, as a value that pickles; a thread or a task of an engine runs it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class BucketJob(Protocol):
         """Bytes of the files that it reads."""
         ...
 
-    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage | None:
-        """Do it. New files are durable; None when nothing had to change.
+    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> tuple[CommitMessage, ...]:
+        """Do it. New files are durable; empty when nothing had to change.
 
         Args:
             advance: may be told how many bytes more, about, of `size_bytes` are done.

@@ -93,7 +93,7 @@ class RecordLogJob:
         """Bytes of the rows received."""
         return sum(file.size for file in self.received)
 
-    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> CommitMessage:
+    def run(self, env: Env, advance: Callable[[int], None] = lambda _: None) -> tuple[CommitMessage, ...]:
         """Write the changelog files and return them; they are durable.
 
         Raises:
@@ -110,10 +110,11 @@ class RecordLogJob:
             for rows, firsts, goes_on in self._with_ends(self._rows(env)):
                 one = states.changes(rows, firsts, blind=is_blind, goes_on=goes_on)
                 log.publish(one.versions, one.before, one.after, one.numbers, one.shown, one.gone, inserted=inserted)
-            return CommitMessage(self.partition, self.bucket, self.total_buckets, (), changelog=log.close())
+            made = CommitMessage(self.partition, self.bucket, self.total_buckets, (), changelog=log.close())
         except BaseException:
             log.abort()
             raise
+        return (made,)
 
     def _with_ends(self, windows: Iterator[tuple[pa.Table, Positions]]) -> Iterator[tuple[pa.Table, Positions, bool]]:
         """Yield windows of rows, each with whether its last key has more rows in the next one."""

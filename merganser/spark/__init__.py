@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from merganser.spark import cdc
-    from merganser.spark.compaction import compact
+    from merganser.spark.compaction import compact, rescale
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
     from merganser.spark.scan import changes, read
@@ -28,6 +28,7 @@ __all__ = [
     "read",
     "read_stream",
     "register",
+    "rescale",
     "write",
     "write_stream",
 ]
@@ -40,6 +41,7 @@ _HOMES = {
     "read": "merganser.spark.scan",
     "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",
+    "rescale": "merganser.spark.compaction",
     "write": "merganser.spark.sink",
     "write_stream": "merganser.spark.stream_sink",
 }

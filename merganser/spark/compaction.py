@@ -1,4 +1,4 @@
-"""`ms.compact`: each Spark task compacts one bucket, and the driver commits all of them as one commit."""
+"""`ms.compact` and `ms.rescale`: Spark tasks rewrite buckets, and the driver commits all of them as one commit."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.upkeep.compact_table import compact as compact_table
+from merganser.upkeep.rescale import rescale as rescale_table
 from merganser.write.job import Outcome, messages_of
 
 
@@ -53,13 +54,42 @@ def compact(
         FormatError: a file is damaged or missing; nothing was changed.
     """
     found = opened(table)
-    names = spelling_of(spark, found)
-    given = isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping)
-    chosen = map(names.spec, partitions) if given and partitions is not None else partitions
+    chosen, names = _chosen(spark, found, partitions), spelling_of(spark, found)
     request = found.compaction_request(
         full, chosen, where, names.names(order_by), curve, setting=setting_of(spark, found)
     )
     return compact_table(found.definition, found.env, request, run=on_tasks(spark, found.env))
+
+
+def rescale(
+    spark: SparkSession, table: Table | str, buckets: int, partitions: Iterable[Mapping[str, Any]] | None = None
+) -> Snapshot | None:
+    """Move the rows of a table to another number of buckets with Spark tasks; see `Table.rescale`.
+
+    Args:
+        table: a table, or its path.
+        buckets: the number after.
+        partitions: move only these partitions.
+
+    Returns:
+        The snapshot, or None if all rows lie in so many buckets already.
+
+    Raises:
+        InvalidInputError: the number or a partition is invalid, or the table has no fixed number of buckets; nothing
+            was changed.
+        NotFoundError: the table has no such partition; nothing was changed.
+        ConflictError: other commits replaced the same files again and again; nothing was changed.
+        FormatError: a file is damaged or missing; nothing was changed.
+    """
+    found = opened(table)
+    specs = found.stored_specs(_chosen(spark, found, partitions), "rescale")
+    return rescale_table(found.definition, found.env, buckets, specs, run=on_tasks(spark, found.env))
+
+
+def _chosen(spark: SparkSession, table: Table, partitions: Any) -> Any:
+    """Return specs of partitions with the names of the table; what is no list of them stays, to be refused."""
+    given = isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping)
+    return map(spelling_of(spark, table).spec, partitions) if given else partitions
 
 
 def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
@@ -93,9 +123,9 @@ class CompactTask:
     def _run(self, job: BucketJob) -> Outcome:
         try:
             env = Env(self.env.storage, self.env.clock, cache=_CACHE, threads=1)  # a task has one core
-            message = job.run(env)
+            messages = job.run(env)
         except StorageError:
             raise
         except MerganserError as refusal:
             return Outcome(refusal=refusal)
-        return Outcome(() if message is None else (message,))
+        return Outcome(messages)

@@ -33,7 +33,7 @@ from merganser.lsm.pick import full_compaction_commits, pushes_level_0
 from merganser.meta.data_file import DELETE
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.newest import newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -106,7 +106,7 @@ def compact(
                 turn = take_turn(table, env)
             began = env.seconds()
             state = Publisher(table, env).latest()
-            table = _renewed(table, env)
+            table = newest(table, env)
             publisher = Publisher(table, env)
             if not lost_rounds and made is None:
                 check_partitions(table, state.live, request)
@@ -125,7 +125,7 @@ def compact(
             lost_rounds += 1
             try:
                 begun = env.seconds()
-                messages = kept + ((run or _on_threads(env))(jobs) if jobs else [])
+                messages = kept + ((run or on_threads(env))(jobs) if jobs else [])
                 spent = {"compact": env.seconds() - begun}
             except MerganserError:
                 # Files that others replaced meanwhile may be gone from the store, too.
@@ -138,7 +138,7 @@ def compact(
                     return made
                 if lasting or lost_rounds == _ATTEMPTS:
                     if lasting and waiting:
-                        _without_the_failing(publisher, jobs, run or _on_threads(env), user, identifier)
+                        _without_the_failing(publisher, jobs, run or on_threads(env), user, identifier)
                     raise
                 continue
             if not messages:
@@ -369,15 +369,6 @@ def _is_live(job: CompactJob, live: LiveFiles, index: Sequence[IndexEntry]) -> b
     return names.issuperset(file.name for file in job.reads) and all(entry in index for entry in job.vectors.entries)
 
 
-def _renewed(table: TableDef, env: Env) -> TableDef:
-    """Return the table with its newest schema, read after the state: the compaction rewrites files with this schema.
-
-    An older schema would lose columns that were added since.
-    """
-    newest = SchemaStore(table.paths, env).latest()
-    return table if newest is None or newest.id <= table.schema.id else table.with_schema(newest)
-
-
 def follow(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
     """Compact what a commit made due, unless the table is `write-only`.
 
@@ -463,7 +454,7 @@ def _not_compacted(table: TableDef, error: Exception) -> None:
     _log.warning(what, table.name, error, exc_info=not isinstance(error, MerganserError))
 
 
-def _on_threads(env: Env) -> RunJobs:
+def on_threads(env: Env) -> RunJobs:
     def run(jobs: Sequence[BucketJob]) -> list[CommitMessage]:
         done: list[CommitMessage] = []
 
@@ -472,7 +463,7 @@ def _on_threads(env: Env) -> RunJobs:
         try:
             with env.progress.work(title, size_bytes=size, steps=len(jobs)) as work:
 
-                def one(job: BucketJob) -> CommitMessage | None:
+                def one(job: BucketJob) -> tuple[CommitMessage, ...]:
                     shown = 0
 
                     def advance(size_bytes: int) -> None:
@@ -481,13 +472,12 @@ def _on_threads(env: Env) -> RunJobs:
                         shown += size_bytes
                         work.advance(size_bytes, steps=0)
 
-                    message = job.run(env, advance)
-                    if message is not None:
-                        done.append(message)
+                    messages = job.run(env, advance)
+                    done.extend(messages)
                     work.advance(job.size_bytes - shown)
-                    return message
+                    return messages
 
-                return [message for message in env.map(one, jobs) if message is not None]
+                return [message for messages in env.map(one, jobs) for message in messages]
         except BaseException:
             remove_files(jobs[0].table, env, done)
             raise

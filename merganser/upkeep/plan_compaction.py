@@ -67,7 +67,7 @@ class CompactionRequest:
 def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionRequest) -> list[CompactJob]:
     """Return what there is to compact in a state, the largest first."""
     jobs: list[CompactJob] = []
-    planner = _Planner(table, env)
+    planner = Planner(table, env)
     index = MetaReader(table.paths, env, table.name).index(state.snapshot)
     if request.buckets is not None:
         wanted = frozenset(request.buckets)
@@ -102,21 +102,24 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
     return sorted(jobs, key=lambda job: -job.size_bytes)
 
 
-def check_partitions(table: TableDef, live: LiveFiles, request: CompactionRequest) -> None:
+def check_partitions(table: TableDef, live: LiveFiles, request: CompactionRequest, *, what: str = "compact") -> None:
     """Refuse a request that names a partition without files.
+
+    Args:
+        what: is to be done, for messages.
 
     Raises:
         NotFoundError: names the partition, and one that is there.
     """
     partitions = {partition for (partition, _), files in live.buckets.items() if files.entries}
     for spec in request.partitions or ():
-        if spec and not any(_fits(table, partition, (spec,)) for partition in partitions):
+        if spec and not any(fits(table, partition, (spec,)) for partition in partitions):
             names, kinds = table.schema.partition_keys, table.partition_types
             there = {_text(table, dict(zip(names, deserialize(one, kinds), strict=True)), spec) for one in partitions}
             text = _text(table, spec, spec)
             hint = did_you_mean(text, sorted(there)) if there else "The table has none."
             raise NotFoundError(
-                f"cannot compact '{table.name}': it has no partition '{text}'. Nothing was changed. {hint}",
+                f"cannot {what} '{table.name}': it has no partition '{text}'. Nothing was changed. {hint}",
                 table=table.name,
                 partition=text,
             )
@@ -137,7 +140,7 @@ def _wanted(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Ite
         through = partitions_through(table, {key[0] for key in named}, request.where)
         named = [key for key in named if key[0] in through]
     for key in named:
-        if key[1] >= 0 and (request.partitions is None or _fits(table, key[0], request.partitions)):
+        if key[1] >= 0 and (request.partitions is None or fits(table, key[0], request.partitions)):
             yield key, live.buckets[key]
 
 
@@ -153,7 +156,7 @@ class _Picked:
     older: tuple[DataFile, ...] = ()
 
 
-class _Planner:
+class Planner:
     """Picks what to compact in the buckets of a table, at one time."""
 
     def __init__(self, table: TableDef, env: Env) -> None:
@@ -170,6 +173,27 @@ class _Planner:
         for schema_id in {file.schema_id for file in files} - set(self._schemas):
             self._schemas[schema_id] = self._store.load(schema_id).fields
         return self._schemas
+
+    def whole(
+        self, partition: bytes, bucket: int, total: int, files: Sequence[DataFile], vectors: BucketVectors
+    ) -> CompactJob:
+        """Return the compaction of all files of a bucket into the highest level, whatever they are."""
+        table = self._table
+        taken = tuple(files if table.keyed else sorted(files, key=lambda file: file.min_sequence))
+        return CompactJob(
+            table,
+            partition,
+            bucket,
+            total,
+            table.bucket_directory(partition, bucket),
+            taken,
+            u.level_count(table.options) - 1 if table.keyed else 0,
+            True,
+            self.schemas_of(taken),
+            self.tombstones,
+            expiry=self.expiry,
+            vectors=vectors,
+        )
 
     def picked(self, bucket: BucketFiles, vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
         """Return what to compact in a bucket."""
@@ -309,7 +333,7 @@ def _last_full(oldest: Sequence[DataFile]) -> datetime | None:
     return _EPOCH + timedelta(milliseconds=max(times)) if times else None
 
 
-def _fits(table: TableDef, partition: bytes, specs: Sequence[Mapping[str, Any]]) -> bool:
+def fits(table: TableDef, partition: bytes, specs: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a partition has the values of one of the specs, compared as bytes, as partitions differ."""
     names, kinds = table.schema.partition_keys, table.partition_types
     values = dict(zip(names, zip(deserialize(partition, kinds), kinds, strict=True), strict=True))

@@ -21,6 +21,7 @@ from merganser.lsm.record_log import RecordLogJob
 from merganser.meta.data_file import DataFile
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
+from merganser.meta.newest import newest
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -73,7 +74,7 @@ class Recording:
 
     def _due(self, state: TableState, messages: Sequence[CommitMessage]) -> list[RecordLogJob]:
         """Return the jobs of the buckets whose rows or files are others than at the last call."""
-        table = self._renewed()
+        table = newest(self._table, self._env)
         sensitive = is_sensitive(replace(table.schema, options=table.options))
         received: dict[BucketId, list[CommitMessage]] = {}
         for message in messages:
@@ -101,13 +102,8 @@ class Recording:
             jobs.append(RecordLogJob(table, *bucket, total, directory, rows, files, schemas, marked, made))
         return jobs
 
-    def _renewed(self) -> TableDef:
-        """Return the table with its newest schema, read after the state."""
-        schemas, known = SchemaStore(self._table.paths, self._env), self._table.schema.id
-        newest = schemas.latest_id(known)
-        return self._table if newest <= known else self._table.with_schema(schemas.load(newest))
-
     def _done(self, jobs: Sequence[RecordLogJob]) -> list[CommitMessage]:
         if self._run is not None and sum(job.row_count for job in jobs) > _HERE_ROWS:
             return self._run(jobs)
-        return list(self._env.map(lambda job: job.run(self._env), sorted(jobs, key=lambda job: -job.row_count)))
+        done = self._env.map(lambda job: job.run(self._env), sorted(jobs, key=lambda job: -job.row_count))
+        return [message for messages in done for message in messages]

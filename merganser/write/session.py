@@ -16,6 +16,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import InvalidInputError
+from merganser.meta.newest import with_newest_buckets
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -44,7 +45,7 @@ class WriteSession:
         overwrite: Mapping[str, Any] | str | None = None,
         changes: bool = True,
     ) -> None:
-        self.table = table
+        self.table = table = with_newest_buckets(table, env)
         self.env = env
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
         self.user = checked_user(self.target, env, commit_user)

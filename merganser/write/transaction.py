@@ -29,6 +29,7 @@ from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.lsm.abandoned import remove_files
+from merganser.meta.newest import with_newest_buckets
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
@@ -364,6 +365,7 @@ def begin(
         InvalidInputError: an argument that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
+    table = with_newest_buckets(table, env)
     target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
     user = checked_user(target, env, commit_user)
     transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)

@@ -48,7 +48,7 @@ def _shown(table: mg.Table) -> list[dict[str, int]]:
 
 
 def _run(jobs: Sequence[CompactJob], table: mg.Table) -> list[CommitMessage]:
-    return [message for job in jobs if (message := job.run(table.env)) is not None]
+    return [message for job in jobs for message in job.run(table.env)]
 
 
 @pytest.mark.parametrize("options", ENGINES, ids=str)

@@ -1,0 +1,230 @@
+"""Rescale: the rows of partitions move to another number of buckets, in one commit of the kind COMPACT.
+
+No row changes, so streams and changelogs go on; what a full compaction would publish first, the rescale publishes.
+
+    plan      every partition with another number of buckets, by its live files
+    rewrite   jobs that share no bucket, on the caller's cores (`lsm.rescale`)
+    commit    if others added files meanwhile, these are split as they are, and the commit is tried again; if others
+              replaced files, their partitions are done anew. After two lost rounds writers wait for the commit.
+    option    a new schema with the number of buckets, so that later writers use it
+
+Until the commit, writers go on with the old number. A writer that comes to its commit later is told that its rows were
+hashed over another number. Killed before the commit, a rescale leaves files that no snapshot names; killed between the
+commit and the option, writers are told what `bucket` must be, and the same call again sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from merganser.commit.message import CommitMessage
+from merganser.commit.publish import Change, Publisher
+from merganser.commit.turns import Turn, take_turn
+from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictError, InvalidInputError, MerganserError
+from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.compact import CompactJob
+from merganser.lsm.rescale import RescaleJob, classes
+from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.newest import newest
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import TableState
+from merganser.options import write as w
+from merganser.rules.facts import POSTPONE
+from merganser.rules.gaps import check_can_write
+from merganser.storage.env import Env
+from merganser.storage.protocol import no_lock
+from merganser.upkeep.compact_table import RunJobs, on_threads
+from merganser.upkeep.plan_compaction import CompactionRequest, Planner, check_partitions, fits
+
+_ATTEMPTS: Final = 10
+"""Rounds in a row that others made void, before a rescale gives up."""
+
+_BUCKETS_MAX: Final = 32_767
+
+
+def rescale(
+    table: TableDef,
+    env: Env,
+    buckets: int,
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    run: RunJobs | None = None,
+) -> Snapshot | None:
+    """Move the rows of partitions to another number of buckets, and let later writers use it.
+
+    Args:
+        buckets: the number after.
+        partitions: only partitions that one of these specs, of stored values, fits; None: all.
+        run: runs the jobs; None: on the threads of this process.
+
+    Returns:
+        The last snapshot; None: all rows lie in so many buckets already.
+
+    Raises:
+        InvalidInputError: the number or the table does not allow it; nothing was changed.
+        NotFoundError: the table has no such partition; nothing was changed.
+        ConflictError: others replaced the files again and again; nothing was changed.
+    """
+    _check(table, buckets)
+    check_can_write(replace(table.schema, options=table.options), name=table.name)
+    request = CompactionRequest(full=True, partitions=partitions)
+    check_partitions(table, Publisher(table, env).latest().live, request, what="rescale")
+    made = None
+    while True:
+        moved = _moved(table, env, buckets, request, run or on_threads(env))
+        made = moved or made
+        if table.bucket == POSTPONE or not _set_buckets(table, env, buckets):
+            return made
+
+
+def _check(table: TableDef, buckets: int) -> None:
+    """Refuse a number of buckets that a table cannot have."""
+    action = f"cannot rescale '{table.name}'"
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= _BUCKETS_MAX:
+        raise InvalidInputError(
+            f"{action}: buckets is {buckets!r:.50}. Nothing was changed. Give a whole number from 1 to {_BUCKETS_MAX}.",
+            table=table.name,
+        )
+    if table.bucket > 0 or table.bucket == POSTPONE:
+        return
+    why = (
+        "it adds buckets as keys arrive. Nothing was changed. 'dynamic-bucket.target-row-num' says how large they get."
+        if table.keyed
+        else "it has neither a key nor 'bucket-key', so its rows lie in no buckets. Nothing was changed."
+    )
+    raise InvalidInputError(f"{action} to {buckets} buckets: {why}", table=table.name)
+
+
+@dataclass
+class _Part:
+    """What is done of one partition.
+
+    Attributes:
+        covered: names of the live files whose rows are in `messages`.
+        vectors: the deletion vectors of its buckets as they were read.
+        rows: how many rows `messages` hold, at most.
+    """
+
+    messages: list[CommitMessage] = field(default_factory=list)
+    covered: set[str] = field(default_factory=set)
+    vectors: dict[BucketId, BucketVectors] = field(default_factory=dict)
+    rows: int = 0
+
+
+def _moved(table: TableDef, env: Env, buckets: int, request: CompactionRequest, run: RunJobs) -> Snapshot | None:
+    """Move what has another number of buckets in one commit; None: nothing has."""
+    parts: dict[bytes, _Part] = {}
+    turn = Turn(no_lock)
+    try:
+        for attempt in range(_ATTEMPTS):
+            turn.end()
+            if attempt > 1:
+                turn = take_turn(table, env)
+            state = Publisher(table, env).latest()
+            table = newest(table, env)
+            publisher = Publisher(table, env)
+            jobs = _planned(publisher, state, buckets, request, parts)
+            if jobs:
+                for message in run(jobs):
+                    parts[message.partition].messages.append(message)
+            messages = [message for part in parts.values() for message in part.messages]
+            if not messages:
+                return None
+            # What goes comes first: a file of the same bucket and another number of buckets is added after it.
+            messages.sort(key=lambda message: not message.removed)
+            change = Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, turn=turn, rescales=True)
+            try:
+                return publisher.commit(change)
+            except CommitUnknownError:
+                parts = {}  # a snapshot may name the files
+                raise
+            except ConflictError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+    except BaseException as error:
+        if isinstance(error, MerganserError) or not isinstance(error, Exception):
+            remove_files(table, env, [message for part in parts.values() for message in part.messages])
+        raise
+    finally:
+        turn.end()
+
+
+def _planned(
+    publisher: Publisher, state: TableState, buckets: int, request: CompactionRequest, parts: dict[bytes, _Part]
+) -> list[RescaleJob]:
+    """Return what is still to be done, and note in `parts` what it covers."""
+    table, env = publisher.table, publisher.env
+    index = vectors_by_bucket(table, publisher.reader.index(state.snapshot))
+    wanted = _wanted(table, state.live, buckets, request)
+    for partition, part in list(parts.items()):
+        there = [(partition, bucket) for bucket in wanted.get(partition, [])]
+        if not _stands(part, there, state.live, index):
+            remove_files(table, env, parts.pop(partition).messages)
+    planner = Planner(table, env)
+    jobs: list[RescaleJob] = []
+    for partition, numbers in wanted.items():
+        late = partition in parts
+        part = parts.setdefault(partition, _Part())
+        groups: dict[int, list[CompactJob]] = {}
+        for bucket in sorted(numbers):
+            held = state.live.buckets[partition, bucket]
+            files = [entry.file for entry in held.entries if entry.file.name not in part.covered]
+            if not files:
+                continue
+            part.covered |= {file.name for file in files}
+            vectors = part.vectors[partition, bucket] = index.get((partition, bucket), NO_VECTORS)
+            whole = planner.whole(partition, bucket, held.total_buckets, files, vectors)
+            cls = bucket % classes(held.total_buckets, buckets)
+            groups.setdefault(cls, []).extend(_each_file(whole) if late else [whole])
+        for of_class in groups.values():
+            jobs.append(RescaleJob(table, partition, buckets, tuple(of_class), late, part.rows if late else 0))
+        part.rows += sum(file.row_count for group in groups.values() for job in group for file in job.files)
+    return sorted(jobs, key=lambda job: -job.size_bytes)
+
+
+def _each_file(job: CompactJob) -> list[CompactJob]:
+    """Return one job for each file of a job, in the order of their rows."""
+    files = sorted(job.files, key=lambda file: file.min_sequence)
+    return [replace(job, files=(file,), output_level=0, expiry=None, vectors=NO_VECTORS) for file in files]
+
+
+def _wanted(table: TableDef, live: LiveFiles, buckets: int, request: CompactionRequest) -> dict[bytes, list[int]]:
+    """Return the buckets of the partitions that have another number of buckets."""
+    found: dict[bytes, list[int]] = {}
+    for (partition, bucket), files in live.buckets.items():
+        if bucket >= 0 and files.entries and files.total_buckets != buckets:
+            found.setdefault(partition, []).append(bucket)
+    specs = request.partitions
+    return {one: numbers for one, numbers in found.items() if specs is None or fits(table, one, specs)}
+
+
+def _stands(part: _Part, there: Sequence[BucketId], live: LiveFiles, index: Mapping[BucketId, BucketVectors]) -> bool:
+    """Return whether what is done of a partition is still part of what there is to do."""
+    names: set[str] = set()
+    for bucket in there:
+        names |= {entry.file.name for entry in live.buckets[bucket].entries}
+        if index.get(bucket, NO_VECTORS).entries != part.vectors.get(bucket, NO_VECTORS).entries:
+            return False
+    return part.covered <= names
+
+
+def _set_buckets(table: TableDef, env: Env, buckets: int) -> bool:
+    """Make a schema with a number of buckets, unless the newest has it; return whether it did."""
+    store = SchemaStore(table.paths, env)
+    while True:
+        schema = store.latest()
+        assert schema is not None
+        if schema.options.get(w.BUCKET) == buckets:
+            return False
+        options = schema.options.merged({w.BUCKET.key: str(buckets)})
+        try:
+            store.create(replace(schema, id=schema.id + 1, options=options, time_millis=env.now_ms()))
+        except AlreadyExistsError:
+            continue  # another schema came first, and is the newest now
+        return True
