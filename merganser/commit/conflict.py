@@ -322,8 +322,8 @@ def check_total_buckets(
             raise InvalidInputError(
                 f"cannot write to '{table}': its partition holds files of {other} buckets, and "
                 f"'bucket' is now {total}. "
-                f"Nothing was written. Overwrite the partition to move it to {total} buckets, or set 'bucket' back "
-                f"to {other}.",
+                f"Nothing was written. If the table was rescaled, open it again; else rescale the partition to {total} "
+                f"buckets: Table.rescale, ms.rescale or `merganser rescale`.",
                 table=table,
                 buckets=other,
             )

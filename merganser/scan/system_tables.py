@@ -22,6 +22,7 @@ from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import SOURCE_COMPACT, DataFile
 from merganser.meta.index_manifest import DELETION_VECTORS
 from merganser.meta.lag import lag_of
+from merganser.meta.lineage import rescales
 from merganser.meta.refs import BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -315,6 +316,25 @@ def _consumers(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table
     )
 
 
+def _rescales(table: TableDef, env: Env, snapshot: Snapshot | None) -> pa.Table:
+    reader = MetaReader(table.paths, env, table.name)
+    rows = [
+        (one.snapshot.id, one.snapshot.commit_time, partition, *numbers)
+        for one in rescales(reader, reader.snapshots.latest())
+        for partition, numbers in sorted(one.partitions.items())
+    ]
+    ids, times, partitions, before, after = zip(*rows, strict=True) if rows else ((),) * 5
+    return pa.table(
+        {
+            "snapshot_id": pa.array(ids, pa.int64()),
+            "commit_time": pa.array(times, _TIME),
+            "partition": pa.array(_partitions_shown(table, partitions), pa.string()),
+            "from_buckets": pa.array(before, pa.int32()),
+            "to_buckets": pa.array(after, pa.int32()),
+        }
+    )
+
+
 def _duration_shown(duration: timedelta | None) -> str | None:
     """Return ISO 8601 text as other engines show it: hours, minutes and seconds, such as `PT72H`."""
     if duration is None:
@@ -369,6 +389,7 @@ TABLES: Final[dict[str, Callable[[TableDef, Env, Snapshot | None], pa.Table]]] =
     "tags": _tags,
     "branches": _branches,
     "consumers": _consumers,
+    "rescales": _rescales,
     "table_indexes": _table_indexes,
 }
 """The system tables, by name."""

@@ -270,6 +270,7 @@ class Transaction:
                         one,
                         added=tuple(file for file in one.added if file.name not in named),
                         changelog=tuple(file for file in one.changelog if file.name not in named),
+                        index_added=(),  # the same for all numbers, and part of the commit
                     )
                     for one in (*messages, *self._made)
                 ],

@@ -110,6 +110,7 @@ class History:
         if random.Random(f"{engine} {seed} inline").random() < 0.5:
             self._write_only()
         self.overlaps = random.Random(f"{engine} {seed} overlaps")
+        self.rescales = random.Random(f"{engine} {seed} rescales")
         self.clock = 0
         self.compared: Counter[str] = Counter()
 
@@ -120,12 +121,15 @@ class History:
             self._commit()
             if self.rng.random() < 0.3:
                 self._compact()
+            if self.table.definition.bucket > 0 and self.rescales.random() < 0.2:
+                self.table.rescale(self.rescales.choice([1, 2, 3, 4, 6]))
             self._same(self.table.read(), self.oracle.visible(), list(self.drawn.columns), f"step {step}")
             if self.rng.random() < 0.2:
                 self._refusal()
         for _ in range(4):
             self._some_columns()
-        assert self.table.check() == ()
+        findings = self.table.check()
+        assert findings == (), f"{self.what}: {findings}"
         self.compared["keys"] = len(self.oracle.stored) if isinstance(self.oracle, HistoryOracle) else 0
 
     def _vectors(self, rng: random.Random) -> str | None:

@@ -6,6 +6,7 @@ import itertools
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -271,3 +272,20 @@ def test_a_twin_is_recognised_before_anything_is_renumbered() -> None:
     before = _live_files(table)
     assert transaction.finish(messages) == first
     assert _data_files(table) == before
+
+
+def test_new_keys_of_rows_that_are_renumbered_keep_their_index() -> None:
+    """A writer whose old keys were written again by another one meanwhile, and whose new keys nobody else has."""
+    table = _table(bucket="-1")
+    table.write(_rows("first"))
+    with patch("merganser.write.buffer.SMALL_BYTES", 0), table.writer() as writer:
+        writer.write(_rows("late", range(5, 15)))
+        table.write(_rows("other"))
+        snapshot = writer.commit()
+    assert snapshot is not None
+    assert snapshot.metrics is not None
+    assert "renumber" in snapshot.metrics.seconds
+    assert table.check() == ()
+    assert _data_files(table) == _live_files(table)
+    table.write(_rows("last", range(20)))
+    assert table.check() == ()

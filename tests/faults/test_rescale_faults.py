@@ -1,0 +1,57 @@
+"""Every storage call of a rescale goes wrong once, in every way: no row changes, and a repeat completes it."""
+
+from __future__ import annotations
+
+import itertools
+
+from merganser.catalogs.filesystem import Catalog
+from merganser.meta.snapshot import Snapshot
+from merganser.storage.protocol import Storage
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Outcome
+from tests.faults import run_some
+
+_names = itertools.count()
+
+
+def _base() -> dict[str, bytes]:
+    catalog = catalog_over(memory_with({}, f"rescale-faults-{next(_names)}"))
+    catalog.create_database("db")
+    options = {"bucket": "2", "write-only": "true", "changelog-producer": "lookup"}
+    table = catalog.create_table("db.t", "p STRING, k INT, v INT", ["p", "k"], ["p"], options=options)
+    table.write([{"p": "a", "k": k, "v": 0} for k in range(9)] + [{"p": "b", "k": k, "v": 0} for k in range(3)])
+    table.compact(full=True)
+    table.write([{"p": "a", "k": k, "v": 1} for k in range(4)])
+    return contents(catalog.env.storage)
+
+
+def _rows(catalog: Catalog) -> list[tuple[str, int, int]]:
+    found = catalog.table("db.t").read().to_pylist()
+    return sorted((row["p"], row["k"], row["v"]) for row in found)
+
+
+def _rescale(storage: Storage) -> Snapshot | None:
+    return catalog_over(storage).table("db.t").rescale(3)
+
+
+def test_a_rescale_changes_no_row_whichever_call_goes_wrong() -> None:
+    files = _base()
+    before = _rows(catalog_over(memory_with(files, f"rescale-fault-{next(_names)}")))
+    shown = sorted([row for row in before if row[0] == "b" or row[1] > 3] + [("a", k, 1) for k in range(4)])
+
+    def check(storage: Storage, outcome: Outcome[Snapshot | None]) -> None:
+        catalog = catalog_over(storage)
+        assert _rows(catalog) in (before, shown)
+        assert catalog.table("db.t").check() == ()
+        catalog.table("db.t").rescale(3)
+        assert _rows(catalog) == shown
+        table = catalog.table("db.t")
+        assert table.options["bucket"] == "3"
+        assert len(table.system("rescales").to_pylist()) == 2
+        table.write([{"p": "a", "k": 1, "v": 5}])
+        assert table.check() == ()
+        snapshots = [one for one in table.snapshots() if one.changelog_record_count]
+        assert sum(one.changelog_record_count or 0 for one in snapshots) == 12 + 2 * 4
+
+    runs = run_some(lambda: memory_with(files, f"rescale-fault-{next(_names)}"), _rescale, check)
+    assert runs > 50

@@ -1,0 +1,47 @@
+"""`ms.rescale`: rows move to another number of buckets in Spark tasks; streams and later writes go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import NotFoundError
+
+pytestmark = pytest.mark.spark
+
+
+def test_rows_move_in_tasks_and_writes_and_streams_go_on(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    options = {"bucket": "2", "changelog-producer": "lookup"}
+    table = catalog.create_table(
+        "shop.r", {"id": "BIGINT", "g": "INT", "v": "STRING"}, ["id", "g"], ["g"], options=options
+    )
+    frame = spark.range(0, 300, 1, 4).select(
+        "id", (f.col("id") % 3).cast("int").alias("g"), f.concat(f.lit("a"), f.col("id").cast("string")).alias("v")
+    )
+    ms.write(frame, table)
+    rows = sorted(table.read().to_pylist(), key=str)
+    stream = table.stream("latest", follow=False)
+    assert ms.rescale(spark, table, 3, [{"G": 1}]) is not None
+    assert ms.rescale(spark, table, 6) is not None
+    assert ms.rescale(spark, table.path, 6) is None
+    assert sorted(table.read().to_pylist(), key=str) == rows
+    assert table.check() == ()
+    assert list(stream) == []
+    ms.write(frame.where("id < 2").withColumn("v", f.lit("new")), table)  # the handle is from before
+    changes = [row for plan in stream for row in plan.to_pylist()]
+    assert sorted((row["_row_kind"], row["id"], row["v"]) for row in changes) == [
+        ("+U", 0, "new"),
+        ("+U", 1, "new"),
+        ("-U", 0, "a0"),
+        ("-U", 1, "a1"),
+    ]
+    assert table.check() == ()
+    with pytest.raises(NotFoundError, match="cannot rescale"):
+        ms.rescale(spark, table, 2, [{"g": 9}])

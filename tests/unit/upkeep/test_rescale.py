@@ -1,0 +1,274 @@
+"""Rescaling: rows move to another number of buckets; readers, streams and writers see no other change."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.commit.publish import Change, Publisher
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError
+from merganser.lsm.rescale import RescaleJob
+from merganser.meta.lineage import moved, parents, rescales
+from merganser.meta.table_state import MetaReader
+from merganser.testing.builders import catalog_over, contents, memory_with
+
+_names = itertools.count()
+
+
+def _table(
+    key: tuple[str, ...] = ("p", "k"), partition: tuple[str, ...] = ("p",), buckets: int = 4, **options: str
+) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"rescale-{next(_names)}"))
+    catalog.create_database("db")
+    schema = {"p": "STRING", "k": "INT", "v": "INT"}
+    return catalog.create_table("db.t", schema, key, partition, options={"bucket": str(buckets), **options})
+
+
+def _rows(keys: Any, v: int = 0, p: str = "a") -> list[dict[str, Any]]:
+    return [{"p": p, "k": k, "v": v} for k in keys]
+
+
+def _found(table: mg.Table) -> list[dict[str, Any]]:
+    return sorted(table.read().to_pylist(), key=lambda row: (row["p"], row["k"]))
+
+
+def _totals(table: mg.Table) -> dict[str, set[int]]:
+    state = MetaReader(table.definition.paths, table.env, table.name).latest()
+    found: dict[str, set[int]] = {}
+    for entry in state.live:
+        found.setdefault(table.definition.partition_directory(entry.partition)[-1], set()).add(entry.total_buckets)
+    return found
+
+
+def _reopened(table: mg.Table) -> mg.Table:
+    return catalog_over(table.env.storage).table("db.t")
+
+
+@contextmanager
+def _before_rescales_commit(*steps: Callable[[], object]) -> Iterator[None]:
+    """Run one step before each commit of a rescale, but of those that steps make."""
+    todo, commit, inside = list(steps), Publisher.commit, [False]
+
+    def first(self: Publisher, change: Change) -> Any:
+        if change.rescales and todo and not inside[0]:
+            inside[0] = True
+            todo.pop(0)()
+            inside[0] = False
+        return commit(self, change)
+
+    with patch.object(Publisher, "commit", first):
+        yield
+    assert not todo
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 8), (8, 4), (4, 6), (3, 5), (1, 4), (4, 1), (2, 300)])
+@pytest.mark.parametrize("function", ["default", "mod"])
+def test_rows_lie_in_the_buckets_of_the_new_number(before: int, after: int, function: str) -> None:
+    table = _table(buckets=before, **{"write-only": "true", "bucket-function.type": function})
+    for v in range(3):
+        table.write(_rows(range(-100 * v, 200), v) + _rows(range(50), v, "b"))
+    table.write(_rows(range(10)), kinds=["-D"] * 10)
+    rows = _found(table)
+    snapshot = table.rescale(after)
+    assert snapshot is not None
+    assert snapshot.commit_kind == "COMPACT"
+    assert _found(table) == rows
+    assert _totals(table) == {"a": {after}, "b": {after}}
+    assert {file["level"] for file in table.files().to_pylist()} == {5}
+    assert table.check() == ()
+    assert _reopened(table).options["bucket"] == str(after)
+    assert table.rescale(after) is None
+
+
+def test_a_handle_from_before_writes_on() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    other = _reopened(table)
+    table.rescale(8)
+    for number, each in enumerate((table, other)):
+        each.write(_rows([number], 9))
+        each.upsert(_rows([number + 2], 9))
+    assert [row["v"] for row in _found(table)][:5] == [9, 9, 9, 9, 0]
+    assert _totals(table) == {"a": {8}}
+    assert table.check() == ()
+
+
+def test_some_partitions_move_and_the_others_can_be_read() -> None:
+    table = _table()
+    table.write(_rows(range(20)) + _rows(range(20), p="b"))
+    rows = _found(table)
+    table.rescale(2, [{"p": "a"}])
+    assert _totals(table) == {"a": {2}, "b": {4}}
+    assert _found(table) == rows
+    table.write(_rows([1], 5))
+    table.write(_rows([1], 5, "c"))
+    with pytest.raises(InvalidInputError, match=r"holds files of 4 buckets, and 'bucket' is now 2.*rescale"):
+        table.write(_rows([1], 5, "b"))
+    table.rescale(2)
+    table.write(_rows([1], 5, "b"))
+    assert _totals(table) == {"a": {2}, "b": {2}, "c": {2}}
+    assert table.check() == ()
+
+
+def test_a_writer_that_commits_after_it_is_told() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    with table.writer() as writer:
+        writer.write(_rows(range(5), 7))
+        table.rescale(8)
+        with pytest.raises(InvalidInputError, match="holds files of 8 buckets") as caught:
+            writer.commit()
+    assert "Nothing was written" in str(caught.value)
+    with patch("merganser.write.buffer.SMALL_BYTES", 0), table.writer() as writer:
+        writer.write(_rows(range(5), 7))
+        table.rescale(4)
+        with pytest.raises(ConflictError, match="moved their partition to 4"):
+            writer.commit()
+    assert {row["v"] for row in _found(table)} == {0}
+    assert table.check() == ()
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_rows_that_others_write_meanwhile_move_too(keyed: bool) -> None:
+    options = {"write-only": "true"} if keyed else {"write-only": "true", "bucket-key": "k"}
+    table = _table(("p", "k") if keyed else (), **options)
+    table.write(_rows(range(20)))
+    begun: list[int] = []
+    run = RescaleJob.run
+
+    def counted(job: RescaleJob, *how: Any) -> Any:
+        begun.append(sum(file.row_count for each in job.jobs for file in each.files))
+        return run(job, *how)
+
+    other = _reopened(table)
+    with (
+        patch.object(RescaleJob, "run", counted),
+        _before_rescales_commit(
+            lambda: other.write(_rows(range(5), 1)), lambda: other.write(_rows([3], 2) + _rows([1], 2, "new"))
+        ),
+    ):
+        table.rescale(6)
+    assert sum(begun) == 20 + 5 + 2, "what was done once is not done again"
+    expected = [*_rows(range(20)), *_rows(range(5), 1), *_rows([3], 2), *_rows([1], 2, "new")]
+    if keyed:
+        expected = list({(row["p"], row["k"]): row for row in expected}.values())
+    assert sorted(map(str, table.read().to_pylist())) == sorted(map(str, expected))
+    assert _totals(table) == {"a": {6}, "w": {6}}
+    assert table.check() == ()
+    if not keyed:  # rows of one key keep their order
+        assert [row["v"] for row in table.read(where="k = 3").to_pylist()] == [0, 1, 2]
+
+
+def test_a_compaction_meanwhile_makes_it_begin_anew_and_leaves_no_file() -> None:
+    table = _table(**{"write-only": "true"})
+    for v in range(3):
+        table.write(_rows(range(20), v) + _rows(range(20), v, "b"))
+    rows, other = _found(table), _reopened(table)
+    with _before_rescales_commit(lambda: other.compact(full=True, partitions=[{"p": "a"}])):
+        table.rescale(8)
+    assert _found(table) == rows
+    assert table.check() == ()
+    table.expire(retain_max=1, retain_min=1, older_than="2999-01-01")
+    named = {row["file_path"].rpartition("/")[2] for row in table.system("files").to_pylist()}
+    assert {path.rpartition("/")[2] for path in contents(table.env.storage) if "/bucket-" in path} == named
+
+
+def test_it_gives_up_when_others_always_come_first() -> None:
+    table = _table(**{"write-only": "true"})
+    table.write(_rows(range(20)))
+    rows, other = _found(table), _reopened(table)
+    steps = [lambda: other.rescale(2), lambda: other.rescale(4)] * 5
+    with _before_rescales_commit(*steps), pytest.raises(ConflictError):
+        table.rescale(8)
+    assert _found(table) == rows
+    assert table.check() == ()
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    table = _table()
+    table.write(_rows(range(3)))
+    for number in (0, -1, True, 2.0, "8", 40_000):
+        with pytest.raises(InvalidInputError, match="whole number from 1 to 32767"):
+            table.rescale(number)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match=r"cannot rescale 'db\.t': it has no partition 'p=z'"):
+        table.rescale(8, [{"p": "z"}])
+    with pytest.raises(InvalidInputError, match="'q' is not a partition column"):
+        table.rescale(8, [{"q": "z"}])
+    with pytest.raises(InvalidInputError, match="not a list of partitions"):
+        table.rescale(8, {"p": "a"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="adds buckets as keys arrive"):
+        _table(buckets=-1).rescale(8)
+    with pytest.raises(InvalidInputError, match="neither a key nor 'bucket-key'"):
+        _table((), buckets=-1).rescale(8)
+    assert _totals(table) == {"a": {4}}
+
+
+def test_an_empty_table_gets_the_number() -> None:
+    table = _table()
+    assert table.rescale(8) is None
+    table.write(_rows(range(3)))
+    assert _totals(table) == {"a": {8}}
+
+
+def test_the_lineage_names_every_rescale_that_is_kept() -> None:
+    table = _table()
+    table.write(_rows(range(40)) + _rows(range(40), p="b"))
+    table.rescale(8)
+    table.write(_rows([1], 1))
+    table.rescale(6, [{"p": "a"}])
+    table.write(_rows([1], 2))
+    found = table.system("rescales").to_pylist()
+    assert [(row["partition"], row["from_buckets"], row["to_buckets"]) for row in found] == [
+        ("{a}", 8, 6),
+        ("{a}", 4, 8),
+        ("{b}", 4, 8),
+    ]
+    reader = MetaReader(table.definition.paths, table.env, table.name)
+    for one in rescales(reader, table.latest_snapshot()):
+        for before, after in one.partitions.values():
+            was = {entry.bucket for entry in reader.delta(one.snapshot) if entry.kind}
+            for bucket in range(after):
+                assert was.issuperset(parents(bucket, before, after))
+    assert list(parents(5, 4, 6)) == [1, 3]
+    assert list(parents(5, 4, 8)) == [1]
+    assert list(parents(1, 8, 4)) == [1, 5]
+    assert moved([]) == {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction", "per-record"])
+def test_streams_go_on_through_it(seed: int, producer: str, tmp_path: Path) -> None:
+    """The changes of any start make the state of the table at any time, with rescales between."""
+    rng = random.Random(f"{seed} {producer}")
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "2", "changelog-producer": producer}
+    if producer == "full-compaction":
+        options["full-compaction.delta-commits"] = "1"
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    streams: list[tuple[Any, dict[int, int]]] = []
+    for _ in range(10):
+        if rng.random() < 0.4:
+            streams.append((table.stream(follow=False), {}))
+        count = rng.randrange(1, 8)
+        rows = {"k": [rng.randrange(6) for _ in range(count)], "v": [rng.randrange(100) for _ in range(count)]}
+        table.write(pa.table(rows), kinds=[rng.choice(["+I", "+U", "-D"]) for _ in range(count)])
+        if rng.random() < 0.4:
+            table.rescale(rng.choice([1, 2, 3, 4, 6]))
+        for stream, state in streams:
+            for plan in stream:
+                for row in plan.to_pylist():
+                    if row["_row_kind"] in ("-D", "-U"):
+                        state.pop(row["k"], None)
+                    else:
+                        state[row["k"]] = row["v"]
+            assert state == {row["k"]: row["v"] for row in table.read().to_pylist()}
