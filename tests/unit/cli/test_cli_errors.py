@@ -163,4 +163,5 @@ def test_errors_advise_in_words_of_the_command_line(
 
 
 def test_every_command_has_a_body_and_a_name() -> None:
-    assert [name for name, _ in commands_rows.COMMANDS] == ["read", "write", "snapshots", "files", "explain", "compact"]
+    names = ["read", "write", "snapshots", "files", "explain", "compact", "rescale"]
+    assert [name for name, _ in commands_rows.COMMANDS] == names

@@ -191,3 +191,16 @@ def test_compact_refuses_a_partition_that_is_none(run: Run, orders: mg.Table) ->
     ran = run("compact", "shop.orders", "--full", "--partition", "gone=1")
     assert ran.code == 1
     assert "'gone' is not a partition column" in ran.err
+
+
+def test_rescale_moves_rows_and_says_what_became_of_them(run: Run, orders: mg.Table) -> None:
+    before = sorted(map(str, orders.read().to_pylist()))
+    ran = run("rescale", "shop.orders", "3")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"snapshot {orders.latest_snapshot().id}: ")
+    assert " became " in ran.out
+    assert sorted(map(str, orders.read().to_pylist())) == before
+    assert run("rescale", "shop.orders", "3").out == "nothing to move: all rows lie in 3 buckets\n"
+    refused = run("rescale", "shop.orders", "0")
+    assert (refused.code, refused.out) == (1, "")
+    assert "whole number from 1 to 32767" in refused.err
