@@ -8,6 +8,7 @@ Format: sections "pk table file columns", "append table files", "stats".
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
 from merganser.codec.data_format import WriteFormat, check_can_hold
@@ -20,6 +21,7 @@ from merganser.options.option import Options
 from merganser.rules.checks import named_formats
 from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from merganser.storage.env import Env
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class FileLayout:
         target_size_bytes, target_rows: where a new file begins.
         filters: columns that have a Bloom filter in the index of each file.
         index_in_manifest_max_bytes: up to which an index lies in the manifest.
+        ordered: rows come in the order of their keys.
     """
 
     keyed: bool
@@ -51,6 +54,7 @@ class FileLayout:
     target_rows: int
     filters: tuple[FilterSettings, ...]
     index_in_manifest_max_bytes: int
+    ordered: bool = True
 
     def has_bytes_of(self, other: FileLayout) -> bool:
         """Return whether files of both layouts hold the same bytes and statistics for the same rows."""
@@ -120,6 +124,25 @@ def received_layout(table: TableDef) -> FileLayout:
     texts = {w.FILE_COMPRESSION.key: "none", w.STATS_MODE_OPTION.key: "none", w.DATA_FILE_THIN_MODE.key: "true"}
     layout = file_layout(replace(table, options=Options(texts)))
     return replace(layout, prefix=RECEIVED_PREFIX)
+
+
+def postponed_layout(table: TableDef, env: Env) -> FileLayout:
+    """Return how rows that wait for their buckets are written: not sorted, no statistics, in Avro if it has the types.
+
+    The names of the files of one writer share a prefix, by which a compaction keeps them together.
+    """
+    options = table.options
+    texts = {**options, w.STATS_MODE_OPTION.key: "none"}
+    texts = {key: text for key, text in texts.items() if key not in _OF_LEVELS}
+    with contextlib.suppress(UnsupportedError):
+        fields = table.schema.fields
+        check_can_hold("avro", fields)
+        texts[w.FILE_FORMAT.key] = "avro"
+    layout = file_layout(replace(table, options=Options(texts)))
+    writer = env.random.getrandbits(31)
+    prefix = f"{options.get(w.DATA_FILE_PREFIX)}-u-{env.new_id()}-s-{writer}-w-"
+    modes = tuple(parse_stats_mode("none") for _ in layout.stats_modes)
+    return replace(layout, prefix=prefix, filters=(), stats_modes=modes, dense_stats=True, ordered=False)
 
 
 RECEIVED_PREFIX = "received-"

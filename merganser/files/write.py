@@ -10,7 +10,7 @@ import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -279,8 +279,8 @@ class _OpenFile:
             name=self.name,
             size=size,
             row_count=self.rows,
-            min_key=serialize(self._first, table.key_types) if table.keyed else EMPTY_ROW,
-            max_key=serialize(self._last, table.key_types) if table.keyed else EMPTY_ROW,
+            min_key=self._bound(self._first, "min") if table.keyed else EMPTY_ROW,
+            max_key=self._bound(self._last, "max") if table.keyed else EMPTY_ROW,
             key_stats=self._key_stats() if table.keyed else _NO_STATS,
             value_stats=value_stats,
             min_sequence=low,
@@ -294,6 +294,14 @@ class _OpenFile:
             checksum=self.sink.checksum,
             footer_checksum=None if footer is None else zlib.crc32(footer),
         )
+
+    def _bound(self, key: tuple[Stored, ...], which: Literal["min", "max"]) -> bytes:
+        """Return the first or last key; if rows are in no order, a bound of all keys: that of each key column."""
+        if not self._layout.ordered:
+            by_name = {f.name: s for f, s in zip(self._layout.value_fields, self._stats, strict=True)}
+            found = [by_name[name] for name in self._table.key]
+            key = tuple(None if one is None else getattr(one, which) for one in found)
+        return serialize(key, self._table.key_types)
 
     def _key(self, columns: Sequence[pa.ChunkedArray], row: int) -> tuple[Stored, ...]:
         return tuple(arrow_to_stored(c[row], kind) for c, kind in zip(columns, self._table.key_types, strict=True))

@@ -60,7 +60,6 @@ from merganser.storage.paths import DROPPED, TablePaths
 from merganser.stream.follow import TableStream, bounds_of
 from merganser.upkeep.advice import Advice, Facts, advice_for
 from merganser.upkeep.check import check_table
-from merganser.upkeep.compact_table import compact
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
 from merganser.upkeep.expire_snapshots import expire
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
@@ -69,6 +68,7 @@ from merganser.upkeep.repair import Repaired, repair
 from merganser.upkeep.rescale import rescale
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
+from merganser.write.distribute import compact_all
 from merganser.write.dropping import drop_partitions, expire_partitions
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
@@ -646,7 +646,7 @@ class Table:
                 changes=changes,
             ).snapshot
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user, changes=changes) as writer:
+        with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:
@@ -747,16 +747,28 @@ class Table:
         commit_user: str | None = None,
         changes: bool = True,
     ) -> Writer:
-        """Return a writer for many batches and commits. It drops rows that are not committed when it is closed."""
-        return Writer(
-            WriteSession(
-                self.definition,
-                self.env,
-                commit_user=commit_user,
-                columns=columns,
-                overwrite=overwrite,
-                changes=changes,
-            )
+        """Return a writer for many batches and commits. It drops rows that are not committed when it is closed.
+
+        If `bucket` is -2, its rows wait for their buckets until a compaction, as those of a stream.
+        """
+        return Writer(self._session(columns, overwrite, commit_user, changes, streams=True))
+
+    def _session(
+        self,
+        columns: Sequence[str] | None,
+        overwrite: Overwrite,
+        commit_user: str | None,
+        changes: bool,
+        streams: bool = False,
+    ) -> WriteSession:
+        return WriteSession(
+            self.definition,
+            self.env,
+            commit_user=commit_user,
+            columns=columns,
+            overwrite=overwrite,
+            changes=changes,
+            streams=streams,
         )
 
     def load(
@@ -789,7 +801,7 @@ class Table:
         from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
 
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        with self.writer(columns=columns, overwrite=overwrite, commit_user=commit_user, changes=changes) as writer:
+        with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
             if identifier is not None:
                 done, snapshot = writer.session.applied(identifier)
                 if done:
@@ -849,7 +861,7 @@ class Table:
             FormatError: a file is damaged or missing; nothing was changed.
         """
         request = self.compaction_request(full, partitions, where, order_by, curve)
-        return compact(self.definition, self.env, request)
+        return compact_all(self.definition, self.env, request)
 
     def rescale(self, buckets: int, partitions: Iterable[Mapping[str, Any]] | None = None) -> Snapshot | None:
         """Move the rows to another number of buckets, and let later writers use it. Reads return the same rows.

@@ -8,7 +8,7 @@ from functools import cached_property
 from merganser.codec.binary_row import deserialize
 from merganser.options import write as w
 from merganser.options.option import Options
-from merganser.rules.facts import DYNAMIC
+from merganser.rules.facts import DYNAMIC, POSTPONE
 from merganser.schema import types as t
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.paths import TablePaths
@@ -74,6 +74,16 @@ class TableDef:
     def assigns_keys(self) -> bool:
         """Whether buckets are added as keys arrive."""
         return self.keyed and self.bucket == DYNAMIC
+
+    @property
+    def postpones(self) -> bool:
+        """Whether rows may wait for their buckets until a compaction."""
+        return self.keyed and self.bucket == POSTPONE
+
+    @property
+    def shares_keys(self) -> bool:
+        """Whether the tasks of a write share the keys among them, and not the buckets: their number is no option."""
+        return self.assigns_keys or self.postpones
 
     @property
     def moves_keys(self) -> bool:

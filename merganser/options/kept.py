@@ -22,7 +22,6 @@ from merganser.options.option import (
     TextForm,
     choice,
     integer,
-    size,
 )
 
 _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
@@ -33,12 +32,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
      "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated."),
     ("cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
      "Keys that may move between partitions: how many tasks read the keys when a writer starts."),
-    ("postpone.default-bucket-num", integer(1), None, "Postponed buckets: number for a partition without data."),
-    ("postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None,
-     "Postponed buckets: rows that one bucket should hold."),
-    ("postpone.target-size-per-bucket", size(1), 1 << 30, "Postponed buckets: bytes that one bucket should hold."),
-    ("postpone.batch-write-fixed-bucket", BOOLEAN, True,
-     "Postponed buckets: batch writes put rows into buckets at once instead of leaving them for compaction."),
     ("blob-descriptor-field", COLUMNS, (), "Large object columns stored as references."),
     ("blob-view-field", COLUMNS, (), "Large object columns that refer to other tables."),
     ("write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
@@ -84,7 +77,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("streaming-read-append-overwrite", BOOLEAN, False,
      "Streams of tables without a key deliver the rows of an overwrite as new rows."),
     ("streaming-read-mode", choice("log", "file"), None, "Read a stream from the log or from the files."),
-    ("postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that have no bucket yet."),
     # lookups
     ("lookup.async", BOOLEAN, False, "Join by lookup without waiting for each."),
     ("lookup.cache", choice("auto", "full", "memory"), "auto", "How much a lookup join keeps in memory."),

@@ -56,6 +56,10 @@ SCAN_FILE_CREATION_TIME_MILLIS: Final = Option[int | None](
 SCAN_CREATION_TIME_MILLIS: Final = Option[int | None](
     "scan.creation-time-millis", LONG, None, "Time for the mode from-creation-timestamp."
 )
+POSTPONE_MERGE_ON_READ: Final = Option(
+    "postpone.merge-on-read", BOOLEAN, False, "Postponed buckets: also read rows that wait for a compaction.",
+    state=State.REFUSED,
+)  # fmt: skip
 SCAN_FALLBACK_BRANCH: Final = Option[str | None](
     "scan.fallback-branch",
     TEXT,

@@ -68,7 +68,7 @@ BUCKET: Final = Option(
     "bucket", integer(), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
-    refused=("-2 with a primary key",),
+    refused=("-2 with the changelog producer per-record",),
 )  # fmt: skip
 DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
     "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000,
@@ -86,6 +86,23 @@ DYNAMIC_BUCKET_MAX_BUCKETS: Final = Option(
 DYNAMIC_BUCKET_ASSIGNER_PARALLELISM: Final = Option(
     "dynamic-bucket.assigner-parallelism", integer(1), None,
     "Dynamic buckets: how many tasks of a write on Spark give keys their buckets. Default: one per core.",
+)  # fmt: skip
+POSTPONE_DEFAULT_BUCKET_NUM: Final = Option(
+    "postpone.default-bucket-num", integer(1), None,
+    "Postponed buckets: number of buckets of a partition that has none yet. Default: 1 for batch writes; compactions "
+    "choose it by the rows that wait.",
+)  # fmt: skip
+POSTPONE_TARGET_ROW_NUM: Final = Option(
+    "postpone.target-row-num-per-bucket", integer(1, LONG_MAX), None,
+    "Postponed buckets: rows that one bucket should hold, where 'postpone.default-bucket-num' is not set.",
+)  # fmt: skip
+POSTPONE_TARGET_SIZE: Final = Option(
+    "postpone.target-size-per-bucket", size(1), 1 << 30,
+    "Postponed buckets: bytes that one bucket should hold, where neither of the two options above is set.",
+)  # fmt: skip
+POSTPONE_BATCH_WRITE_FIXED_BUCKET: Final = Option(
+    "postpone.batch-write-fixed-bucket", BOOLEAN, True,
+    "Postponed buckets: batch writes put rows into buckets at once instead of leaving them for compaction.",
 )  # fmt: skip
 BUCKET_KEY: Final = Option(
     "bucket-key", COLUMNS, _NO_COLUMNS,

@@ -16,6 +16,7 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.rules.checks import check_file_options
+from merganser.rules.dialects import publishes_each_record
 from merganser.rules.facts import POSTPONE
 from merganser.schema.table_schema import TableSchema
 
@@ -50,8 +51,8 @@ def _keyed(test: Callable[[TableSchema], bool]) -> Callable[[TableSchema], bool]
     return lambda table: bool(table.primary_keys) and test(table)
 
 
-def _bucket(number: int) -> Callable[[TableSchema], bool]:
-    return lambda table: table.options.get(w.BUCKET) == number
+def _postponed_records(table: TableSchema) -> bool:
+    return table.options.get(w.BUCKET) == POSTPONE and publishes_each_record(table.options)
 
 
 def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchema], bool]:
@@ -65,11 +66,11 @@ def _old_counting(table: TableSchema) -> bool:
 
 _ELSEWHERE: Final = "Use another engine for this table."
 _LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
-_NUMBER: Final = "Leave 'bucket' out: then buckets are added as keys arrive."
+_NUMBER: Final = "Take another producer, or leave 'bucket' out: then buckets are added as keys arrive."
 
 WRITE_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
-    Gap("a primary key and 'bucket' = '-2'", (w.BUCKET,), _keyed(_bucket(POSTPONE)), _NUMBER),
+    Gap("'bucket' = '-2' and 'changelog-producer' = 'per-record'", (w.BUCKET,), _postponed_records, _NUMBER),
     _gap("'sequence.snapshot-ordering'", w.SEQUENCE_SNAPSHOT_ORDERING, _ELSEWHERE),
     _gap("'row-tracking.enabled'", w.ROW_TRACKING, _ELSEWHERE),
     _gap("'data-evolution.enabled'", w.DATA_EVOLUTION, _ELSEWHERE),
@@ -93,6 +94,7 @@ READ_GAPS: Final = (
     _gap("'pk-clustering-override'", w.PK_CLUSTERING_OVERRIDE, _ELSEWHERE),
     Gap("'write-mode' = 'change-log' as older releases stored it", (w.WRITE_MODE,), _old_counting, _ELSEWHERE),
     _gap("'manifest.format' other than avro", w.MANIFEST_FORMAT, _ELSEWHERE),
+    _gap("'postpone.merge-on-read'", r.POSTPONE_MERGE_ON_READ, "Compact the table: then the rows that wait are read."),
     _gap("'scan.fallback-branch'", r.SCAN_FALLBACK_BRANCH, _ELSEWHERE),
     _gap("'scan.primary-branch'", r.SCAN_PRIMARY_BRANCH, _ELSEWHERE),
 )

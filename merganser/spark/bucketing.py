@@ -87,7 +87,7 @@ def one_writer_each(frame: DataFrame, table: TableDef, *, streams: bool = False)
     partition = [] if table.moves_keys else [columns[name] for name in table.schema.partition_keys]
     assigners = assigners_on(spark, table)
     bucket = bucket_column(table, frame.schema, assigners)
-    if table.assigns_keys and bucket is None:
+    if table.shares_keys and bucket is None:
         return frame.repartition(1)
     count = most if partition or bucket is None else min(most, max(assigners, table.bucket, 1))
     if bucket is None:
@@ -113,7 +113,7 @@ def to_tasks(frame: DataFrame, count: int) -> DataFrame:
 
 def assigners_on(spark: SparkSession, table: TableDef) -> int:
     """Return how many assigners the keys of a partition have in the tasks of a session; see `write.dynamic`."""
-    if not table.assigns_keys:
+    if not table.shares_keys:
         return 1
     return assigners_of(table, table.options.get(w.DYNAMIC_BUCKET_ASSIGNER_PARALLELISM) or cores(spark))
 
@@ -143,7 +143,7 @@ def bucket_column(table: TableDef, schema: s.StructType, assigners: int = 1) -> 
         assigners: of a table whose buckets are added as keys arrive, over how many assigners its keys are spread: the
             column is the number of the assigner.
     """
-    total = assigners if table.assigns_keys else table.bucket
+    total = assigners if table.shares_keys else table.bucket
     if total <= 1:
         return f.lit(0)
     columns = _placing_columns(table, schema)
@@ -151,7 +151,7 @@ def bucket_column(table: TableDef, schema: s.StructType, assigners: int = 1) -> 
         return None
     key = _placing_key(table)
     found = {field.name: field.dataType for field in schema.fields}
-    match "default" if table.assigns_keys else table.options.get(w.BUCKET_FUNCTION):
+    match "default" if table.shares_keys else table.options.get(w.BUCKET_FUNCTION):
         case "default":
             parts = [(columns[name], found[name], table.schema.field(name).type) for name in key]
             word = _only_word(parts)

@@ -21,8 +21,8 @@ from merganser.spark.session import opened, run_jobs
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
-from merganser.upkeep.compact_table import compact as compact_table
 from merganser.upkeep.rescale import rescale as rescale_table
+from merganser.write.distribute import compact_all
 from merganser.write.job import Outcome, messages_of
 
 
@@ -58,7 +58,7 @@ def compact(
     request = found.compaction_request(
         full, chosen, where, names.names(order_by), curve, setting=setting_of(spark, found)
     )
-    return compact_table(found.definition, found.env, request, run=on_tasks(spark, found.env))
+    return compact_all(found.definition, found.env, request, run=on_tasks(spark, found.env))
 
 
 def rescale(

@@ -41,11 +41,11 @@ from merganser.spark.jobs import batch_of, on_any_python
 from merganser.spark.names import spelling_of
 from merganser.spark.session import cores, opened, run_jobs
 from merganser.storage.env import Env
+from merganser.write.begin import begin
 from merganser.write.buckets import sole_writers
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import begin
 from merganser.write.writer import arrives
 
 FILES_PER_BUCKET_MAX: Final = 64

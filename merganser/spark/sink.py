@@ -39,8 +39,9 @@ from merganser.spark.names import spelling_of
 from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
 from merganser.spark.types import arrow_schema_of
+from merganser.write.begin import begin
 from merganser.write.job import messages_of
-from merganser.write.transaction import Transaction, begin
+from merganser.write.transaction import Transaction
 from merganser.write.writer import takes_any_order
 
 ARRIVAL = "__merganser_arrival"

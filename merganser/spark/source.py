@@ -70,9 +70,9 @@ from merganser.spark.stream_source import long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.protocol import Storage
+from merganser.write.begin import begin
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
-from merganser.write.transaction import begin
 
 NAME: Final = "merganser"
 _OWN_OPTIONS: Final = frozenset(

@@ -629,6 +629,7 @@ def request_of(
         replace(definition, options=options.merged(changed)),
         columns=columns,
         overwrite={} if complete else None,
+        streams=True,
     )
     target.check_names_and_types(
         pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)]), kinds

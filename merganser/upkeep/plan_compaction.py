@@ -136,12 +136,19 @@ def _text(table: TableDef, values: Mapping[str, Any], names: Collection[str]) ->
 def _wanted(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Iterator[tuple[BucketId, BucketFiles]]:
     """Yield the buckets that a request is about."""
     named = list(live.buckets) if request.buckets is None else [key for key in request.buckets if key in live.buckets]
-    if request.where is not None:
-        through = partitions_through(table, {key[0] for key in named}, request.where)
-        named = [key for key in named if key[0] in through]
+    chosen = frozenset(partitions_chosen(table, list({partition for partition, _ in named}), request))
     for key in named:
-        if key[1] >= 0 and (request.partitions is None or fits(table, key[0], request.partitions)):
+        if key[1] >= 0 and key[0] in chosen:
             yield key, live.buckets[key]
+
+
+def partitions_chosen(table: TableDef, partitions: Sequence[bytes], request: CompactionRequest) -> list[bytes]:
+    """Return those of some partitions that a request is about."""
+    if request.where is not None:
+        through = partitions_through(table, set(partitions), request.where)
+        partitions = [partition for partition in partitions if partition in through]
+    specs = request.partitions
+    return [partition for partition in partitions if specs is None or fits(table, partition, specs)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.facts import POSTPONE
 from merganser.write.incoming import Prepared
-from merganser.write.start import Start
+from merganser.write.start import Start, Totals
 
 _DIRECTORY_BYTES_MAX = 255
 _SCANS_MAX = 16
@@ -66,13 +67,11 @@ class NewKeys:
 
 
 class Assigner(Protocol):
-    """Says where rows belong.
+    """Says where rows belong."""
 
-    Attributes:
-        total_buckets: what files say of how many buckets their rows were assigned over.
-    """
-
-    total_buckets: int
+    def total_of(self, partition: bytes) -> int:
+        """Return what files of a partition say of how many buckets their rows were assigned over."""
+        ...
 
     def moved(self, rows: Prepared) -> Prepared:
         """Return rows as they are to be written: rows of a key may belong where its row lies."""
@@ -137,20 +136,66 @@ class FixedBuckets(_Stateless):
     """A fixed number of buckets: the hash of the bucket key decides."""
 
     def __init__(self, table: TableDef) -> None:
-        self.total_buckets = table.bucket
         self._table = table
+
+    def total_of(self, partition: bytes) -> int:
+        """Return the number of the table."""
+        return self._table.bucket
 
     def assign(self, rows: pa.Table) -> Iterator[Group]:
         """Yield the rows of every bucket that has some, by partition and bucket."""
-        return _groups(self._table, rows, bucket_numbers(self._table, rows), self.total_buckets)
+        return _groups(self._table, rows, bucket_numbers(self._table, rows), self._table.bucket)
+
+
+class BucketsOfPartitions(_Stateless):
+    """Each partition has a number of buckets of its own: the hash of the bucket key decides."""
+
+    def __init__(self, table: TableDef, totals: Totals) -> None:
+        self._table = table
+        self._totals = totals
+
+    def total_of(self, partition: bytes) -> int:
+        """Return the number of a partition."""
+        return self._totals.of(partition)
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every bucket that has some, by partition and bucket."""
+        table = self._table
+        for partition, members in partition_groups(table, rows):
+            if table.schema.partition_keys:
+                check_directory(table, partition)
+            of_partition = rows.select(table.schema.bucket_key).take(pa.array(members))
+            for bucket, at in parted(bucket_numbers(table, of_partition, self.total_of(partition))):
+                yield Group(partition, bucket, members[at])
+
+
+class PostponedBuckets(_Stateless):
+    """Rows wait for their buckets: one directory in a partition, its files in the order of their rows."""
+
+    def __init__(self, table: TableDef) -> None:
+        self._table = table
+
+    def total_of(self, partition: bytes) -> int:
+        """Return what the format says of rows without a bucket."""
+        return POSTPONE
+
+    def assign(self, rows: pa.Table) -> Iterator[Group]:
+        """Yield the rows of every partition that has some."""
+        for partition, members in partition_groups(self._table, rows):
+            if self._table.schema.partition_keys:
+                check_directory(self._table, partition)
+            yield Group(partition, POSTPONE, members)
 
 
 class UnawareBuckets(_Stateless):
     """No bucket key: one directory in a partition, and no order of its files."""
 
     def __init__(self, table: TableDef) -> None:
-        self.total_buckets = -1
         self._table = table
+
+    def total_of(self, partition: bytes) -> int:
+        """Return what the format says of rows without buckets."""
+        return -1
 
     def assign(self, rows: pa.Table) -> Iterator[Group]:
         """Yield the rows of every partition that has some."""
@@ -160,10 +205,11 @@ class UnawareBuckets(_Stateless):
 def sole_writers(table: TableDef, rows: pa.Table, assigners: int) -> Iterator[Group]:
     """Yield rows in groups that need one writer each: all rows of a key are in one group.
 
-    The number of a group is that of its bucket; where buckets are added as keys arrive, that of the assigner of its
-    keys, which alone adds buckets for them. If keys may move between partitions, the group has no partition.
+    The number of a group is that of its bucket; where tasks share keys, that of the share. Where buckets are added as
+    keys arrive, a share is that of one assigner, which alone adds buckets for its keys. If keys may move between
+    partitions, the group has no partition.
     """
-    if not table.assigns_keys:
+    if not table.shares_keys:
         assigner = FixedBuckets(table) if table.bucket > 0 else UnawareBuckets(table)
         yield from assigner.assign(rows)
         return
@@ -253,14 +299,19 @@ def parted(numbers: npt.NDArray[np.signedinteger]) -> Iterator[tuple[int, npt.ND
         yield int(ordered[start]), order[start:end]
 
 
-def bucket_numbers(table: TableDef, rows: pa.Table) -> npt.NDArray[np.int32]:
-    """Return the bucket of every row, int32[n]."""
-    if table.bucket <= 1:
+def bucket_numbers(table: TableDef, rows: pa.Table, total: int | None = None) -> npt.NDArray[np.int32]:
+    """Return the bucket of every row, int32[n].
+
+    Args:
+        total: the number of buckets; None: that of the table.
+    """
+    total = table.bucket if total is None else total
+    if total <= 1:
         return np.zeros(rows.num_rows, np.int32)
     key = table.schema.bucket_key
     columns = [rows.column(name) for name in key]
     kinds = [table.schema.field(name).type for name in key]
-    return buckets(columns, kinds, table.bucket, table.options.get(w.BUCKET_FUNCTION))
+    return buckets(columns, kinds, total, table.options.get(w.BUCKET_FUNCTION))
 
 
 def _partition_numbers(table: TableDef, rows: pa.Table) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:

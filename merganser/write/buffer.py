@@ -138,7 +138,7 @@ class WrittenBuckets:
                 messages.append(
                     CommitMessage(
                         *bucket,
-                        assigner.total_buckets,
+                        assigner.total_of(bucket[0]),
                         files,
                         index_added=() if new is None else (new.after,),
                         index_removed=() if new is None or new.before is None else (new.before,),

@@ -13,8 +13,9 @@ from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep import expire_partitions as by_age
 from merganser.write import overwrite as ow
+from merganser.write.begin import begin
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import Transaction, begin
+from merganser.write.transaction import Transaction
 
 
 def drop_partitions(table: TableDef, env: Env, specs: Sequence[Mapping[str, Any]]) -> Snapshot | None:

@@ -1,7 +1,7 @@
 """Which files an overwrite removes, and where its new ones go.
 
 An overwrite chooses the files anew from each newest state, so it also removes rows that were appended meanwhile.
-Postponed rows (bucket -2) stay: they are not part of the table yet.
+Rows that wait for their buckets go, too: they were written before.
 
 Format: section "overwrite".
 """
@@ -49,10 +49,10 @@ def of_spec(table: TableDef, spec: Mapping[str, Any]) -> Selection:
 def _removals(live: LiveFiles, matches: Callable[[bytes], bool]) -> list[ManifestEntry]:
     decided: dict[bytes, bool] = {}
     out: list[ManifestEntry] = []
-    for (partition, bucket), files in live.buckets.items():
+    for (partition, _), files in live.buckets.items():
         if partition not in decided:
             decided[partition] = matches(partition)
-        if decided[partition] and bucket >= 0:
+        if decided[partition]:
             out.extend(replace(entry, kind=DELETE) for entry in files.entries)
     return out
 
@@ -69,7 +69,7 @@ def upgraded(table: TableDef, messages: Sequence[CommitMessage]) -> list[CommitM
     buckets: dict[BucketId, list[DataFile]] = {}
     for message in messages:
         buckets.setdefault((message.partition, message.bucket), []).extend(message.added)
-    lifted = {bucket for bucket, files in buckets.items() if _is_run(table, files)}
+    lifted = {bucket for bucket, files in buckets.items() if bucket[1] >= 0 and _is_run(table, files)}
     return [
         replace(message, added=tuple(replace(file, level=top) for file in message.added))
         if (message.partition, message.bucket) in lifted

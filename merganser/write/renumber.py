@@ -60,7 +60,7 @@ class Renumbering:
         self._rows: dict[BucketId, int] = {}
         for message in messages:
             bucket = (message.partition, message.bucket)
-            for file in message.added:
+            for file in message.added if message.bucket >= 0 else ():  # rows that wait for a bucket have no number
                 self._lowest[bucket] = min(file.min_sequence, self._lowest.get(bucket, file.min_sequence))
                 self._rows[bucket] = self._rows.get(bucket, 0) + file.row_count
         self._first = dict(self._lowest)

@@ -21,6 +21,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
+from merganser.write.begin import settle
 from merganser.write.incoming import Prepared
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
@@ -32,7 +33,7 @@ class WriteSession:
 
     Args:
         commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
-        columns, overwrite, changes: see `WriteTarget`.
+        columns, overwrite, changes, streams: see `WriteTarget`.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class WriteSession:
         columns: Sequence[str] | None = None,
         overwrite: Mapping[str, Any] | str | None = None,
         changes: bool = True,
+        streams: bool = False,
     ) -> None:
         self.table = table = with_newest_buckets(table, env)
         self.env = env
-        self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
+        self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
+        settle(self.target, env)
         self.user = checked_user(self.target, env, commit_user)
         self._named = commit_user
         self._safe = table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT)

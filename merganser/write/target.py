@@ -32,6 +32,7 @@ class WriteTarget:
         columns: the columns supplied; None: all.
         overwrite: a static spec, "dynamic", or None to append.
         changes: publish what changes, where the table tracks it.
+        streams: the write goes on, commit after commit; its rows wait for their buckets where the table postpones them.
         action: beginning of messages; None: that the table cannot be written to.
 
     Raises:
@@ -46,6 +47,7 @@ class WriteTarget:
         columns: Sequence[str] | None = None,
         overwrite: Mapping[str, Any] | str | None = None,
         changes: bool = True,
+        streams: bool = False,
         action: str | None = None,
     ) -> None:
         check_can_write(replace(table.schema, options=table.options), name=table.name)
@@ -56,6 +58,7 @@ class WriteTarget:
                 f"{self.action}: changes is {changes!r:.50}. Give True or False. Nothing was written."
             )
         self._changes = changes
+        self.postpones = table.postpones and (streams or not table.options.get(w.POSTPONE_BATCH_WRITE_FIXED_BUCKET))
         check_partitions_off(table, self.action)
         self.columns = self._checked_columns(columns)
         if action is None and overwrite is None:

@@ -17,10 +17,10 @@ Format: sections "commit algorithm", "commitUser and replay".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from merganser.commit.committers import Newest
 from merganser.commit.conflict import Reads
@@ -29,8 +29,7 @@ from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.lsm.abandoned import remove_files
-from merganser.meta.newest import with_newest_buckets
-from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
+from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.meta.tracking import publishes_by_compaction
@@ -45,7 +44,7 @@ from merganser.write.job import WriteJob
 from merganser.write.recording import Recording
 from merganser.write.renumber import Renumbering
 from merganser.write.sequences import is_numbered, starting_sequences
-from merganser.write.start import KeyFiles, RowsState, Start, rows_state
+from merganser.write.start import KeyFiles, RowsState, Start, Totals, rows_state
 from merganser.write.target import WriteTarget
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,6 +61,7 @@ class Transaction:
         identifier: which of the user's commits it is; see `checked_identifier`.
         safe: of a writer that commits more than once, its last commit; None: what the table's strict mode says.
         run: where compactions that follow the commit run; None: on the threads of this process.
+        kind: COMPACT if its rows are in the table already, and only find their buckets.
 
     Attributes:
         uuid: what its snapshot is recognised by.
@@ -85,6 +85,7 @@ class Transaction:
         *,
         safe: int | None = None,
         run: RunJobs | None = None,
+        kind: str = APPEND,
     ) -> None:
         self.target = target
         self.env = env
@@ -100,6 +101,7 @@ class Transaction:
         self.seconds: dict[str, float] = {}
         self.safe = target.table.options.get(w.COMMIT_STRICT_LAST_SAFE_SNAPSHOT) if safe is None else safe
         self._run = run
+        self._kind = kind
         self._turn: Turn | None = None
         self._made: list[CommitMessage] = []  # files with other sequence numbers, written by calls of `finish`
 
@@ -139,6 +141,9 @@ class Transaction:
         if self.since is None:
             self.since = state.next_id
         sequences = starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
+        if self.table.postpones:
+            totals = None if self.target.postpones else Totals.among(self.table, state.live)
+            return Start(sequences, assigners=assigners, totals=totals)
         if not self.table.assigns_keys:
             return Start(sequences)
         assigners = assigners_of(self.table, assigners)
@@ -292,6 +297,7 @@ class Transaction:
             messages=messages,
             commit_user=self.user,
             identifier=self.identifier,
+            kind=self._kind,
             overwrites=removes,
             adapt=self._adapting(messages) if removes is None and messages else None,
             allow_empty=allow_empty,
@@ -337,41 +343,6 @@ def _lacks_file_of(messages: Sequence[CommitMessage], error: MerganserError) -> 
         return False
     names = {file.name for message in messages for file in (*message.added, *message.changelog)}
     return str(error.context.get("path", "")).rpartition("/")[2] in names
-
-
-def begin(
-    table: TableDef,
-    env: Env,
-    *,
-    columns: Sequence[str] | None = None,
-    overwrite: Mapping[str, Any] | str | None = None,
-    changes: bool = True,
-    commit_user: str | None = None,
-    identifier: int | None = None,
-    watermark: int | datetime | None = None,
-    run: RunJobs | None = None,
-) -> Transaction:
-    """Return the transaction of one call that writes, checked before any row is taken.
-
-    Args:
-        columns: the columns supplied; None: all.
-        overwrite: a static spec, "dynamic", or None to append.
-        changes: publish what changes; see `Table.write`.
-        commit_user: the name of the committer; None: a new random name.
-        identifier: which of their commits it is; None: one that is never repeated.
-        watermark: the time up to which event times were seen; None: the commit says nothing of it.
-        run: where compactions that follow the commit run; None: on the threads of this process.
-
-    Raises:
-        InvalidInputError: an argument that the table does not take.
-        UnsupportedError: the table asks for something this version does not write.
-    """
-    table = with_newest_buckets(table, env)
-    target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
-    user = checked_user(target, env, commit_user)
-    transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
-    transaction.watermark = checked_watermark(watermark, target.action)
-    return transaction
 
 
 def checked_user(target: WriteTarget, env: Env, commit_user: str | None) -> str:

@@ -1,5 +1,7 @@
 """Rows of many buckets -> files of level 0, without a commit: one writer for key tables, one for append tables.
 
+Rows that wait for their buckets are written as those of an append table, with their kinds, in the order of arrival.
+
 Both writers buffer rows up to the write buffer's size, then ask their assigner for the bucket of each row. A key table
 gets a sorted run per bucket and flush (`lsm.writer`). Its writer numbers every received row before it folds rows of one
 key, from the newest sequence number of the bucket on. The writer of an append table keeps one open file per bucket and
@@ -21,7 +23,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
-from merganser.files.layout import file_layout
+from merganser.files.layout import file_layout, postponed_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
 from merganser.lsm.writer import SLICE_ROWS, Flush, Keeps
@@ -31,7 +33,14 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
-from merganser.write.buckets import Assigner, FixedBuckets, Group, UnawareBuckets
+from merganser.write.buckets import (
+    Assigner,
+    BucketsOfPartitions,
+    FixedBuckets,
+    Group,
+    PostponedBuckets,
+    UnawareBuckets,
+)
 from merganser.write.buffer import SMALL_BYTES, RowBuffer, WrittenBuckets
 from merganser.write.dynamic import DynamicBuckets
 from merganser.write.incoming import Arrival, Prepared
@@ -41,6 +50,8 @@ from merganser.write.start import Start
 Publishes = Callable[[bytes], bool]
 Marks = Callable[[bytes], str]
 _OPEN_FILES_MAX: Final = 128
+_NO_NUMBER: Final = -1
+"""Sequence number of rows that wait: they get one with their bucket."""
 
 
 class TableWriter(Protocol):
@@ -91,14 +102,16 @@ def table_writer(
         publishes: says of a partition whether a changelog of its rows is written; None: of all.
         marks: gives, of a partition, a part of the names of its data files.
     """
+    if table.postpones and start.totals is None:
+        return ArrivalWriter(table, env, start)
     if table.keyed:
         return KeyTableWriter(table, env, start, parallel=parallel, publishes=publishes, marks=marks)
-    return AppendTableWriter(table, env, start)
+    return ArrivalWriter(table, env, start)
 
 
 def arrives(table: TableDef) -> bool:
     """Return whether a writer of a table takes what orders its rows; else rows come in order."""
-    return table.keyed and not table.moves_keys
+    return table.keyed and not table.moves_keys and not table.postpones
 
 
 def takes_any_order(table: TableDef) -> bool:
@@ -211,8 +224,8 @@ class KeyTableWriter:
         return self._keeps if self._publishes is None or self._publishes(partition) else None
 
 
-class AppendTableWriter:
-    """Writes rows of a table without a key; see `TableWriter`."""
+class ArrivalWriter:
+    """Writes rows in the order of their arrival, of tables without a key and rows that wait; see `TableWriter`."""
 
     def __init__(self, table: TableDef, env: Env, start: Start) -> None:
         self._table = table
@@ -220,7 +233,7 @@ class AppendTableWriter:
         self._assigner = _assigner_of(table, env, start)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
         self._written = WrittenBuckets(table, env, start.sequences)
-        self._layout = file_layout(table)
+        self._layout = postponed_layout(table, env) if table.postpones else file_layout(table)
         self._open: dict[BucketId, RollingWriter] = {}
 
     def begin(self, start: Start) -> None:
@@ -235,16 +248,16 @@ class AppendTableWriter:
         if not rows.num_rows:
             return
         if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
-            self._flush(rows)
+            self._flush(rows, kinds)
             return
-        self._buffer.add((rows, None, None))
+        self._buffer.add((rows, kinds, None))
         if self._buffer.is_full:
-            self._flush(self._buffer.taken()[0])
+            self._flush(*self._buffer.taken()[:2])
 
     def finish(self) -> list[CommitMessage]:
         """Write the rest and return the changes."""
         if not self._buffer.is_empty:
-            self._flush(self._buffer.taken()[0])
+            self._flush(*self._buffer.taken()[:2])
         for bucket in list(self._open):
             self._close(bucket)
         return self._written.handed_out(self._assigner)
@@ -262,14 +275,14 @@ class AppendTableWriter:
         self._open = {}
         self._written.remove()
 
-    def _flush(self, rows: pa.Table) -> None:
+    def _flush(self, rows: pa.Table, kinds: pa.Array | None) -> None:
         rows = _one_chunk(rows)
         picked = Gather(rows)
         for group in self._assigner.assign(rows):
-            self._append(group, rows, picked)
+            self._append(group, rows, kinds, picked)
 
-    def _append(self, group: Group, rows: pa.Table, picked: Gather) -> None:
-        bucket = group.id
+    def _append(self, group: Group, rows: pa.Table, kinds: pa.Array | None, picked: Gather) -> None:
+        bucket, keyed = group.id, self._table.keyed
         if bucket not in self._open:
             if self._table.bucket > 0:
                 self._written.take_sequences(bucket, 0)  # refuses another number of buckets before a file is begun
@@ -281,7 +294,11 @@ class AppendTableWriter:
         for begin in range(0, len(group.rows), SLICE_ROWS):
             at = group.rows[begin : begin + SLICE_ROWS]
             adjacent = int(at[-1]) - int(at[0]) + 1 == len(at)
-            self._open[bucket].write(rows.slice(int(at[0]), len(at)) if adjacent else picked.take(at))
+            self._open[bucket].write(
+                rows.slice(int(at[0]), len(at)) if adjacent else picked.take(at),
+                sequences=pa.repeat(pa.scalar(_NO_NUMBER, pa.int64()), len(at)) if keyed else None,
+                kinds=kinds.take(pa.array(at)) if keyed and kinds is not None else None,
+            )
 
     def _close(self, bucket: BucketId) -> None:
         """Finish the open file of a bucket. Where a bucket has an order, its files are numbered in it."""
@@ -296,6 +313,8 @@ class AppendTableWriter:
 def _assigner_of(table: TableDef, env: Env, start: Start) -> Assigner:
     if table.bucket > 0:
         return FixedBuckets(table)
+    if table.postpones:
+        return PostponedBuckets(table) if start.totals is None else BucketsOfPartitions(table, start.totals)
     if table.moves_keys:
         return MovingBuckets(table, env, start)
     return DynamicBuckets(table, env, start) if table.assigns_keys else UnawareBuckets(table)

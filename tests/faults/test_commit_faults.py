@@ -21,8 +21,8 @@ from merganser.storage.protocol import Storage
 from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Outcome, Stopped, run_every
 from merganser.testing.oracle import DeduplicateOracle
+from merganser.write.begin import begin
 from merganser.write.job import messages_of
-from merganser.write.transaction import begin
 from tests.faults import run_some
 
 Rows = list[tuple[str, dict[str, Any]]]

@@ -26,8 +26,9 @@ from merganser.spark.jobs import WriteTask
 from merganser.spark.session import unwrapped
 from merganser.spark.splits import packed
 from merganser.upkeep.plan_compaction import CompactionRequest, plan_jobs
+from merganser.write.begin import begin
 from merganser.write.job import Outcome, WriteJob, messages_of
-from merganser.write.transaction import Transaction, begin
+from merganser.write.transaction import Transaction
 
 pytestmark = pytest.mark.spark
 

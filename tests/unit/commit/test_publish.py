@@ -19,10 +19,10 @@ from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
+from merganser.write.begin import begin
 from merganser.write.sequences import starting_sequences
 from merganser.write.start import Start
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import begin
 from merganser.write.writer import table_writer
 
 _names = itertools.count()

@@ -17,8 +17,9 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import FaultyStorage, Stopped
+from merganser.write.begin import begin
 from merganser.write.job import messages_of
-from merganser.write.transaction import Transaction, begin
+from merganser.write.transaction import Transaction
 
 _names = itertools.count()
 ONE_SNAPSHOT = {

@@ -1,0 +1,60 @@
+"""A write begins: its target is checked, and rows that wait for their buckets get them before newer rows come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from merganser.meta.newest import with_newest_buckets
+from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
+from merganser.upkeep.compact_table import RunJobs
+from merganser.write.distribute import distribute
+from merganser.write.target import WriteTarget
+from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
+
+
+def settle(target: WriteTarget, env: Env, *, run: RunJobs | None = None) -> None:
+    """Give rows that wait their buckets, if the write puts newer rows into buckets at once: else they would be older.
+
+    An overwrite replaces what waits in its partitions, too.
+    """
+    if target.table.postpones and not target.postpones and not target.overwrites:
+        distribute(target.table, env, run=run)
+
+
+def begin(
+    table: TableDef,
+    env: Env,
+    *,
+    columns: Sequence[str] | None = None,
+    overwrite: Mapping[str, Any] | str | None = None,
+    changes: bool = True,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    watermark: int | datetime | None = None,
+    run: RunJobs | None = None,
+) -> Transaction:
+    """Return the transaction of one call that writes, checked before any row is taken.
+
+    Args:
+        columns: the columns supplied; None: all.
+        overwrite: a static spec, "dynamic", or None to append.
+        changes: publish what changes; see `Table.write`.
+        commit_user: the name of the committer; None: a new random name.
+        identifier: which of their commits it is; None: one that is never repeated.
+        watermark: the time up to which event times were seen; None: the commit says nothing of it.
+        run: where compactions that follow the commit run; None: on the threads of this process.
+
+    Raises:
+        InvalidInputError: an argument that the table does not take.
+        UnsupportedError: the table asks for something this version does not write.
+    """
+    table = with_newest_buckets(table, env)
+    target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
+    settle(target, env, run=run)
+    user = checked_user(target, env, commit_user)
+    transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)
+    transaction.watermark = checked_watermark(watermark, target.action)
+    return transaction
