@@ -68,7 +68,6 @@ BUCKET: Final = Option(
     "bucket", integer(), -1,
     "Number of buckets of each partition. -1: with a primary key, buckets are added as keys arrive; without one, "
     "rows have no bucket. -2: the number is decided when the table is first compacted.",
-    refused=("-2 with the changelog producer per-record",),
 )  # fmt: skip
 DYNAMIC_BUCKET_TARGET_ROW_NUM: Final = Option(
     "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000,

@@ -115,6 +115,13 @@ def _check_bucket(table: TableSchema, what: str) -> None:
     bucket = table.options.get(w.BUCKET)
     if bucket == 0 or bucket < POSTPONE or (bucket == POSTPONE and not table.primary_keys):
         refuse(what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1.", option="bucket")
+    if bucket == POSTPONE and publishes_each_record(table.options):
+        refuse(
+            what,
+            "'bucket' is -2, and changelog producer per-record logs rows at their commit, when no bucket is known. "
+            "Use input, lookup or full-compaction, or leave 'bucket' out.",
+            option="bucket",
+        )
     counting = table.options.get(w.WRITE_MODE) == "change-log"
     if bucket > 0 and not table.primary_keys and not table.options.get(w.BUCKET_KEY) and not counting:
         refuse(

@@ -16,8 +16,6 @@ from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.rules.checks import check_file_options
-from merganser.rules.dialects import publishes_each_record
-from merganser.rules.facts import POSTPONE
 from merganser.schema.table_schema import TableSchema
 
 
@@ -51,10 +49,6 @@ def _keyed(test: Callable[[TableSchema], bool]) -> Callable[[TableSchema], bool]
     return lambda table: bool(table.primary_keys) and test(table)
 
 
-def _postponed_records(table: TableSchema) -> bool:
-    return table.options.get(w.BUCKET) == POSTPONE and publishes_each_record(table.options)
-
-
 def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchema], bool]:
     return lambda table: table.options.get(option) not in known
 
@@ -66,11 +60,9 @@ def _old_counting(table: TableSchema) -> bool:
 
 _ELSEWHERE: Final = "Use another engine for this table."
 _LOG: Final = (w.LOG_SYSTEM, w.LOG_CONSISTENCY)
-_NUMBER: Final = "Take another producer, or leave 'bucket' out: then buckets are added as keys arrive."
 
 WRITE_GAPS: Final = (
     _gap("'type' other than 'table'", w.TYPE, _ELSEWHERE),
-    Gap("'bucket' = '-2' and 'changelog-producer' = 'per-record'", (w.BUCKET,), _postponed_records, _NUMBER),
     _gap("'sequence.snapshot-ordering'", w.SEQUENCE_SNAPSHOT_ORDERING, _ELSEWHERE),
     _gap("'row-tracking.enabled'", w.ROW_TRACKING, _ELSEWHERE),
     _gap("'data-evolution.enabled'", w.DATA_EVOLUTION, _ELSEWHERE),

@@ -275,11 +275,12 @@ def _columns_apart(files: Sequence[DataFile]) -> bool:
 
 def unseen_files(table: TableDef, env: Env, live: LiveFiles) -> int:
     """Return how many live files no read looks at yet: their rows show once a compaction takes them up."""
+    postponed = sum(len(files.entries) for (_, bucket), files in live.buckets.items() if bucket < 0)
     if not table.keyed or not level_0_waits(table):
-        return 0
-    waiting = [entry.file.schema_id for entry in live if entry.file.level == 0]
+        return postponed
+    waiting = [entry.file.schema_id for entry in live if entry.file.level == 0 and entry.bucket >= 0]
     seen = unmarked_schemas(table, env, set(waiting)) if is_masked(table) else ()
-    return sum(schema_id not in seen for schema_id in waiting)
+    return postponed + sum(schema_id not in seen for schema_id in waiting)
 
 
 def is_masked(table: TableDef) -> bool:

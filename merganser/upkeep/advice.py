@@ -115,7 +115,7 @@ def _more_buckets(table: TableDef, partition: bytes, size: int, facts: Facts) ->
         )
     own = sum(of == partition for of, _ in facts.live.buckets)
     wanted = -(-own * size // (BUCKET_BYTES_MAX // 2))
-    return f"Give the table about {wanted:,} buckets in place of {own:,}."
+    return f"Run `merganser rescale {table.name} {wanted}`: that makes {wanted:,} buckets of {own:,}."
 
 
 def _many(table: TableDef, facts: Facts) -> Iterator[Advice]:

@@ -13,6 +13,9 @@ so they keep their order among each other::
 The gap leaves room for what others commit while the files are written, so that the next attempt need not do it again.
 It grows with every time, and it goes with the rows: a large commit takes longer, and leaves more room.
 
+Files whose rows wait for their buckets have no numbers: their order is that of their creation times. So those in the
+manifest are raised above those of live files that wait; the files themselves do not change.
+
 A file of a key table is written again (`files/shift`), since its rows hold the numbers. The files of a table without a
 key hold none: only their manifest entries change. The files as they were given are kept until the commit stands, since
 a copy of the transaction may commit them.
@@ -32,6 +35,7 @@ from merganser.files.shift import shifted, stem
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
+from merganser.rules.facts import POSTPONE
 from merganser.storage.env import Env
 
 _GAP_MIN: Final = 1024
@@ -65,6 +69,7 @@ class Renumbering:
                 self._rows[bucket] = self._rows.get(bucket, 0) + file.row_count
         self._first = dict(self._lowest)
         self._times = dict.fromkeys(self._lowest, 0)
+        self._delays: dict[bytes, int] = {}
 
     def __call__(self, live: LiveFiles) -> Sequence[CommitMessage]:
         """Return the messages with all numbers above those of live files; the same as before if they are already.
@@ -75,6 +80,7 @@ class Renumbering:
             ConflictError: the files are live already, by a copy of the transaction.
             StorageError, FormatError: new files could not be written, or those that were given not be read.
         """
+        self._delay(live)
         late = [bucket for bucket, first in self._first.items() if first < live.next_sequence(bucket)]
         if not late:
             return self._messages
@@ -86,6 +92,25 @@ class Renumbering:
             self._first[bucket] = free + gap if free + gap < _NUMBER_MAX else free
         self._messages = self._written(frozenset(late))
         return self._messages
+
+    def _delay(self, live: LiveFiles) -> None:
+        """Let files whose rows wait be younger than those that wait already, in the order they have."""
+        late = dict(self._delays)
+        for message in self._given:
+            there = live.buckets.get((message.partition, POSTPONE)) if message.bucket == POSTPONE else None
+            if there is not None and message.added:
+                latest = max(entry.file.creation_time_ms or 0 for entry in there.entries)
+                first = min(file.creation_time_ms or 0 for file in message.added)
+                late[message.partition] = max(late.get(message.partition, 0), latest + 1 - first)
+        if late == self._delays:
+            return
+        self._delays = late
+        self._messages = [
+            replace(message, added=tuple(_delayed(file, late.get(given.partition, 0)) for file in given.added))
+            if given.bucket == POSTPONE
+            else message
+            for given, message in zip(self._given, self._messages, strict=True)
+        ]
 
     def _check_not_live(self, live: LiveFiles, late: frozenset[BucketId]) -> None:
         """Refuse files that are live, or of which live files were made. Their own numbers would look like another's."""
@@ -125,3 +150,7 @@ class Renumbering:
         made = shifted(self._table, self._env, self._table.bucket_directory(*bucket), file, offset)
         self._made.append(replace(message, added=(made,), changelog=()))
         return made
+
+
+def _delayed(file: DataFile, by_ms: int) -> DataFile:
+    return replace(file, creation_time_ms=(file.creation_time_ms or 0) + by_ms)

@@ -164,6 +164,8 @@ def drawn_table(engine: str, rng: random.Random) -> DrawnTable:
     _RULES[engine](table, rng)
     if engine != "append":
         table.options |= random_buckets(rng)
+    if table.options["bucket"] == "-1" and engine not in ("append", "counting") and rng.random() < 0.4:
+        table.options |= {"bucket": "-2", "postpone.target-row-num-per-bucket": rng.choice(["1", "3", "20"])}
     _rising(table)
     names = list(table.columns)
     rng.shuffle(names)

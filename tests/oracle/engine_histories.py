@@ -119,9 +119,11 @@ class History:
         steps = self.rng.randrange(3, 9)
         for step in range(steps):
             self._commit()
+            if self.table.definition.postpones:  # rows of writers wait for their buckets
+                self.table.compact()
             if self.rng.random() < 0.3:
                 self._compact()
-            if self.table.definition.bucket > 0 and self.rescales.random() < 0.2:
+            if (self.table.definition.bucket > 0 or self.table.definition.postpones) and self.rescales.random() < 0.2:
                 self.table.rescale(self.rescales.choice([1, 2, 3, 4, 6]))
             self._same(self.table.read(), self.oracle.visible(), list(self.drawn.columns), f"step {step}")
             if self.rng.random() < 0.2:

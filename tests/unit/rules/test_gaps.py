@@ -45,8 +45,7 @@ def test_an_option_at_its_default_asks_for_nothing():
 def test_a_keyed_table_needs_no_number_of_buckets():
     check_can_write(table({}), name="db.t")
     check_can_write(table({}, partition=("dt",)), name="db.t")
-    with pytest.raises(UnsupportedError, match="Leave 'bucket' out"):
-        check_can_write(table({"bucket": "-2"}), name="db.t")
+    check_can_write(table({"bucket": "-2"}), name="db.t")
 
 
 def test_a_refusal_to_write_names_the_table_and_every_feature():

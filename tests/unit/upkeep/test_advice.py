@@ -67,7 +67,7 @@ def test_large_buckets_are_named_with_a_number_that_would_do() -> None:
     assert found.topic == "buckets"
     for part in ("2 of 4 buckets hold more than 2.0 GB", "1 more than 5.0 GB", "'bucket-2' holds 5.9 GB"):
         assert part in found.problem
-    assert "about 24 buckets in place of 4" in found.remedy
+    assert "rescale db.t 24`: that makes 24 buckets of 4" in found.remedy
     dynamic = _table(primary_key=["k"])
     live = _live(dynamic, {0: [4_096 * MB]}, level=5, row_count=2_000_000)
     (found,) = advice_for(dynamic.definition, Facts(live, 5, NOW, NOW))
