@@ -104,7 +104,7 @@ def test_every_format_is_refused_at_create_or_written() -> None:
         ({"fields.default-aggregate-function": "sum"}, (), "'fields.default-aggregate-function' = 'sum' needs a"),
         ({"tombstone.time-retained": "1 h"}, (), "'tombstone.time-retained' = '1 h' needs a primary key"),
         ({"changelog-producer": "input"}, (), "'changelog-producer' = 'input' needs a primary key"),
-        ({"bucket": "-2"}, ("k",), "a primary key and 'bucket' = '-2'"),
+        ({"bucket": "-3"}, ("k",), "'bucket' is -3"),
         ({"scan.timestamp": "noon"}, (), "expected a time such as"),
         ({"s3.endpoint": "http://x"}, (), "'s3.endpoint' is an option of a catalog"),
         ({"cache.manifest.max-memory": "1 gb"}, (), "'cache.manifest.max-memory' is an option of a catalog"),

@@ -351,8 +351,7 @@ def test_what_a_compaction_replaced_goes_from_the_memory_of_the_system_and_nothi
     files = tuple(replace(file, external_path=outside) if file is first else file for file in job.files)
     gone: list[str] = []
     monkeypatch.setattr(type(storage), "uncache", lambda storage, paths: gone.extend(paths))
-    message = replace(job, files=files).run(table.env)
-    assert message is not None
+    (message,) = replace(job, files=files).run(table.env)
     kept = {file.name for file in message.added} & {file.name for file in message.removed}
     assert len(kept) == (1 if keyed else 0)
     inside = {f"{job.directory}/{file.name}" for file in files if file.external_path is None and file.name not in kept}
