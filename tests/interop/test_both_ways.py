@@ -275,6 +275,55 @@ def test_a_lone_file_of_deletes_hides_its_keys_from_every_client(all_engines: li
     compare(all_engines, shape, [{"k": 2, "v": "b"}], ["merganser deleted 1 and inserted 2"])
 
 
+def test_clients_write_on_after_a_rescale(all_engines: list[Engine], tmp_path: Path) -> None:
+    shape = TableShape((("k", "INT NOT NULL"), ("v", "STRING")), ("k",), options={"bucket": "2"})
+    ours = all_engines[0]
+    ours.create("db.t", shape)
+    model: dict[int, str] = {}
+    steps = []
+
+    def write(engine: Engine, number: int) -> None:
+        keys = list(range(3 * number, 3 * number + 12))
+        engine.write("db.t", pa.table({"k": pa.array(keys, pa.int32()), "v": [f"{engine.name} {number}"] * 12}))
+        model.update(dict.fromkeys(keys, f"{engine.name} {number}"))
+        steps.append(f"{engine.name} wrote {keys[0]} to {keys[-1]}")
+
+    for number, buckets in enumerate((5, 4, 1)):
+        for place, engine in enumerate(all_engines):
+            write(engine, 3 * number + place)
+        mg.catalog(str(tmp_path)).table("db.t").rescale(buckets)
+        steps.append(f"rescaled to {buckets}")
+        compare(all_engines, shape, [{"k": k, "v": v} for k, v in model.items()], steps)
+    for place, engine in enumerate(all_engines):
+        write(engine, 9 + place)
+    compare(all_engines, shape, [{"k": k, "v": v} for k, v in model.items()], steps)
+    assert [found for found in mg.catalog(str(tmp_path)).table("db.t").check() if found.is_fault] == []
+
+
+def test_rows_that_clients_leave_waiting_get_their_buckets(all_engines: list[Engine], tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.default-bucket-num": "2"}
+    shape = TableShape((("k", "INT NOT NULL"), ("v", "STRING")), ("k",), options=options)
+    ours = all_engines[0]
+    ours.create("db.t", shape)
+    table = mg.catalog(str(tmp_path)).table("db.t")
+    model: dict[int, str] = {}
+    for number in range(3):
+        for engine in all_engines:
+            keys = list(range(2 * number, 2 * number + 6))
+            rows = pa.table({"k": pa.array(keys, pa.int32()), "v": [f"{engine.name} {number}"] * 6})
+            if engine is ours:
+                with table.writer() as writer:
+                    writer.write(rows)
+                    writer.commit()
+            else:
+                engine.write("db.t", rows)
+            model.update(dict.fromkeys(keys, f"{engine.name} {number}"))
+        table.compact()
+        steps = [f"all wrote and merganser compacted, round {number}"]
+        compare(all_engines, shape, [{"k": k, "v": v} for k, v in model.items()], steps)
+    assert [found for found in table.check() if found.is_fault] == []
+
+
 # ── append tables ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 APPEND_OPTIONS = {
