@@ -299,6 +299,31 @@ class KeyTable(SharedTable):
         self.compare_filtered()
 
 
+class RescaledTable(KeyTable):
+    """A table whose number of buckets we change again and again; Java writes on with the new number."""
+
+    def write(self, writer: Engine) -> None:
+        """Rescale now and then, then write."""
+        if self.random.random() < 0.4:
+            buckets = self.random.choice([1, 2, 3, 4, 6])
+            self.table.rescale(buckets)
+            self.log[-1] += f" (after merganser rescaled to {buckets})"
+        super().write(writer)
+
+
+class WaitingTable(KeyTable):
+    """A table that postpones buckets: rows that Java leaves waiting get theirs from us."""
+
+    def write(self, writer: Engine) -> None:
+        """Write, and give rows that wait their buckets."""
+        super().write(writer)
+        self.table.compact(full=self.random.random() < 0.3)
+
+    def compact(self, engine: Engine, turn: str) -> None:
+        """Compact with merganser: the core of Java alone gives no buckets."""
+        super().compact(self.world.ours, turn)
+
+
 class RowKindTable(KeyTable):
     """A table whose column `kind` says what each row is."""
 

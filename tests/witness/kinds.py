@@ -16,8 +16,10 @@ from .histories import (
     DrawnEngineTable,
     EngineTable,
     KeyTable,
+    RescaledTable,
     RowKindTable,
     SharedTable,
+    WaitingTable,
     World,
 )
 from .references import ReferencedTable
@@ -95,6 +97,7 @@ _ROW_KINDS = TableShape(
     (("k", "INT NOT NULL"), ("kind", "STRING"), *VALUES), ("k",), (), {"bucket": "2", "rowkind.field": "kind"}
 )
 _APPENDED: Fields = (("a", "INT"), ("b", "STRING"), ("c", "DECIMAL(10, 2)"), ("d", "TIMESTAMP(6)"))
+_POSTPONED = {"bucket": "-2", "postpone.default-bucket-num": "3"}
 _DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
 _WITH_MASKS = ("deduplicate", "deduplicate by sequence", "partial-update", "aggregation")
 """Without sequence groups: there Java folds lone versions too, when it looks for older ones."""
@@ -135,6 +138,15 @@ KINDS: Mapping[str, Kind] = {
         f"dynamic buckets, partitions: {name}": partial(_keys, _partitioned(fields, _DYNAMIC), others=_PEERS)
         for name, fields in list(_PARTITIONS.items())[:2]
     },
+    # buckets that change in number, or come late
+    "rescaled": lambda world, random: RescaledTable(world, _key_shape(_SIMPLE, {"bucket": "2"}), random, _PEERS),
+    "rescaled, partitions": lambda world, random: RescaledTable(
+        world, _partitioned(_PARTITIONS["two"], {"bucket": "2"}), random, _PEERS
+    ),
+    "postponed": lambda world, random: WaitingTable(world, _key_shape(_SIMPLE, _POSTPONED), random, _PEERS),
+    "postponed, partitions": lambda world, random: WaitingTable(
+        world, _partitioned(_PARTITIONS["texts"], _POSTPONED), random, _PEERS
+    ),
     # deletion vectors
     **{f"deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS) for name in _WITH_MASKS},
     **{f"64-bit deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS_64) for name in _WITH_MASKS[:2]},
