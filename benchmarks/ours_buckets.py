@@ -76,3 +76,15 @@ def small_commits(table: str, rows: int, commits: int, key_space: int) -> Callab
         return found | {"warm_ms": 1e3 * median(found["each_seconds"][WARM_FROM:]), "commits": commits}
 
     return action
+
+
+def rescale(table: str, buckets: int) -> Callable[[], int]:
+    """Move all rows to a number of buckets; 0: compact the table fully instead."""
+    target = mg.table(table)
+
+    def action() -> int:
+        made = target.rescale(buckets) if buckets else target.compact(full=True)
+        assert made is not None
+        return made.total_record_count or 0
+
+    return action

@@ -44,6 +44,7 @@ class SoakTable:
         commit: the changes of a writer's n-th commit.
         fold: applies such changes to what the table shows of them.
         later: rows show only once they were compacted.
+        rescales: compactors change its number of buckets.
         publishes: its changelog, replayed, is the table: "with" each commit, or "after" the compaction behind it.
     """
 
@@ -54,6 +55,7 @@ class SoakTable:
     fold: Callable[[State, int, list[Change]], None]
     later: bool = False
     publishes: str | None = None
+    rescales: bool = False
 
     def create(self, catalog: Any) -> Any:
         """Make it."""
@@ -216,7 +218,7 @@ _COMPACTS: Final = {"num-sorted-run.compaction-trigger": "4"}
 _KEEPS_CHANGELOGS: Final = {"changelog.num-retained.min": "1000000", "changelog.num-retained.max": "1000000"}
 
 TABLES: Final = (
-    SoakTable("upserts", {"bucket": "2", **_COMPACTS}, True, _upserts, _fold_latest),
+    SoakTable("upserts", {"bucket": "2", **_COMPACTS}, True, _upserts, _fold_latest, rescales=True),
     SoakTable(
         "partials", {"bucket": "2", "merge-engine": "partial-update", **_COMPACTS}, True, _partials, _fold_partials
     ),
@@ -234,6 +236,7 @@ TABLES: Final = (
         _fold_sums,
     ),
     SoakTable("spread", {"dynamic-bucket.target-row-num": "40", **_COMPACTS}, True, _upserts, _fold_latest),
+    SoakTable("postponed", {"bucket": "-2", **_COMPACTS}, True, _upserts, _fold_latest, later=True, rescales=True),
     SoakTable("lines", {}, False, _lines, _fold_lines),
     SoakTable(
         "looked up",
@@ -242,6 +245,7 @@ TABLES: Final = (
         _upserts,
         _fold_latest,
         publishes="after",
+        rescales=True,
     ),
     SoakTable(
         "recorded",

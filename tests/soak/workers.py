@@ -11,7 +11,14 @@ from typing import Any
 import pandas  # noqa: F401 - Arrow looks for it when it is first used, and every process that is forked would load it
 
 from merganser import catalog
-from merganser.errors import CommitUnknownError, ConflictError, ExpiredError, FormatError, NotFoundError
+from merganser.errors import (
+    CommitUnknownError,
+    ConflictError,
+    ExpiredError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+)
 from tests.soak.journal import Events, Journal
 from tests.soak.tables import TABLES, Judge, Replay, SoakTable, arrow
 
@@ -99,6 +106,11 @@ def _write(place: Place, number: int, rng: random.Random) -> None:
         except (ConflictError, CommitUnknownError) as error:
             events.note(type(error).__name__)
             continue
+        except InvalidInputError as error:
+            if "If the table was rescaled" not in str(error):
+                raise
+            events.note("told of a rescale")
+            continue
         journal.done(n)
         events.note("commit")
 
@@ -108,7 +120,11 @@ def _compact(place: Place, number: int, rng: random.Random) -> None:
     while True:
         table = rng.choice(place.soak_tables())
         try:
-            made = place.open(table.name).compact(full=rng.random() < 0.3)
+            opened = place.open(table.name)
+            if table.rescales and rng.random() < 0.2:
+                opened.rescale(rng.choice([1, 2, 3, 4]))
+                events.note("rescale")
+            made = opened.compact(full=rng.random() < 0.3)
         except ConflictError:
             events.note("conflict")
             continue
