@@ -45,3 +45,23 @@ def test_rows_move_in_tasks_and_writes_and_streams_go_on(
     assert table.check() == ()
     with pytest.raises(NotFoundError, match="cannot rescale"):
         ms.rescale(spark, table, 2, [{"g": 9}])
+
+
+def test_a_query_that_is_started_again_writes_into_the_new_buckets(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    table = catalog.create_table("shop.s", {"id": "BIGINT", "v": "STRING"}, ["id"], options={"bucket": "2"})
+    source = tmp_path / "in"
+    frame = spark.range(0, 60, 1, 2).select("id", f.lit("a").alias("v"))
+    for number, buckets in enumerate((3, 8, 1)):
+        frame.where(f"id % 3 = {number} OR id < 5").withColumn("v", f.lit(f"v{number}")).write.parquet(
+            str(source), mode="append"
+        )
+        stream = spark.readStream.schema(frame.schema).parquet(str(source))
+        query = ms.write_stream(stream, table, checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
+        query.awaitTermination()
+        ms.rescale(spark, table, buckets)
+    found = {row["id"]: row["v"] for row in table.read().to_pylist()}
+    assert found == {i: "v2" if i < 5 else f"v{i % 3}" for i in range(60)}
+    assert {row["bucket"] for row in table.system("buckets").to_pylist()} == {0}
+    assert table.check() == ()
