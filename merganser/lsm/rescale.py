@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +39,6 @@ from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
-
-
-def classes(before: int, after: int) -> int:
-    """Return how many groups of buckets share nothing when `before` buckets become `after`."""
-    return gcd(before, after)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any, Final
 
 from merganser.commit.message import CommitMessage
@@ -26,7 +27,8 @@ from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictErr
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
-from merganser.lsm.rescale import RescaleJob, classes
+from merganser.lsm.rescale import RescaleJob
+from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.newest import newest
 from merganser.meta.schemas import SchemaStore
@@ -105,13 +107,13 @@ class _Part:
     """What is done of one partition.
 
     Attributes:
-        covered: names of the live files whose rows are in `messages`.
+        covered: names and levels of the live files whose rows are in `messages`.
         vectors: the deletion vectors of its buckets as they were read.
         rows: how many rows `messages` hold, at most.
     """
 
     messages: list[CommitMessage] = field(default_factory=list)
-    covered: set[str] = field(default_factory=set)
+    covered: set[tuple[str, int]] = field(default_factory=set)
     vectors: dict[BucketId, BucketVectors] = field(default_factory=dict)
     rows: int = 0
 
@@ -129,27 +131,35 @@ def _moved(table: TableDef, env: Env, buckets: int, request: CompactionRequest, 
             table = newest(table, env)
             publisher = Publisher(table, env)
             jobs = _planned(publisher, state, buckets, request, parts)
-            if jobs:
-                for message in run(jobs):
-                    parts[message.partition].messages.append(message)
+            try:
+                done = run(jobs) if jobs else []
+            except MerganserError:
+                # Files that others replaced meanwhile may be gone from the store, too.
+                if attempt + 1 == _ATTEMPTS or _are_live(jobs, publisher.latest().live):
+                    raise
+                for partition in {job.partition for job in jobs}:
+                    remove_files(table, env, parts.pop(partition).messages)
+                continue
+            for message in done:
+                parts[message.partition].messages.append(message)
             messages = [message for part in parts.values() for message in part.messages]
             if not messages:
                 return None
             # What goes comes first: a file of the same bucket and another number of buckets is added after it.
             messages.sort(key=lambda message: not message.removed)
             change = Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, turn=turn, rescales=True)
+            made, parts = parts, {}  # from here on a snapshot may name the files
             try:
                 return publisher.commit(change)
             except CommitUnknownError:
-                parts = {}  # a snapshot may name the files
                 raise
-            except ConflictError:
-                if attempt + 1 == _ATTEMPTS:
+            except MerganserError as error:  # nothing is visible
+                parts = made
+                if not isinstance(error, ConflictError) or attempt + 1 == _ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
-    except BaseException as error:
-        if isinstance(error, MerganserError) or not isinstance(error, Exception):
-            remove_files(table, env, [message for part in parts.values() for message in part.messages])
+    except BaseException:
+        remove_files(table, env, [message for part in parts.values() for message in part.messages])
         raise
     finally:
         turn.end()
@@ -174,14 +184,14 @@ def _planned(
         groups: dict[int, list[CompactJob]] = {}
         for bucket in sorted(numbers):
             held = state.live.buckets[partition, bucket]
-            files = [entry.file for entry in held.entries if entry.file.name not in part.covered]
+            files = [entry.file for entry in held.entries if _place(entry.file) not in part.covered]
             if not files:
                 continue
-            part.covered |= {file.name for file in files}
+            part.covered |= {_place(file) for file in files}
             vectors = part.vectors[partition, bucket] = index.get((partition, bucket), NO_VECTORS)
             whole = planner.whole(partition, bucket, held.total_buckets, files, vectors)
-            cls = bucket % classes(held.total_buckets, buckets)
-            groups.setdefault(cls, []).extend(_each_file(whole) if late else [whole])
+            shared = bucket % gcd(held.total_buckets, buckets)
+            groups.setdefault(shared, []).extend(_each_file(whole) if late else [whole])
         for of_class in groups.values():
             jobs.append(RescaleJob(table, partition, buckets, tuple(of_class), late, part.rows if late else 0))
         part.rows += sum(file.row_count for group in groups.values() for job in group for file in job.files)
@@ -206,12 +216,26 @@ def _wanted(table: TableDef, live: LiveFiles, buckets: int, request: CompactionR
 
 def _stands(part: _Part, there: Sequence[BucketId], live: LiveFiles, index: Mapping[BucketId, BucketVectors]) -> bool:
     """Return whether what is done of a partition is still part of what there is to do."""
-    names: set[str] = set()
+    places: set[tuple[str, int]] = set()
     for bucket in there:
-        names |= {entry.file.name for entry in live.buckets[bucket].entries}
+        places |= {_place(entry.file) for entry in live.buckets[bucket].entries}
         if index.get(bucket, NO_VECTORS).entries != part.vectors.get(bucket, NO_VECTORS).entries:
             return False
-    return part.covered <= names
+    # What compactions made of other files has been published: as rows of level 0 it would be once more.
+    return part.covered <= places and all(level == 0 for _, level in places - part.covered)
+
+
+def _place(file: DataFile) -> tuple[str, int]:
+    return file.name, file.level
+
+
+def _are_live(jobs: Sequence[RescaleJob], live: LiveFiles) -> bool:
+    """Return whether a state has every file that jobs read."""
+    for one in (one for job in jobs for one in job.jobs):
+        found = live.buckets.get((one.partition, one.bucket))
+        if found is None or not {file.name for file in one.files} <= {entry.file.name for entry in found.entries}:
+            return False
+    return True
 
 
 def _set_buckets(table: TableDef, env: Env, buckets: int) -> bool:

@@ -23,7 +23,6 @@ import pyarrow as pa
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Publisher
 from merganser.errors import ConflictError, MerganserError
-from merganser.lsm.abandoned import remove_files
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import LiveFiles
@@ -142,7 +141,8 @@ def distribute(
         FormatError: a file is damaged or missing; the table is as it was.
     """
     request = request or CompactionRequest()
-    check_partitions(table, Publisher(table, env).latest().live, request)
+    if request.partitions is not None:
+        check_partitions(table, Publisher(table, env).latest().live, request)
     for attempt in range(_ATTEMPTS):
         table = newest(table, env)
         target = WriteTarget(table, action=f"cannot compact '{table.name}'")
@@ -152,15 +152,19 @@ def distribute(
         jobs = _jobs(target, env, start, live, request)
         if not jobs:
             return None
-        messages = (run or on_threads(env))(jobs)
+        last = attempt + 1 == _ATTEMPTS
+        try:
+            messages = (run or on_threads(env))(jobs)
+        except MerganserError:
+            # Another compaction may have given the rows their buckets, and their files may be gone from the store.
+            if last or _wait_still(jobs, Publisher(table, env).latest().live):
+                raise
+            continue
         try:
             return transaction.finish(messages)
         except ConflictError:
-            remove_files(table, env, messages)
-            if attempt + 1 == _ATTEMPTS:
+            if last:
                 raise
-        except MerganserError:
-            raise
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -171,6 +175,12 @@ def waiting(live: LiveFiles) -> dict[bytes, tuple[DataFile, ...]]:
         if bucket == POSTPONE and files.entries:
             found[partition] = tuple(sorted((entry.file for entry in files.entries), key=_place))
     return found
+
+
+def _wait_still(jobs: Sequence[DistributeJob], live: LiveFiles) -> bool:
+    """Return whether a state has every file that jobs read."""
+    there = {file.name for files in waiting(live).values() for file in files}
+    return all(file.name in there for job in jobs for file in job.files)
 
 
 def _place(file: DataFile) -> tuple[int, str, int]:

@@ -272,3 +272,73 @@ def test_streams_go_on_through_it(seed: int, producer: str, tmp_path: Path) -> N
                     else:
                         state[row["k"]] = row["v"]
             assert state == {row["k"]: row["v"] for row in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_stopped_at_its_commit_it_removes_no_file_that_a_snapshot_may_name(when: str) -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    rows, commit = _found(table), Publisher.commit
+
+    def stopped(self: Publisher, change: Change) -> Any:
+        if change.rescales and when == "after":
+            commit(self, change)
+        if change.rescales:
+            raise KeyboardInterrupt
+        return commit(self, change)
+
+    with patch.object(Publisher, "commit", stopped), pytest.raises(KeyboardInterrupt):
+        table.rescale(8)
+    again = _reopened(table)
+    assert _found(again) == rows
+    assert again.check() == ()
+    again.rescale(8)
+    again.write(_rows([1], 7))
+    assert _totals(again) == {"a": {8}}
+    assert again.check() == ()
+
+
+def test_what_compactions_made_meanwhile_is_published_once() -> None:
+    table = _table(buckets=8, **{"changelog-producer": "lookup", "write-only": "true"})
+    table.write(_rows([1]))
+    table.compact(full=True)
+    stream = table.stream("latest", follow=False)
+    other = _reopened(table)
+
+    def meanwhile() -> None:  # in buckets that had no file
+        other.write(_rows(range(2, 30), 3))
+        other.compact(full=True)
+        other.write(_rows(range(5), 4))
+
+    with _before_rescales_commit(meanwhile):
+        table.rescale(4)
+    table.compact(full=True)
+    state = {1: 0}
+    for plan in stream:
+        for row in plan.to_pylist():
+            if row["_row_kind"] in ("+I", "+U"):
+                assert row["k"] not in state, "each change comes once"
+                state[row["k"]] = row["v"]
+            else:
+                assert state.pop(row["k"]) == row["v"]
+    assert state == {row["k"]: row["v"] for row in table.read().to_pylist()}
+
+
+def test_files_that_others_replaced_and_removed_are_no_damage() -> None:
+    table = _table(**{"write-only": "true"})
+    for v in range(3):
+        table.write(_rows(range(20), v))
+    rows, run, struck = _found(table), RescaleJob.run, []
+
+    def late(job: RescaleJob, *how: Any) -> Any:
+        if not struck:
+            struck.append(job)
+            other = _reopened(table)
+            other.compact(full=True)
+            other.expire(retain_max=1, retain_min=1, older_than="2999-01-01")
+        return run(job, *how)
+
+    with patch.object(RescaleJob, "run", late):
+        table.rescale(8)
+    assert _found(table) == rows
+    assert table.check() == ()
