@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, deserialize, deserialize_columns, serialize, sort_key
-from merganser.codec.hashing import buckets, row_hashes
+from merganser.codec.hashing import row_hashes
 from merganser.codec.stats import ColumnStats, SimpleStats, column_stats, decode_stats, merge_stats
 from merganser.codec.stored import BINARY, TEXT, Stored
 from merganser.errors import MerganserError
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.lsm.levels import dense_ranks
 from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.table_def import TableDef
-from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
@@ -348,12 +348,7 @@ class RowCheck:
         key = self._table.schema.bucket_key
         if entry.total_buckets < 1 or entry.bucket < 0 or not key:
             return
-        numbers = buckets(
-            [rows.column(name) for name in key],
-            [self._types[name] for name in key],
-            entry.total_buckets,
-            self._table.options.get(w.BUCKET_FUNCTION),
-        )
+        numbers = bucket_numbers(self._table, rows, entry.total_buckets)
         strays = np.flatnonzero(numbers != entry.bucket)
         if len(strays):
             row = int(strays[0])

@@ -20,14 +20,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.codec.hashing import buckets
 from merganser.commit.message import CommitMessage
 from merganser.files.layout import file_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.abandoned import remove_files
+from merganser.lsm.bucket_numbers import bucket_numbers, parted
 from merganser.lsm.compact import AppendCompaction, Compaction, CompactJob, KeyCompaction, Piece
 from merganser.lsm.held import copies_beside
 from merganser.merge.keys import sorted_positions
@@ -35,7 +34,6 @@ from merganser.meta.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import UNTRACKED_FILE, is_untracked
 from merganser.options import upkeep as u
-from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
@@ -139,7 +137,7 @@ class _Writers:
         self._beside = None if job.late else copies_beside(job.table, rows)
 
     def write(self, rows: pa.Table, numbers: pa.Array | None, kinds: pa.Array | None) -> None:
-        for bucket, positions in _parted(self._buckets_of(rows)):
+        for bucket, positions in parted(bucket_numbers(self._job.table, rows, self._job.buckets)):
             at = pa.array(positions)
             self._of(bucket).write(
                 rows.take(at),
@@ -176,13 +174,6 @@ class _Writers:
             yield replace(file, min_sequence=number, max_sequence=number + file.row_count - 1)
             number += file.row_count
 
-    def _buckets_of(self, rows: pa.Table) -> npt.NDArray[np.int32]:
-        table = self._job.table
-        names = table.schema.bucket_key
-        kinds = [table.schema.field(name).type for name in names]
-        columns = [rows.column(name) for name in names]
-        return buckets(columns, kinds, self._job.buckets, table.options.get(w.BUCKET_FUNCTION))
-
     def _of(self, bucket: int) -> RollingWriter:
         if bucket not in self._open:
             self._open[bucket] = RollingWriter(
@@ -196,15 +187,6 @@ class _Writers:
                 beside=self._beside,
             )
         return self._open[bucket]
-
-
-def _parted(numbers: npt.NDArray[np.int32]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield every number that occurs, and the positions it stands at, rising."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    for part in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
-        if len(part):
-            yield int(numbers[part[0]]), part
 
 
 def _in_turn(streams: Sequence[Generator[Piece, None, None]]) -> Generator[Piece, None, None]:

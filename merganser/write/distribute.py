@@ -23,6 +23,7 @@ import pyarrow as pa
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Publisher
 from merganser.errors import ConflictError, MerganserError
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import LiveFiles
@@ -37,7 +38,6 @@ from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs, compact, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, partitions_chosen
-from merganser.write.buckets import bucket_numbers
 from merganser.write.start import Start, Totals
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction

@@ -29,13 +29,14 @@ import pyarrow as pa
 from merganser.codec.hashing import Hashes, remainders, row_hashes
 from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.files.masks import remove
+from merganser.lsm.bucket_numbers import parted
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
-from merganser.write.buckets import ByKeyOrFile, Group, NewKeys, check_directory, parted, partition_groups
+from merganser.write.buckets import ByKeyOrFile, Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.key_buckets import (
     UNKNOWN,

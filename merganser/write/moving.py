@@ -28,6 +28,7 @@ import pyarrow as pa
 from merganser.codec.hashing import remainders, row_hashes
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvariantError
+from merganser.lsm.bucket_numbers import parted
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.rules import merge_of
 from merganser.meta.live_files import BucketId
@@ -42,7 +43,7 @@ from merganser.schema import row_kind
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
-from merganser.write.buckets import Group, NewKeys, check_directory, parted, partition_groups
+from merganser.write.buckets import Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.incoming import Prepared
 from merganser.write.key_places import GONE, KeyHashes, KeyPlaces

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.testing.engines_oracle import Change, EngineOracle, Record, Row
-from merganser.write.buckets import bucket_numbers
 
 if TYPE_CHECKING:
     from merganser import Table

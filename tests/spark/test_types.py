@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.schema.conform import conform
 from merganser.spark.bucketing import bucket_column, salts
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
-from merganser.write.buckets import bucket_numbers
 from tests.golden.test_golden import NAMES, TABLES, expected_of, newest_schema
 from tests.interop.random_rows import random_value
 from tests.interop.values import Row, arrow_type, difference, rows_of

@@ -196,6 +196,16 @@ def test_the_changelog_shows_rows_when_they_are_visible(producer: str) -> None:
     assert sorted(changes) == sorted([("+I", 1, "a"), ("+I", 2, "a"), *before, after])
 
 
+def test_without_a_producer_a_stream_gets_rows_once_and_at_their_commit() -> None:
+    table = _table()
+    stream = table.stream("latest", follow=False)
+    _stream(table, _rows([1, 2], "a"))
+    assert [row["k"] for plan in stream for row in plan.to_pylist()] == [1, 2]
+    table.compact(full=True)
+    table.write(_rows([3], "b"))
+    assert [row["k"] for plan in stream for row in plan.to_pylist()] == [3]
+
+
 def test_what_postponed_buckets_do_not_go_with_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="'bucket' is -2, and changelog producer per-record"):
         _table(**{"changelog-producer": "per-record"})

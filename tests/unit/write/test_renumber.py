@@ -13,11 +13,11 @@ import pytest
 
 import merganser as mg
 from merganser.errors import CommitUnknownError, ConflictError, StorageError
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import FaultyStorage
 from merganser.write.begin import begin
-from merganser.write.buckets import bucket_numbers
 from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction
 

@@ -18,11 +18,12 @@ import pytest
 import merganser as mg
 from merganser.codec.binary_row import deserialize
 from merganser.errors import InvalidInputError, StorageError
+from merganser.lsm.bucket_numbers import bucket_numbers
 from merganser.meta.data_file import ManifestEntry
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
-from merganser.write.buckets import FixedBuckets, bucket_numbers
+from merganser.write.buckets import FixedBuckets
 from merganser.write.session import WriteSession
 from merganser.write.start import Start
 from merganser.write.writer import table_writer
