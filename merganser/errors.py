@@ -27,7 +27,7 @@ class MerganserError(Exception):
     """The root of all errors that merganser raises on purpose.
 
     Attributes:
-        code: a stable kebab-case name of the error class, for programs.
+        code: a stable name of the error class, for programs: kebab-case, or as Table Store has it.
         context: the facts of the message, by name.
     """
 
@@ -89,6 +89,24 @@ class ExpiredError(MerganserError):
     """The snapshot or changelog has expired."""
 
     code = "expired"
+
+
+class TrimmedDataError(ExpiredError):
+    """A position in a shard stream is damaged, foreign or too old, or its stream was disabled."""
+
+    code = "OTSTrimmedDataAccess"
+
+
+class StreamNotFoundError(NotFoundError):
+    """The table keeps no shard stream, or the stream has no such shard."""
+
+    code = "OTSObjectNotExist"
+
+
+class StreamParameterError(InvalidInputError):
+    """An argument of a verb of the shard stream is out of its range. Nothing was changed."""
+
+    code = "OTSParameterInvalid"
 
 
 class UntrackedError(ExpiredError):

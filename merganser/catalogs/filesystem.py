@@ -32,6 +32,8 @@ from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
 from merganser.rules.gaps import check_can_create
 from merganser.scan.rows import counted
+from merganser.shards.enable import with_new_stream
+from merganser.shards.verbs import Stream, stream_in
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import DROPPED, TablePaths, join, of_table
@@ -169,6 +171,7 @@ class Catalog:
             table=str(parsed),
         )
         check_type(made.options, what=f"cannot create '{parsed}'", table=str(parsed))
+        made = with_new_stream(made, self.env, table=str(parsed))
         if store.exists():
             if if_not_exists:
                 return self._opened(parsed)
@@ -210,6 +213,23 @@ class Catalog:
         directory = self._database(database)
         names = [e.name for e in self.env.storage.list(directory) if e.is_directory and not e.name.startswith(".")]
         return sorted(name for name in names if self._is_table(TablePaths(join(directory, name))))
+
+    def streams(self, table: str | None = None) -> tuple[Stream, ...]:
+        """Return the shard streams that tables keep, by the names of the tables.
+
+        Args:
+            table: `database.table`; None: all tables of the warehouse.
+
+        Raises:
+            NotFoundError: there is no such table.
+        """
+        if table is not None:
+            names = [str(self._plain_name(table))]
+        else:
+            names = [f"{database}.{name}" for database in self.list_databases() for name in self.list_tables(database)]
+        opened = (self._opened(self._plain_name(name)) for name in names)
+        found = (stream_in(each.definition, self.env) for each in opened)
+        return tuple(stream for stream in found if stream is not None)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a table and its files.

@@ -72,6 +72,8 @@ from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark
+from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.rules.dialects import is_sensitive
 from merganser.storage.env import Env
 
@@ -341,10 +343,13 @@ class Publisher:
         added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
         removes = any(entry.kind == DELETE for entry in entries)
         schemas = SchemaStore(self.table.paths, self.env)
+        schema_id = schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0))
+        if change.kind != COMPACT:
+            self._check_logs(schemas.load(schema_id).options)
         snapshot = Snapshot(
             id=state.next_id,
             uuid=change.uuid,
-            schema_id=schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0)),
+            schema_id=schema_id,
             base_manifest_list=lists.base,
             base_manifest_list_size=lists.base_size,
             delta_manifest_list=lists.delta,
@@ -455,6 +460,22 @@ class Publisher:
             raise ConflictError(
                 f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, "
                 f"so schema {schema.id} is another one now. Nothing was changed. Open the table again.",
+                table=self.table.name,
+            )
+
+    def _check_logs(self, now: Options) -> None:
+        """Refuse rows that are not logged, where a stream of the table was enabled since the writer began.
+
+        Raises:
+            ConflictError: nothing was changed.
+        """
+        options = self.table.options
+        if now.get(w.STREAM) is None or now.get(w.STREAM) == options.get(w.STREAM) or not self.table.keyed:
+            return
+        if now.get(w.CHANGELOG_PRODUCER) != options.get(w.CHANGELOG_PRODUCER):
+            raise ConflictError(
+                f"cannot commit to '{self.table.name}': a stream of its changes was enabled since this write began, and "
+                "the write has logged none. Nothing was changed. Write the rows again.",
                 table=self.table.name,
             )
 

@@ -30,7 +30,7 @@ from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.rules import merge_of
-from merganser.meta.newest import with_newest_buckets
+from merganser.meta.newest import for_writing
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -82,7 +82,7 @@ class Upsert:
         changes: bool = True,
     ) -> None:
         self._action = f"cannot upsert into '{table.name}'"
-        self._table = table = with_newest_buckets(table, env)
+        self._table = table = for_writing(table, env)
         self._env = env
         if not table.keyed or table.counting:
             raise InvalidInputError(

@@ -125,7 +125,7 @@ class TableView:
             given[r.SCAN_MODE.key] = start
         elif what in WITH_OFFSETS and scan_mode(self.base.definition.options.merged(given)) == "latest-full":
             given |= {r.SCAN_MODE.key: "from-snapshot", r.SCAN_SNAPSHOT_ID.key: "1"}
-        return self.base.follow(
+        return self.base.following(
             what, given, follow, consumer=consumer, columns=columns, where=where, until=until, timezone=timezone
         )
 

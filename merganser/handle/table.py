@@ -18,6 +18,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
+from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.tags import Tags
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import Lookup, shared_lookup
@@ -95,7 +96,7 @@ class ChangesWritten:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(StreamVerbs):
     """One table, to read, write and inspect. It is cheap to create and holds no open file.
 
     Get one from `Catalog.table`, `Catalog.create_table` or `merganser.table`.
@@ -333,11 +334,11 @@ class Table:
         if columns is not None:
             columns = [field.name for field in chosen_columns(self.definition, columns)]
             columns.insert(0, CHANGE_KIND.name)
-        return self.follow(
+        return self.following(
             What.CHANGED, given, follow, consumer=consumer, columns=columns, where=where, until=until, timezone=timezone
         )
 
-    def follow(
+    def following(
         self,
         what: What,
         options: Mapping[str, Any],

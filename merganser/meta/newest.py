@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.storage.env import Env
 
@@ -20,14 +22,33 @@ def newest(table: TableDef, env: Env) -> TableDef:
     return table if there <= known else table.with_schema(schemas.load(there))
 
 
-def with_newest_buckets(table: TableDef, env: Env) -> TableDef:
-    """Return the table with the number of buckets that it has now; all else stays as the caller opened it.
+_OF_STREAM: Final = (
+    w.CHANGELOG_PRODUCER,
+    w.ASKED_PRODUCER,
+    w.STREAM,
+    w.STREAM_ENABLED,
+    w.STREAM_RETENTION,
+    u.FORCE_LOOKUP,
+    u.CHANGELOG_TIME_RETAINED,
+    u.CHANGELOG_NUM_RETAINED_MAX,
+    u.CHANGELOG_NUM_RETAINED_MIN,
+)
+"""Options that enabling or disabling the shard stream changes."""
 
-    Costs one look at the store, which finds that there is no newer schema.
+
+def for_writing(table: TableDef, env: Env) -> TableDef:
+    """Return the table with the number of buckets and the shard stream that it has now; all else stays as it was.
+
+    Costs one look at the store, which mostly finds that there is no newer schema.
     """
-    if table.bucket <= 0 or table.bucket != table.schema.options.get(w.BUCKET):  # none, or the caller's own
-        return table
-    number = newest(table, env).schema.options.get(w.BUCKET)
-    if number <= 0 or number == table.bucket:
-        return table
-    return replace(table, options=table.options.merged({w.BUCKET.key: str(number)}))
+    now = newest(table, env).schema.options
+    known = table.schema.options
+    changes: dict[str, str | None] = {}
+    number = now.get(w.BUCKET)
+    own = table.bucket != known.get(w.BUCKET)  # the caller's own number stays
+    if table.bucket > 0 and number > 0 and number != table.bucket and not own:
+        changes[w.BUCKET.key] = str(number)
+    if now.get(w.STREAM) != known.get(w.STREAM):
+        texts = dict(now.items())
+        changes |= {option.key: texts.get(option.key) for option in _OF_STREAM}
+    return replace(table, options=table.options.merged(changes)) if changes else table

@@ -471,6 +471,21 @@ SNAPSHOT_IGNORE_EMPTY_COMMIT: Final = Option[bool | None](
 )
 SINK_PARALLELISM: Final = Option[int | None]("sink.parallelism", integer(1), None, "How many tasks write.")
 
+# the shard stream
+
+STREAM_ENABLED: Final = Option(
+    "stream.enabled", BOOLEAN, False,
+    "Ours: the table keeps a shard stream of its changes; see `Table.enable_stream`.",
+)  # fmt: skip
+STREAM_RETENTION: Final = Option(
+    "stream.retention", DURATION, timedelta(hours=24),
+    "Ours: how long the records of the shard stream can be read.",
+)  # fmt: skip
+STREAM: Final = Option[str | None](
+    "merganser.stream", TEXT, None,
+    "Ours: the id of the shard stream, and where it began. Written when the stream is enabled.",
+)  # fmt: skip
+
 # changing the schema
 
 

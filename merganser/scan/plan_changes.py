@@ -245,6 +245,7 @@ def published_files(
         schemas = {table.schema.id: table.schema.fields}
         every = ReadJob(table, tuple(columns), None, {}, what)
         groups = _groups(table, env, every, snapshot, added, schemas)
+        directories = {entry.file.name: table.bucket_directory(entry.partition, entry.bucket) for entry in added}
         kept = {id(target.file) for group in groups for target, _ in group}
         if where is not None and what not in WHOLE_CHANGES:
             found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
@@ -255,7 +256,7 @@ def published_files(
     for group in groups:
         targets, origins = zip(*group, strict=True)
         split = PublishedSplit(targets, origins) if any(id(target.file) in kept for target in targets) else None
-        made.append((targets[0].path.rpartition("/")[0], split))
+        made.append((directories[targets[0].file.name], split))
     return made
 
 

@@ -35,7 +35,7 @@ from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
-from merganser.meta.newest import with_newest_buckets
+from merganser.meta.newest import for_writing
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -616,7 +616,7 @@ def request_of(
         InvalidInputError: the rows do not fit the table, or an argument is invalid.
         UnsupportedError: the table needs a feature that this version does not have.
     """
-    definition = with_newest_buckets(table.definition, table.env)
+    definition = for_writing(table.definition, table.env)
     options = definition.options
     if compaction is not None and compaction not in COMPACTIONS:
         raise InvalidInputError(

@@ -235,6 +235,14 @@ class TablePaths:
     def consumer(self, consumer_id: str) -> str:
         return join(self.consumer_directory, f"consumer-{consumer_id}")
 
+    @property
+    def stream_directory(self) -> str:
+        """The directory of what the shard streams of this branch remember, by their ids."""
+        return join(self.metadata_root, "stream")
+
+    def stream(self, stream_id: str) -> str:
+        return join(self.stream_directory, stream_id)
+
     def manifest(self, name: str) -> str:
         return join(self.root, "manifest", name)
 

@@ -161,12 +161,14 @@ class Part:
         job: how the split is read.
         split: what is read; None: nothing of it passes the filter.
         form: of rows of a state, how they are shown; None: they are changes already.
+        directory: the directory of the bucket.
     """
 
     place: str
     job: ReadJob
     split: AnySplit | None
     form: AsChanges | None = None
+    directory: str = ""
 
     @property
     def files(self) -> int:
@@ -338,7 +340,7 @@ class TableBatches:
             for number in range(first, end.next + 1):
                 if number == end.next and not end.files:
                     break
-                parts = self._published(number)
+                parts = self.published(number)
                 last = end.files if number == end.next else len(parts)
                 found += parts[skipped if number == first else 0 : last]
         return _turns(found, keyed=self._table.keyed)
@@ -388,7 +390,7 @@ class TableBatches:
             if snapshot is None or self._is_behind_the_end(snapshot):
                 break
             self._refuse_gap(snapshot)
-            units = self._published(at.next)
+            units = self.published(at.next)
             taken = at.files
             while taken < len(units) and room.takes(units[taken]):
                 taken += 1
@@ -454,7 +456,7 @@ class TableBatches:
             )
         return found
 
-    def _published(self, number: int) -> list[Part]:
+    def published(self, number: int) -> list[Part]:
         """Return what a snapshot published, by the smallest portions that a batch takes or leaves, in order."""
         found = self._plans.get(number)
         if found is None:
@@ -466,7 +468,7 @@ class TableBatches:
                 files = published_files(
                     self._table, self._env, number, columns=self._columns, where=self._where, what=self._what
                 )
-                found = [Part(self._place(directory), job, split) for directory, split in files]
+                found = [Part(self._place(directory), job, split, directory=directory) for directory, split in files]
             self._plans[number] = found
             self._plans.pop(number - _PLANS_MAX, None)
         return found
@@ -484,7 +486,10 @@ class TableBatches:
         plan = form.scan(table, self._env, source).plan()
         splits = [split for split in plan.splits if isinstance(split, Split)]
         splits.sort(key=lambda split: (split.directory, [file.name for file in split.files]))
-        return [Part(self._place(split.directory) if ordered else "", plan.job, split, form) for split in splits]
+        return [
+            Part(self._place(split.directory) if ordered else "", plan.job, split, form, split.directory)
+            for split in splits
+        ]
 
     def _place(self, directory: str) -> str:
         """Return where order counts: in a bucket, unless the table says that its rows have none."""

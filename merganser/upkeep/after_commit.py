@@ -12,6 +12,8 @@ from merganser.commit.publish import Change, Publisher
 from merganser.errors import MerganserError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.refs import TagStore
+from merganser.meta.shard_store import REMEMBERED_EVERY, ShardStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import upkeep as u
@@ -37,6 +39,7 @@ def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJob
         run: where compactions run; None: on the threads of this process.
     """
     follow(table, env, committed, run=run)
+    _remember_shards(table, env, committed)
     if table.options.get(w.WRITE_ONLY):
         return
     try:
@@ -50,6 +53,16 @@ def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJob
     running: Future[None] | None = env.cache.get(key)
     if running is None or running.done():
         env.cache.put(key, env.submit(lambda: _expire(table, env)), 1000)
+
+
+def _remember_shards(table: TableDef, env: Env, committed: Committed) -> None:
+    stream, snapshot = stream_of(table.options), committed.snapshot
+    if stream is None or snapshot is None or snapshot.id % REMEMBERED_EVERY:
+        return
+    try:
+        ShardStore(table, env, stream).remember(snapshot)
+    except Exception as error:
+        _warn("the shards of '%s' were not noted after a commit; a reader finds them in the commits: %s", table.name, error)
 
 
 def _expire(table: TableDef, env: Env) -> None:

@@ -42,7 +42,10 @@ from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.data_file import ADD, SOURCE_APPEND
+from merganser.meta.newest import for_writing
 from merganser.meta.refs import Tag, same_snapshot
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -74,6 +77,7 @@ def expire(table: TableDef, env: Env, retention: Retention, *, dry_run: bool = F
         FormatError: a tag, a branch, a consumer or a snapshot that stays cannot be read; nothing was removed.
         StorageError: the store failed; some snapshots may be removed, and all others are whole.
     """
+    table = for_writing(table, env)
     run = _Run(table, env)
     if dry_run:
         return run.going(retention, run.listed())[:-1]
@@ -90,7 +94,7 @@ def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
         newest: the newest snapshot that this process knows; there may be newer ones.
     """
     retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
-    run = _Run(table, env)
+    run = _Run(for_writing(table, env), env)
     if run.is_due(retention, newest.id):
         run.beside_others(lambda: run.expire(run.going(retention, run.up_to(newest))))
 
@@ -227,6 +231,9 @@ class _Run:
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""
         every = max(len(going) - 1, 0)
+        stream = stream_of(self.table.options)
+        if every and stream is not None:  # what the commits say of its shards goes with them
+            ShardStore(self.table, self.env, stream).remember(self.store.latest())
         with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
             for at in range(0, every, _SNAPSHOTS_AT_ONCE):
                 self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])

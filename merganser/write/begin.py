@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from merganser.meta.newest import with_newest_buckets
+from merganser.meta.newest import for_writing
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
@@ -51,7 +51,7 @@ def begin(
         InvalidInputError: an argument that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
-    table = with_newest_buckets(table, env)
+    table = for_writing(table, env)
     target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
     settle(target, env, run=run)
     user = checked_user(target, env, commit_user)

@@ -16,7 +16,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import InvalidInputError
-from merganser.meta.newest import with_newest_buckets
+from merganser.meta.newest import for_writing
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -47,7 +47,7 @@ class WriteSession:
         changes: bool = True,
         streams: bool = False,
     ) -> None:
-        self.table = table = with_newest_buckets(table, env)
+        self.table = table = for_writing(table, env)
         self.env = env
         self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
         settle(self.target, env)

@@ -37,8 +37,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("write",),
     # the rows of given keys; what comes after a state
     ("lookup", "stream"),
-    # rows that depend on rows that are there
-    ("edit",),
+    # rows that depend on rows that are there; the changes of each shard
+    ("edit", "shards"),
     # the handle
     ("handle",),
     ("catalogs",),

@@ -1,0 +1,110 @@
+"""The verbs of the shard stream, as part of `Table`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from merganser.shards.enable import disable, enable, retention_of
+from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
+
+if TYPE_CHECKING:
+    from merganser.meta.table_def import TableDef
+    from merganser.storage.env import Env
+
+
+class StreamVerbs:
+    """What a table offers of its shard stream; see docs/shards.md."""
+
+    definition: TableDef
+    env: Env
+
+    def enable_stream(self, retention: str | timedelta = "24 h") -> StreamDescription:
+        """Keep every change from now on as records, shard by shard, for a time.
+
+        A table with a primary key that publishes no changes begins to log each record (`changelog-producer`
+        `per-record`). No data is written twice. A stream that is enabled already keeps its id, and gets the retention.
+
+        Args:
+            retention: how long records can be read after their commit, also when their snapshots have expired.
+
+        Returns:
+            The stream and its shards. Their iterators at "trim_horizon" point to now.
+
+        Raises:
+            StreamParameterError: retention is no duration above zero.
+            InvalidInputError: the changes of this table are not complete, and cannot be.
+        """
+        name = self.definition.name
+        enable(self.definition, self.env, retention_of(retention, table=name))
+        return self.describe_stream()
+
+    def disable_stream(self) -> None:
+        """Discard the stream. Its positions are refused from now on; the rows and snapshots of the table stay.
+
+        Raises:
+            StreamNotFoundError: the table keeps no stream.
+        """
+        disable(self.definition, self.env)
+
+    def describe_stream(self, start_shard: str | None = None, limit: int | None = None) -> StreamDescription:
+        """Return the stream of the table and its shards, in the order in which they were opened.
+
+        Args:
+            start_shard: the id of the first shard to return, such as the `next_shard` of the page before.
+            limit: most shards to return; None: all.
+
+        Raises:
+            StreamNotFoundError: the table keeps no stream.
+            StreamParameterError: the limit is no whole number above 0.
+        """
+        return self._verbs("describe the stream of").describe(start_shard, limit)
+
+    def shards(self) -> tuple[Shard, ...]:
+        """Return all shards that have records to read, or may get some. See `describe_stream` for pages."""
+        return self.describe_stream().shards
+
+    def shard_iterator(
+        self, shard_id: str, timestamp: datetime | str | int | None = None, at: str = "latest"
+    ) -> str:
+        """Return a position in a shard: a text that any process can go on from.
+
+        Args:
+            shard_id: of `shards`.
+            timestamp: the first record committed at this time or later: a datetime, ISO text in UTC, or milliseconds
+                since 1970. It goes before `at`.
+            at: "latest": behind the newest record. "trim_horizon": before the oldest that is kept.
+
+        Raises:
+            StreamNotFoundError: the table keeps no stream, or the stream has no such shard.
+            StreamParameterError: an argument has no meaning here.
+        """
+        return self._verbs("make an iterator for").iterator(shard_id, timestamp, at)
+
+    def records(
+        self, iterator: str, limit: int = 1000, before: bool = False, full: bool = False, gaps: str = "error"
+    ) -> Records:
+        """Return the records of a shard from a position on.
+
+        A position can be read again within the retention, and gives the same records. An open shard without new
+        records returns none, and a position to ask again.
+
+        Args:
+            iterator: of `shard_iterator`, or the `next_iterator` of the page before.
+            limit: most records to return. There may be fewer, although there are more to read: see `may_have_more`.
+            before: add the column `_before`: the row before an update or a delete, null for a put.
+            full: give an update all columns of the row, and a delete its last values. Else columns that an update did
+                not change are null, and `_changed` names the others.
+            gaps: what to do about commits that logged nothing, since change tracking was off: "error", or "skip".
+
+        Raises:
+            TrimmedDataError: the position is damaged, of another stream, older than the retention, or in a history
+                that a rollback removed. Nothing was read.
+            StreamNotFoundError: the table keeps no stream.
+            StreamParameterError: the limit is no whole number from 1 to 1,000,000.
+            UntrackedError: a commit logged nothing.
+        """
+        return self._verbs("read records of").records(iterator, limit, before=before, full=full, gaps=gaps)
+
+    def _verbs(self, action: str) -> Verbs:
+        return Verbs(self.definition, self.env, f"cannot {action} '{self.definition.name}'")

@@ -1,0 +1,116 @@
+"""ShardStream: that a table keeps a stream of shards, since when, and for how long.
+
+The options of the table say it: `stream.enabled`, `stream.retention` and, written when the stream is enabled,
+`merganser.stream` with its id. All snapshots of that schema and later ones belong to the stream. A stream that is
+enabled again gets another id, and positions in the earlier one mean nothing.
+
+Semantics: "Table Store Stream".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import INT_MAX, Options
+from merganser.rules.dialects import PER_RECORD
+
+_RESTORED: Final = (
+    w.CHANGELOG_PRODUCER,
+    w.ASKED_PRODUCER,
+    u.CHANGELOG_TIME_RETAINED,
+    u.CHANGELOG_NUM_RETAINED_MAX,
+    u.CHANGELOG_NUM_RETAINED_MIN,
+)
+"""Options that a stream sets. Disabling it gives them back the texts that they had."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStream:
+    """The stream of shards that a table keeps.
+
+    Attributes:
+        id: 32 hexadecimal digits.
+        retention: how long records can be read after their commit.
+        created_ms: when it was enabled, in epoch milliseconds.
+        after: the newest snapshot when it was enabled; 0: there was none.
+        schema_id: the first schema with the stream. Snapshots after `after` that name an older one are not in it.
+        restores: the texts of options that the stream has replaced; None: an option was not set.
+    """
+
+    id: str
+    retention: timedelta
+    created_ms: int
+    after: int
+    schema_id: int
+    restores: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def stream_of(options: Options) -> ShardStream | None:
+    """Return the stream that the options of a table name; None: the table keeps none."""
+    text = options.get(w.STREAM)
+    if text is None or not options.get(w.STREAM_ENABLED):
+        return None
+    try:
+        said: dict[str, Any] = json.loads(text)
+        return ShardStream(
+            str(said["id"]),
+            options.get(w.STREAM_RETENTION),
+            int(said["created"]),
+            int(said["after"]),
+            int(said["schema"]),
+            dict(said.get("restores", {})),
+        )
+    except (ValueError, TypeError, KeyError):  # written by no release that we know
+        return None
+
+
+def with_stream(
+    options: Options, *, id: str, retention: timedelta, created_ms: int, after: int, schema_id: int, keyed: bool
+) -> Options:
+    """Return the options of a table that keeps a stream.
+
+    Changelogs outlive their snapshots for as long as the stream needs. A table with a key that publishes nothing
+    begins to log each record.
+    """
+    given = dict(options.items())
+    before = stream_of(options)
+    wanted: dict[str, str] = {}
+    if keyed and options.get(w.CHANGELOG_PRODUCER) == "none":
+        wanted |= {w.CHANGELOG_PRODUCER.key: "input", w.ASKED_PRODUCER.key: PER_RECORD}
+    kept = options.get(u.CHANGELOG_TIME_RETAINED)
+    if max(kept or options.get(u.SNAPSHOT_TIME_RETAINED), retention) != kept:
+        wanted[u.CHANGELOG_TIME_RETAINED.key] = span_text(max(options.get(u.SNAPSHOT_TIME_RETAINED), retention))
+    wanted[u.CHANGELOG_NUM_RETAINED_MAX.key] = str(INT_MAX)
+    if not options.is_set(u.CHANGELOG_NUM_RETAINED_MIN):
+        wanted[u.CHANGELOG_NUM_RETAINED_MIN.key] = "1"
+    restores = dict(before.restores) if before else {key: given.get(key) for key in wanted}
+    said = {"id": id, "created": created_ms, "after": after, "schema": schema_id, "restores": restores}
+    return options.merged({
+        **wanted,
+        w.STREAM_ENABLED.key: "true",
+        w.STREAM_RETENTION.key: span_text(retention),
+        w.STREAM.key: json.dumps(said, separators=(",", ":")),
+    })
+
+
+def without_stream(options: Options) -> Options:
+    """Return the options of a table once its stream is disabled."""
+    found = stream_of(options)
+    restores = found.restores if found else {}
+    gone: dict[str, str | None] = {w.STREAM_ENABLED.key: None, w.STREAM_RETENTION.key: None, w.STREAM.key: None}
+    return options.merged({**gone, **{key: text for key, text in restores.items()}})
+
+
+def span_text(span: timedelta) -> str:
+    """Return a duration as the text of an option, such as `24 h`."""
+    millis = span // timedelta(milliseconds=1)
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if millis % size == 0 and (unit != "d" or millis > 2 * size):
+            return f"{millis // size} {unit}"
+    return f"{millis} ms"

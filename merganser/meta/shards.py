@@ -1,0 +1,176 @@
+"""Shards: a bucket of a partition, from the snapshot that opened it to the one that closed it.
+
+    commit 5   new partition, 2 buckets     opens  a, b
+    commit 9   rescale to 4 buckets         closes a, b    opens  c, d, e, f    c and e from a, d and f from b
+    commit 12  overwrite                    closes c .. f  opens  g, h, i, j    each from the one of its number
+
+Which shards there are is a pure function of the state in which the stream began and of the files that each commit
+added and removed. So every process finds the same shards with the same ids, whoever committed. A partition of a table
+with a fixed number of buckets opens all of them with its first rows; elsewhere a bucket is opened by its own first rows.
+
+The records of a closed shard are those of snapshots before the closing one, and what an overwrite removed.
+
+Semantics: "Table Store Stream".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from merganser.meta.data_file import ADD, DELETE, ManifestEntry
+from merganser.meta.lineage import parents
+from merganser.meta.live_files import BucketId
+from merganser.meta.snapshot import OVERWRITE, Snapshot
+
+_COMMIT_DIGITS: Final = 12
+_NUMBER_DIGITS: Final = 6
+NO_PARTITION: Final = b"\0" * 12
+"""The serialized partition of a table without partition columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard.
+
+    Attributes:
+        id: sorts in the order in which shards were opened.
+        partition: serialized.
+        total: the number of buckets of its partition; 0: buckets are added as keys arrive.
+        opened: the first snapshot whose records it has.
+        closed: the snapshot that closed it; None: it is open.
+        closed_ms: when that was committed.
+        parents: the ids of the shards that its keys were in before.
+    """
+
+    id: str
+    partition: bytes
+    bucket: int
+    total: int
+    opened: int
+    parents: tuple[str, ...] = ()
+    closed: int | None = None
+    closed_ms: int | None = None
+
+
+class Shards:
+    """All shards of a stream as of a snapshot. It changes as snapshots are applied, under the lock of its owner.
+
+    Attributes:
+        head: the snapshot that was applied last; 0: none.
+    """
+
+    def __init__(self, head: int, every: Iterable[Shard] = ()) -> None:
+        self.head = head
+        self._every: dict[str, Shard] = {}
+        self._open: dict[bytes, dict[int, str]] = {}
+        self._closed: dict[bytes, dict[int, str]] = {}
+        for shard in every:
+            self._add(shard)
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def get(self, shard_id: str) -> Shard | None:
+        """Return a shard; None: there is none of the id."""
+        return self._every.get(shard_id)
+
+    def list(self) -> list[Shard]:
+        """Return all shards in the order in which they were opened."""
+        return list(self._every.values())
+
+    def open_in(self, place: BucketId) -> Shard | None:
+        """Return the open shard of a bucket."""
+        found = self._open.get(place[0], {}).get(place[1])
+        return None if found is None else self._every[found]
+
+    def begin(self, buckets: Iterable[tuple[BucketId, int]], *, fixed: int | None) -> None:
+        """Open the shards of the state in which a stream begins.
+
+        Args:
+            buckets: the buckets that have files, with the number of buckets of each.
+            fixed: the number of buckets of a table that has no partitions and no rows yet; None: it is not known.
+        """
+        first: dict[bytes, dict[int, int]] = {}
+        for (partition, bucket), total in buckets:
+            if bucket >= 0:
+                first.setdefault(partition, {})[bucket] = total
+        if not first and fixed is not None:
+            first[NO_PARTITION] = {0: fixed}
+        self._open_all(self.head + 1, {p: (max(each.values()), set(each)) for p, each in first.items()})
+
+    def apply(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> None:
+        """Close and open what a commit closed and opened.
+
+        Args:
+            delta: the files that it added and removed.
+        """
+        added: dict[bytes, tuple[int, set[int]]] = {}
+        emptied: set[bytes] = set()
+        overwrites = snapshot.commit_kind == OVERWRITE
+        for entry in delta:
+            if entry.bucket < 0:  # rows that wait for their buckets
+                continue
+            if entry.kind == ADD:
+                total, buckets = added.get(entry.partition, (0, set()))
+                buckets.add(entry.bucket)
+                added[entry.partition] = (max(total, entry.total_buckets, 0), buckets)
+            elif entry.kind == DELETE and overwrites:
+                emptied.add(entry.partition)
+        opening: dict[bytes, tuple[int, set[int]]] = {}
+        for partition, (total, buckets) in added.items():
+            there = self._open.get(partition, {})
+            if there and partition not in emptied and self._every[next(iter(there.values()))].total != total:
+                emptied.add(partition)
+            missing = buckets if partition in emptied else buckets - there.keys()
+            if missing:
+                opening[partition] = (total, missing)
+        for partition in emptied:
+            self._close(partition, snapshot)
+        self._open_all(snapshot.id, opening)
+        self.head = snapshot.id
+
+    def trim(self, before_ms: int) -> None:
+        """Forget the shards that were closed before a time."""
+        gone = [s for s in self._every.values() if s.closed_ms is not None and s.closed_ms < before_ms]
+        for shard in gone:
+            del self._every[shard.id]
+            last = self._closed.get(shard.partition, {})
+            if last.get(shard.bucket) == shard.id:
+                del last[shard.bucket]
+
+    def _add(self, shard: Shard) -> None:
+        self._every[shard.id] = shard
+        places = self._open if shard.closed is None else self._closed
+        places.setdefault(shard.partition, {})[shard.bucket] = shard.id
+
+    def _close(self, partition: bytes, snapshot: Snapshot) -> None:
+        closing = self._open.pop(partition, {})
+        if closing:
+            self._closed[partition] = closing
+        for shard_id in closing.values():
+            self._every[shard_id] = replace(
+                self._every[shard_id], closed=snapshot.id, closed_ms=snapshot.time_millis
+            )
+
+    def _open_all(self, number: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
+        count = 0
+        for partition in sorted(opening):
+            total, buckets = opening[partition]
+            for bucket in range(total) if total > 0 else sorted(buckets):
+                if bucket in self._open.get(partition, {}):
+                    continue
+                name = f"shard-{number:0{_COMMIT_DIGITS}d}-{count:0{_NUMBER_DIGITS}d}"
+                self._add(Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total)))
+                count += 1
+
+    def _parents(self, partition: bytes, bucket: int, total: int) -> tuple[str, ...]:
+        """Return the shards that the keys of a bucket were in before: those of the last layout that share keys with it."""
+        closed = self._closed.get(partition, {})
+        if not closed:
+            return ()
+        before = self._every[next(iter(closed.values()))].total
+        if before > 0 and total > 0:
+            return tuple(closed[one] for one in parents(bucket, before, total) if one in closed)
+        return tuple(closed[one] for one in sorted(closed))

@@ -1,0 +1,337 @@
+"""ShardReader: the records of the shards of a table, from a position on, a page at a time.
+
+A page goes on in files that the page before has opened, if this process has it still; else it opens them again and
+passes over the rows that were read. So pages of any size cost as much as their rows. What a page holds depends on its
+position and on the table alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.errors import ExpiredError, MerganserError, NotFoundError, TrimmedDataError
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.data_file import ADD
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import ShardStream
+from merganser.meta.shards import Shard
+from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import read as r
+from merganser.options import write as w
+from merganser.scan.forms import columns_of
+from merganser.scan.gaps import gap_of, refusal
+from merganser.scan.plan_changes import from_changelog
+from merganser.scan.source import Published
+from merganser.scan.split import PublishedSplit, What
+from merganser.schema.arrow import arrow_schema
+from merganser.shards.iterator import Place
+from merganser.shards.records import Shape, Stored, ends_within_update, record_table, rows_of_records
+from merganser.storage.env import Env
+from merganser.stream.batches import Part, TableBatches
+
+_CURSORS_MAX: Final = 256
+_SNAPSHOTS_MAX: Final = 1024
+"""So many snapshots without records a page passes before it returns; the next one goes on behind them."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Records of a shard.
+
+    Attributes:
+        records: in their order.
+        next: where the next page begins; None: the shard is closed, and all of it was read.
+        more: whether there was more to read already.
+    """
+
+    records: pa.Table
+    next: Place | None
+    more: bool
+
+
+class _Cursor:
+    """Where a page ended, with the files that are open there."""
+
+    def __init__(self, snapshot: Snapshot, rows: Iterator[pa.Table], first: int) -> None:
+        self.snapshot = snapshot
+        self.first = first
+        self._rows = rows
+        self._held: pa.Table | None = None
+
+    def take(self) -> Stored | None:
+        """Return the next rows of the snapshot; None: there are no more. The two rows of an update stay together."""
+        held, self._held = self._held, None
+        while held is None or not held.num_rows or ends_within_update(held):
+            more = next(self._rows, None)
+            if more is None:
+                break
+            held = more if held is None or not held.num_rows else pa.concat_tables([held, more])
+        if held is None or not held.num_rows:
+            return None
+        found = Stored(held, self.first, self.snapshot.id, self.snapshot.time_millis)
+        self.first = found.end
+        return found
+
+    def put_back(self, rest: Stored) -> None:
+        """Give back rows that were taken."""
+        self._held, self.first = rest.rows, rest.first
+
+
+class ShardReader:
+    """Reads the shards of one stream of a table.
+
+    Args:
+        table: the table with its newest schema.
+    """
+
+    def __init__(self, table: TableDef, env: Env, stream: ShardStream) -> None:
+        given = {r.STREAMING_READ_OVERWRITE.key: "true", r.CHANGE_TRACKING_GAPS.key: "skip", r.CONSUMER_ID.key: None}
+        self.table = replace(table, options=table.options.merged(given))
+        self.env = env
+        self.stream = stream
+        self.store = ShardStore(table, env, stream)
+        self._columns = columns_of(What.CHANGED, self.table)
+        self._snapshots = SnapshotStore(table.paths, env, table.name)
+        self._changelogs = ChangelogStore(table.paths, env)
+        self._meta = MetaReader(table.paths, env, table.name)
+        self._batches = TableBatches(self.table, env, what=What.CHANGED, columns=self._columns, where=None)
+        fields = arrow_schema(self._columns)
+        self._empty = pa.schema([field.with_nullable(True) for field in fields]).empty_table()
+        self._cursors: OrderedDict[Place, _Cursor] = OrderedDict()
+        self._lock = threading.Lock()
+        self._plan_lock = threading.Lock()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the table."""
+        return tuple(field.name for field in self.table.schema.fields)
+
+    def newest(self) -> Snapshot | None:
+        """Return the newest snapshot."""
+        return self._snapshots.latest()
+
+    def page(self, place: Place, limit: int, shape: Shape, *, skip_gaps: bool) -> Page:
+        """Return records from a position on.
+
+        Args:
+            limit: most of them.
+            skip_gaps: go on behind commits that published nothing.
+
+        Raises:
+            TrimmedDataError: the position is older than the retention, or lies in a history that a rollback removed.
+            UntrackedError: a commit published no changes.
+            FormatError: metadata or data is damaged or missing.
+        """
+        newest = self.newest()
+        shard, end = self._bounds(place, newest)
+        self._check_kept(place, newest)
+        stored: list[Stored] = []
+        room, at = limit, place
+        last = min(end, place.snapshot + _SNAPSHOTS_MAX)
+        while room and at.snapshot < last:
+            cursor = self._cursor(at, shard, skip_gaps=skip_gaps)
+            if cursor is None:
+                at = self._behind(at)
+                continue
+            while room and (rows := cursor.take()) is not None:
+                taken, records = rows_of_records(rows.rows, shape.key, room)
+                stored.append(rows.part(0, taken))
+                room -= records
+                if taken < rows.rows.num_rows:
+                    cursor.put_back(rows.part(taken))
+            rest = None if room else cursor.take()
+            if rest is None:
+                at = self._behind(at)
+            else:
+                cursor.put_back(rest)
+                at = replace(at, row=cursor.first)
+                self._keep(at, cursor)
+        closed = shard.closed is not None and at.snapshot >= end
+        return Page(record_table(stored, shape, self._empty), None if closed else at, at.snapshot < end)
+
+    def first_kept(self) -> int:
+        """Return the oldest snapshot whose records can be read: of the stream, there still, and not too old."""
+        newest = self.newest()
+        if newest is None:
+            return self.stream.after + 1
+        oldest = max(self.stream.after + 1, self._oldest() or 1)
+        return self.first_since(int(self._horizon_ms()), oldest, newest.id)
+
+    def first_since(self, millis: int, low: int, newest: int) -> int:
+        """Return the first of the snapshots `low` to `newest` that was committed at a time or later, else the next."""
+        high = newest + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._kept(middle)
+            if found is not None and found.time_millis >= millis:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def place(self, shard: Shard, number: int) -> Place:
+        """Return the position before the records of a snapshot."""
+        before = self._kept(number - 1) if number > 1 else None
+        return Place(self.stream.id, shard.id, number, 0, -1 if before is None else before.time_millis)
+
+    def behind(self, shard: Shard, newest: Snapshot | None) -> int:
+        """Return the snapshot after the last one that the shard may have records of."""
+        if shard.closed is None:
+            return (self.stream.after if newest is None else newest.id) + 1
+        return shard.closed + 1
+
+    # parts of a page
+
+    def _bounds(self, place: Place, newest: Snapshot | None) -> tuple[Shard, int]:
+        with self.store.lock:
+            shard = self.store.up_to(newest).get(place.shard_id)
+        if shard is None:
+            raise TrimmedDataError(
+                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}' any more, since "
+                f"it was closed longer ago than the retention of {self.stream.retention}. Nothing was read. List the "
+                "shards, and begin with one of them.",
+                table=self.table.name,
+                shard=place.shard_id,
+            )
+        return shard, self.behind(shard, newest)
+
+    def _check_kept(self, place: Place, newest: Snapshot | None) -> None:
+        what = f"cannot read records of '{self.table.name}'"
+        if place.before_ms >= 0:
+            before = self._kept(place.snapshot - 1)
+            gone = before is None and place.snapshot - 1 > (0 if newest is None else newest.id)
+            if gone or (before is not None and before.time_millis != place.before_ms):
+                raise TrimmedDataError(
+                    f"{what}: the table was rolled back behind snapshot {place.snapshot - 1}, which this reader has "
+                    "read. Nothing was read. Undo what came from the snapshots that were removed, and ask for a new "
+                    "iterator.",
+                    table=self.table.name,
+                    snapshot=place.snapshot - 1,
+                )
+        if newest is None or place.snapshot > newest.id:
+            return
+        found = self._kept(place.snapshot)
+        if found is None or found.time_millis < self._horizon_ms():
+            raise TrimmedDataError(
+                f"{what}: the iterator points to snapshot {place.snapshot}, and the stream keeps records for "
+                f"{self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was read. Read "
+                "the table, and go on with an iterator at 'trim_horizon'. disable_stream and enable_stream with a longer "
+                "retention keep more.",
+                table=self.table.name,
+                snapshot=place.snapshot,
+            )
+
+    def _horizon_ms(self) -> float:
+        return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
+
+    def _oldest(self) -> int | None:
+        found = (self._snapshots.earliest_id(), *self._changelogs.ids()[:1])
+        return min((number for number in found if number is not None), default=None)
+
+    def _kept(self, number: int) -> Snapshot | None:
+        return self._snapshots.get(number) or self._changelogs.get(number)
+
+    def _behind(self, place: Place) -> Place:
+        """Return the position behind a snapshot."""
+        found = self._kept(place.snapshot)
+        return replace(
+            place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis
+        )
+
+    def _keep(self, at: Place, cursor: _Cursor) -> None:
+        with self._lock:
+            self._cursors[at] = cursor
+            while len(self._cursors) > _CURSORS_MAX:
+                self._cursors.popitem(last=False)
+
+    def _cursor(self, at: Place, shard: Shard, *, skip_gaps: bool) -> _Cursor | None:
+        """Return what the shard has of a snapshot from a position on; None: nothing."""
+        with self._lock:
+            known = self._cursors.pop(at, None)
+        if known is not None:
+            return known
+        snapshot = self._kept(at.snapshot)
+        if snapshot is None:
+            raise TrimmedDataError(
+                f"cannot read records of '{self.table.name}': snapshot {at.snapshot} has expired while it was read.",
+                table=self.table.name,
+                snapshot=at.snapshot,
+            )
+        if snapshot.schema_id < self.stream.schema_id:  # it was committed before the stream was enabled
+            return None
+        if not skip_gaps:
+            self._refuse_gap(snapshot, shard)
+        parts = self._parts(snapshot, shard, skip_gaps=skip_gaps)
+        if not parts:
+            return None
+        return _Cursor(snapshot, self._rows(parts, at.row), at.row)
+
+    def _rows(self, parts: list[Part], skipped: int) -> Iterator[pa.Table]:
+        for part in parts:
+            whole = isinstance(part.split, PublishedSplit) and not self.table.counting
+            if whole and skipped >= part.rows:
+                skipped -= part.rows
+                continue
+            for rows in part.read(self.env.storage):
+                passed = min(skipped, rows.num_rows)
+                skipped -= passed
+                if passed < rows.num_rows:
+                    yield rows.slice(passed)
+
+    def _parts(self, snapshot: Snapshot, shard: Shard, *, skip_gaps: bool) -> list[Part]:
+        """Return what a snapshot published in a shard, in order."""
+        with self._plan_lock:
+            try:
+                every = self._batches.published(snapshot.id)
+            except (ExpiredError, NotFoundError) as error:
+                if snapshot.commit_kind != OVERWRITE:
+                    raise
+                if skip_gaps:
+                    return []
+                raise self._overwritten(snapshot, error) from error
+        directory = self.table.bucket_directory(shard.partition, shard.bucket)
+        mine = [part for part in every if part.directory == directory]
+        if snapshot.commit_kind == OVERWRITE:
+            closes = shard.closed == snapshot.id
+            return [part for part in mine if part.form is not None and (part.form.kind == "-D") == closes]
+        return [] if shard.closed == snapshot.id else mine  # of a bucket of this number that was opened by it
+
+    def _overwritten(self, snapshot: Snapshot, error: MerganserError) -> TrimmedDataError:
+        return TrimmedDataError(
+            f"cannot read records of '{self.table.name}': snapshot {snapshot.id} is an overwrite, and the rows that it "
+            f"removed have expired with the snapshot before it. Nothing was read. Read the state of the partition, and "
+            f"go on behind it with gaps='skip'. ({error})",
+            table=self.table.name,
+            snapshot=snapshot.id,
+        )
+
+    def _refuse_gap(self, snapshot: Snapshot, shard: Shard) -> None:
+        changelog = from_changelog(self.table, Published(snapshot.id, snapshot.id))
+        partitions = gap_of(self.table, snapshot, None, changelog=changelog)
+        if partitions == frozenset() and changelog and self._is_unlogged(snapshot, shard):
+            partitions = frozenset({shard.partition})
+        if partitions is None or shard.partition in partitions:
+            raise refusal(
+                self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
+            )
+
+    def _is_unlogged(self, snapshot: Snapshot, shard: Shard) -> bool:
+        """Return whether a writer that did not know of the stream added rows without logging them."""
+        if (
+            snapshot.commit_kind != APPEND
+            or snapshot.changelog_manifest_list
+            or self.table.options.get(w.CHANGELOG_PRODUCER) != "input"
+        ):
+            return False
+        added = self._meta.delta(snapshot)
+        return any(e.kind == ADD and (e.partition, e.bucket) == (shard.partition, shard.bucket) for e in added)
+

@@ -1,0 +1,265 @@
+"""The verbs of the shard stream, for the handle of a table and for servers and workers that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.codec.binary_row import stored_to_arrow
+from merganser.errors import StreamNotFoundError, StreamParameterError
+from merganser.meta.newest import newest
+from merganser.meta.shard_stream import ShardStream, stream_of
+from merganser.meta.shards import Shard as StoredShard
+from merganser.meta.table_def import TableDef
+from merganser.options.registry import did_you_mean
+from merganser.scan.plan import partition_values
+from merganser.scan.time_travel import epoch_ms
+from merganser.shards.enable import no_stream
+from merganser.shards.iterator import iterator_text, place_of
+from merganser.shards.reader import ShardReader
+from merganser.shards.records import Shape
+from merganser.storage.env import Env
+
+TRIM_HORIZON: Final = "trim_horizon"
+LATEST: Final = "latest"
+_LIMIT_MAX: Final = 1_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A shard stream that a table of a catalog keeps.
+
+    Attributes:
+        stream_id: its name; a stream that is enabled again has another one.
+        table_name: `database.table`.
+        creation_time: when it was enabled, in UTC.
+    """
+
+    stream_id: str
+    table_name: str
+    creation_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the stream: one bucket of one partition, from the commit that opened it to the one that closed it.
+
+    Attributes:
+        shard_id: its name; ids sort in the order in which shards were opened.
+        parent_id: the shard that its keys were in before; None: they are new, or the parent is trimmed.
+        parent_sibling_id: the second parent, if rows of several shards came together.
+        closed: no records are added any more.
+        bucket: the number of the bucket.
+        partition: the values of the partition columns; empty for a table without partitions.
+        parents: all parents. Read them to their ends before this shard, and each key has its records in order.
+        opened: the snapshot that opened it.
+        closed_by: the snapshot that closed it.
+    """
+
+    shard_id: str
+    parent_id: str | None
+    parent_sibling_id: str | None
+    closed: bool
+    bucket: int
+    partition: Mapping[str, Any]
+    parents: tuple[str, ...] = ()
+    opened: int = 0
+    closed_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDescription:
+    """A shard stream and some of its shards.
+
+    Attributes:
+        stream_id: its name.
+        table_name: that of the table.
+        status: "active".
+        creation_time: when it was enabled, in UTC.
+        retention: how long records can be read after their commit.
+        shards: in the order in which they were opened.
+        next_shard: where the next page of shards begins; None: there are no more.
+    """
+
+    stream_id: str
+    table_name: str
+    status: str
+    creation_time: datetime
+    retention: timedelta
+    shards: tuple[Shard, ...]
+    next_shard: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A page of records.
+
+    Attributes:
+        records: one row each: `_action` (PUT, UPDATE or DELETE), `_sequence` (int64, which rises within a shard),
+            `_commit_time` (timestamp[ms], UTC), `_changed` (of an update, the names of the columns that it changed),
+            and the columns of the table. A put has all of them, an update the key and what changed, a delete the key.
+        next_iterator: the position behind them; None: the shard is closed, and all of it was read.
+        may_have_more: whether there was more to read already.
+    """
+
+    records: pa.Table
+    next_iterator: str | None
+    may_have_more: bool
+
+
+class Verbs:
+    """The verbs of the stream that a table keeps now.
+
+    Raises:
+        StreamNotFoundError: the table keeps none.
+    """
+
+    def __init__(self, table: TableDef, env: Env, what: str) -> None:
+        table = newest(table, env)
+        stream = stream_of(table.schema.options)
+        if stream is None:
+            raise no_stream(table.name, what)
+        self.stream = stream
+        self.table = table
+        self.env = env
+        self.reader = _reader(table, env, stream)
+
+    def describe(self, start_shard: str | None, limit: int | None) -> StreamDescription:
+        """Return the stream and its shards from one on."""
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise StreamParameterError(
+                f"cannot describe the stream of '{self.table.name}': limit is {limit!r:.60}. Give a whole number of 1 or "
+                "more, or None for all shards.",
+                table=self.table.name,
+            )
+        every = self.stored()
+        begin = 0
+        if start_shard is not None:
+            begin = next((i for i, shard in enumerate(every) if shard.id >= start_shard), len(every))
+        end = len(every) if limit is None else begin + limit
+        return StreamDescription(
+            self.stream.id,
+            self.table.name,
+            "active",
+            _time(self.stream.created_ms),
+            self.stream.retention,
+            self._shown(every[begin:end]),
+            every[end].id if end < len(every) else None,
+        )
+
+    def stored(self) -> list[StoredShard]:
+        """Return all shards that have records to read, or may get some."""
+        store = self.reader.store
+        horizon = self.env.now_ms() - self.stream.retention.total_seconds() * 1000
+        with store.lock:
+            every = store.up_to(self.reader.newest()).list()
+        return [shard for shard in every if shard.closed_ms is None or shard.closed_ms >= horizon]
+
+    def iterator(self, shard_id: str, timestamp: datetime | str | int | None, at: str) -> str:
+        """Return a position in a shard."""
+        what = f"cannot make an iterator for '{self.table.name}'"
+        if at not in (LATEST, TRIM_HORIZON):
+            raise StreamParameterError(
+                f"{what}: at is {at!r:.60}. Give 'latest', 'trim_horizon', or a timestamp.", table=self.table.name
+            )
+        newest_one = self.reader.newest()
+        with self.reader.store.lock:
+            shards = self.reader.store.up_to(newest_one)
+            shard = shards.get(shard_id) if isinstance(shard_id, str) else None
+            names = [] if shard is not None else [each.id for each in shards.list()[-1000:]]
+        if shard is None:
+            hint = did_you_mean(str(shard_id), names) if names else "It has none yet."
+            raise StreamNotFoundError(
+                f"{what}: its stream has no shard {shard_id!r:.80}. {hint}", table=self.table.name, shard=shard_id
+            )
+        end = self.reader.behind(shard, newest_one)
+        if timestamp is None and at == LATEST:
+            number = end
+        else:
+            number = max(shard.opened, self.reader.first_kept())
+            if timestamp is not None:
+                millis = _millis(timestamp, what)
+                number = self.reader.first_since(millis, number, max(number, end) - 1)
+        return iterator_text(self.reader.place(shard, min(number, end)))
+
+    def records(self, iterator: str, limit: int, *, before: bool, full: bool, gaps: str) -> Records:
+        """Return records from a position on."""
+        what = f"cannot read records of '{self.table.name}'"
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LIMIT_MAX:
+            raise StreamParameterError(
+                f"{what}: limit is {limit!r:.60}. Give a whole number from 1 to {_LIMIT_MAX:,}.", table=self.table.name
+            )
+        if gaps not in ("error", "skip"):
+            raise StreamParameterError(f"{what}: gaps is {gaps!r:.60}. Give 'error' or 'skip'.", table=self.table.name)
+        place = place_of(iterator, table=self.table.name, stream_id=self.stream.id)
+        page = self.reader.page(place, limit, self.shape(before=before, full=full), skip_gaps=gaps == "skip")
+        return Records(page.records, None if page.next is None else iterator_text(page.next), page.more)
+
+    def shape(self, *, before: bool, full: bool) -> Shape:
+        """Return what records have."""
+        key = self.table.row_key if self.table.keyed else ()
+        return Shape(self.reader.columns, key, before, full)
+
+    def _shown(self, shards: Sequence[StoredShard]) -> tuple[Shard, ...]:
+        keys = self.table.schema.partition_keys
+        distinct = sorted({shard.partition for shard in shards}) if keys else []
+        values: dict[bytes, Mapping[str, Any]] = {}
+        if distinct:
+            rows = partition_values(self.table, distinct)
+            columns = [
+                stored_to_arrow([row[i] for row in rows], kind).to_pylist()
+                for i, kind in enumerate(self.table.partition_types)
+            ]
+            each = zip(*columns, strict=True)
+            values = {p: dict(zip(keys, row, strict=True)) for p, row in zip(distinct, each, strict=True)}
+        return tuple(
+            Shard(
+                one.id,
+                one.parents[0] if one.parents else None,
+                one.parents[1] if len(one.parents) > 1 else None,
+                one.closed is not None,
+                one.bucket,
+                values.get(one.partition, {}),
+                one.parents,
+                one.opened,
+                one.closed,
+            )
+            for one in shards
+        )
+
+
+def _reader(table: TableDef, env: Env, stream: ShardStream) -> ShardReader:
+    """Return the reader of the stream; this process keeps it, with the files that it has open."""
+    key = ("shard reader", table.paths.metadata_root, stream.id)
+    found: ShardReader | None = env.cache.get(key)
+    if found is None or found.store.table.schema.id != table.schema.id or found.stream != stream:
+        found = ShardReader(table, env, stream)
+        env.cache.put(key, found, 10_000)
+    return found
+
+
+def stream_in(table: TableDef, env: Env) -> Stream | None:
+    """Return the stream that a table keeps; None: it keeps none."""
+    table = newest(table, env)
+    stream = stream_of(table.schema.options)
+    return None if stream is None else Stream(stream.id, table.name, _time(stream.created_ms))
+
+
+def _time(millis: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=millis)
+
+
+def _millis(timestamp: datetime | str | int, what: str) -> int:
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        return timestamp
+    if isinstance(timestamp, datetime | str):
+        return epoch_ms(timestamp)
+    raise StreamParameterError(
+        f"{what}: timestamp is {timestamp!r:.60}. Give a datetime, ISO text, or milliseconds since 1970 as int."
+    )
+
