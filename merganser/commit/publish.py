@@ -474,8 +474,8 @@ class Publisher:
             return
         if now.get(w.CHANGELOG_PRODUCER) != options.get(w.CHANGELOG_PRODUCER):
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': a stream of its changes was enabled since this write began, and "
-                "the write has logged none. Nothing was changed. Write the rows again.",
+                f"cannot commit to '{self.table.name}': a stream of its changes was enabled since this write began, "
+                "and the write has logged none. Nothing was changed. Write the rows again.",
                 table=self.table.name,
             )
 

@@ -64,9 +64,7 @@ class StreamVerbs:
         """Return all shards that have records to read, or may get some. See `describe_stream` for pages."""
         return self.describe_stream().shards
 
-    def shard_iterator(
-        self, shard_id: str, timestamp: datetime | str | int | None = None, at: str = "latest"
-    ) -> str:
+    def shard_iterator(self, shard_id: str, timestamp: datetime | str | int | None = None, at: str = "latest") -> str:
         """Return a position in a shard: a text that any process can go on from.
 
         Args:

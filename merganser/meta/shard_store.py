@@ -1,11 +1,12 @@
 """ShardStore: the shards of a stream as of the newest snapshot, and the files that remember them.
 
-`stream/<stream id>/shards-<n>` holds the shards as of snapshot n, as one Arrow file. It only remembers what the commits
-say: whoever lacks it goes through them again. So writers of the same file write the same shards, and a file may be lost.
-It is needed where snapshots expire: expiry writes one before it removes what commits added. Commits write one now and
-then, so that nobody has to go through many.
+`stream/<stream id>/shards-<n>` holds the shards as of snapshot n, as one Arrow file. It only remembers what the
+commits say: a process that lacks it goes through them again. So writers of the same file write the same shards, and a
+file may be lost. It is needed where snapshots expire: expiry writes one before it removes what commits added. Commits
+write one now and then, so that nobody has to go through many.
 
-A file says which snapshot it belongs to. After a rollback the numbers go on with other snapshots, and it does not count.
+A file says which snapshot it belongs to. After a rollback other snapshots get the same numbers, and the file does not
+count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from merganser.errors import FormatError, MerganserError, NotFoundError
+from merganser.errors import FormatError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
@@ -33,16 +34,18 @@ REMEMBERED_EVERY: Final = 64
 """After so many commits a process that went through them remembers what it found."""
 _AT_ONCE: Final = 512
 _NAME: Final = re.compile(r"shards-(0|[1-9][0-9]{0,18})")
-_SCHEMA: Final = pa.schema([
-    ("id", pa.string()),
-    ("partition", pa.binary()),
-    ("bucket", pa.int32()),
-    ("total", pa.int32()),
-    ("opened", pa.int64()),
-    ("parents", pa.list_(pa.string())),
-    ("closed", pa.int64()),
-    ("closed_ms", pa.int64()),
-])
+_SCHEMA: Final = pa.schema(
+    [
+        ("id", pa.string()),
+        ("partition", pa.binary()),
+        ("bucket", pa.int32()),
+        ("total", pa.int32()),
+        ("opened", pa.int64()),
+        ("parents", pa.list_(pa.string())),
+        ("closed", pa.int64()),
+        ("closed_ms", pa.int64()),
+    ]
+)
 _HEAD: Final = b"snapshot"
 
 

@@ -91,12 +91,14 @@ def with_stream(
         wanted[u.CHANGELOG_NUM_RETAINED_MIN.key] = "1"
     restores = dict(before.restores) if before else {key: given.get(key) for key in wanted}
     said = {"id": id, "created": created_ms, "after": after, "schema": schema_id, "restores": restores}
-    return options.merged({
-        **wanted,
-        w.STREAM_ENABLED.key: "true",
-        w.STREAM_RETENTION.key: span_text(retention),
-        w.STREAM.key: json.dumps(said, separators=(",", ":")),
-    })
+    return options.merged(
+        {
+            **wanted,
+            w.STREAM_ENABLED.key: "true",
+            w.STREAM_RETENTION.key: span_text(retention),
+            w.STREAM.key: json.dumps(said, separators=(",", ":")),
+        }
+    )
 
 
 def without_stream(options: Options) -> Options:
@@ -104,7 +106,7 @@ def without_stream(options: Options) -> Options:
     found = stream_of(options)
     restores = found.restores if found else {}
     gone: dict[str, str | None] = {w.STREAM_ENABLED.key: None, w.STREAM_RETENTION.key: None, w.STREAM.key: None}
-    return options.merged({**gone, **{key: text for key, text in restores.items()}})
+    return options.merged({**gone, **restores})
 
 
 def span_text(span: timedelta) -> str:

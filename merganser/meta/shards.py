@@ -5,8 +5,9 @@
     commit 12  overwrite                    closes c .. f  opens  g, h, i, j    each from the one of its number
 
 Which shards there are is a pure function of the state in which the stream began and of the files that each commit
-added and removed. So every process finds the same shards with the same ids, whoever committed. A partition of a table
-with a fixed number of buckets opens all of them with its first rows; elsewhere a bucket is opened by its own first rows.
+added and removed. So every process finds the same shards with the same ids, whatever engine committed. A partition of a
+table with a fixed number of buckets opens all of them with its first rows; elsewhere a bucket is opened by its own
+first rows.
 
 The records of a closed shard are those of snapshots before the closing one, and what an overwrite removed.
 
@@ -150,9 +151,7 @@ class Shards:
         if closing:
             self._closed[partition] = closing
         for shard_id in closing.values():
-            self._every[shard_id] = replace(
-                self._every[shard_id], closed=snapshot.id, closed_ms=snapshot.time_millis
-            )
+            self._every[shard_id] = replace(self._every[shard_id], closed=snapshot.id, closed_ms=snapshot.time_millis)
 
     def _open_all(self, number: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
         count = 0
@@ -162,11 +161,13 @@ class Shards:
                 if bucket in self._open.get(partition, {}):
                     continue
                 name = f"shard-{number:0{_COMMIT_DIGITS}d}-{count:0{_NUMBER_DIGITS}d}"
-                self._add(Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total)))
+                self._add(
+                    Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total))
+                )
                 count += 1
 
     def _parents(self, partition: bytes, bucket: int, total: int) -> tuple[str, ...]:
-        """Return the shards that the keys of a bucket were in before: those of the last layout that share keys with it."""
+        """Return the shards that the keys of a bucket were in before, as far as the last layout says."""
         closed = self._closed.get(partition, {})
         if not closed:
             return ()

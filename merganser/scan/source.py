@@ -95,7 +95,7 @@ class Compacted:
 class Above:
     """Live files above level 0: what the changelog of the producer lookup has published."""
 
-    of: State | MadeSince
+    of: State | MadeSince | Exchanged
 
     @property
     def snapshot(self) -> Snapshot | None:

@@ -42,8 +42,8 @@ def retention_of(retention: str | timedelta, *, table: str) -> timedelta:
             found = None
     if found is None or found < timedelta(milliseconds=1):
         raise StreamParameterError(
-            f"cannot enable the stream of '{table}': retention is {retention!r:.60}. Give a duration above zero, such as "
-            "'24 h' or timedelta(hours=24). Nothing was changed.",
+            f"cannot enable the stream of '{table}': retention is {retention!r:.60}. Give a duration above zero, such "
+            "as '24 h' or timedelta(hours=24). Nothing was changed.",
             table=table,
         )
     return found
@@ -144,8 +144,7 @@ def _check_empty(table: TableDef, *, empty: bool) -> None:
         raise InvalidInputError(
             f"cannot enable the stream of '{table.name}': its merge engine makes rows of several stored versions, and "
             "compactions may have merged those that are there in another order than a record of each change needs. "
-            f"Nothing was changed. Create the table with 'changelog-producer' = 'lookup' or 'per-record', write its rows "
-            "again, and enable the stream then.",
+            "Nothing was changed. Create the table with 'changelog-producer' = 'lookup' or 'per-record', write its "
+            "rows again, and enable the stream then.",
             table=table.name,
         )
-

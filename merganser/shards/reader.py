@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.commit.committers import WRITER
 from merganser.errors import ExpiredError, MerganserError, NotFoundError, TrimmedDataError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
@@ -61,9 +62,10 @@ class Page:
 class _Cursor:
     """Where a page ended, with the files that are open there."""
 
-    def __init__(self, snapshot: Snapshot, rows: Iterator[pa.Table], first: int) -> None:
+    def __init__(self, snapshot: Snapshot, rows: Iterator[pa.Table], first: int, *, adds: bool) -> None:
         self.snapshot = snapshot
         self.first = first
+        self._adds = adds
         self._rows = rows
         self._held: pa.Table | None = None
 
@@ -77,7 +79,7 @@ class _Cursor:
             held = more if held is None or not held.num_rows else pa.concat_tables([held, more])
         if held is None or not held.num_rows:
             return None
-        found = Stored(held, self.first, self.snapshot.id, self.snapshot.time_millis)
+        found = Stored(held, self.first, self.snapshot.id, self.snapshot.time_millis, self._adds)
         self.first = found.end
         return found
 
@@ -196,9 +198,9 @@ class ShardReader:
             shard = self.store.up_to(newest).get(place.shard_id)
         if shard is None:
             raise TrimmedDataError(
-                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}' any more, since "
-                f"it was closed longer ago than the retention of {self.stream.retention}. Nothing was read. List the "
-                "shards, and begin with one of them.",
+                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}' any "
+                f"more, since it was closed longer ago than the retention of {self.stream.retention}. Nothing was read. "
+                "List the shards, and begin with one of them.",
                 table=self.table.name,
                 shard=place.shard_id,
             )
@@ -223,9 +225,9 @@ class ShardReader:
         if found is None or found.time_millis < self._horizon_ms():
             raise TrimmedDataError(
                 f"{what}: the iterator points to snapshot {place.snapshot}, and the stream keeps records for "
-                f"{self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was read. Read "
-                "the table, and go on with an iterator at 'trim_horizon'. disable_stream and enable_stream with a longer "
-                "retention keep more.",
+                f"{self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was read. "
+                "Read the table, and go on with an iterator at 'trim_horizon'. enable_stream with a longer retention "
+                "keeps more.",
                 table=self.table.name,
                 snapshot=place.snapshot,
             )
@@ -243,9 +245,7 @@ class ShardReader:
     def _behind(self, place: Place) -> Place:
         """Return the position behind a snapshot."""
         found = self._kept(place.snapshot)
-        return replace(
-            place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis
-        )
+        return replace(place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis)
 
     def _keep(self, at: Place, cursor: _Cursor) -> None:
         with self._lock:
@@ -273,7 +273,8 @@ class ShardReader:
         parts = self._parts(snapshot, shard, skip_gaps=skip_gaps)
         if not parts:
             return None
-        return _Cursor(snapshot, self._rows(parts, at.row), at.row)
+        adds = parts[0].form is not None and parts[0].form.kind == "+I"
+        return _Cursor(snapshot, self._rows(parts, at.row), at.row, adds=adds)
 
     def _rows(self, parts: list[Part], skipped: int) -> Iterator[pa.Table]:
         for part in parts:
@@ -325,13 +326,16 @@ class ShardReader:
             )
 
     def _is_unlogged(self, snapshot: Snapshot, shard: Shard) -> bool:
-        """Return whether a writer that did not know of the stream added rows without logging them."""
+        """Return whether another engine, which does not know of the stream, added rows without logging them.
+
+        A commit of merganser that logs nothing has changed nothing.
+        """
         if (
             snapshot.commit_kind != APPEND
+            or (snapshot.writer_version or "").startswith(WRITER)
             or snapshot.changelog_manifest_list
             or self.table.options.get(w.CHANGELOG_PRODUCER) != "input"
         ):
             return False
         added = self._meta.delta(snapshot)
         return any(e.kind == ADD and (e.partition, e.bucket) == (shard.partition, shard.bucket) for e in added)
-

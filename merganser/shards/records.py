@@ -11,7 +11,7 @@ Semantics: "Table Store Stream", operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -35,6 +35,8 @@ OWN: Final = (ACTION, SEQUENCE, COMMIT_TIME, CHANGED, BEFORE)
 PUT, UPDATE, DELETE = "PUT", "UPDATE", "DELETE"
 _ACTIONS: Final = pa.array([PUT, UPDATE, DELETE])
 _TIME: Final = pa.timestamp("ms", tz="UTC")
+
+_ADDED: Final = OFFSETS_PER_SNAPSHOT // 2
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Positions: TypeAlias = "npt.NDArray[np.int64]"
@@ -66,22 +68,25 @@ class Stored:
         first: the number of the first row among those of the snapshot and shard.
         snapshot: its id.
         time_ms: when it was committed.
+        adds: an overwrite added them: they come after those that it removed from the shard before.
     """
 
     rows: pa.Table
     first: int
     snapshot: int
     time_ms: int
+    adds: bool = False
 
     @property
     def end(self) -> int:
         """The number of the row after the last one."""
-        return self.first + self.rows.num_rows
+        rows: int = self.rows.num_rows
+        return self.first + rows
 
     def part(self, begin: int, end: int | None = None) -> Stored:
         """Return rows `begin` to `end` of it."""
         length = (self.rows.num_rows if end is None else end) - begin
-        return Stored(self.rows.slice(begin, length), self.first + begin, self.snapshot, self.time_ms)
+        return replace(self, rows=self.rows.slice(begin, length), first=self.first + begin)
 
 
 def ends_within_update(rows: pa.Table) -> bool:
@@ -120,7 +125,9 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> pa.T
     updates = own == row_kind.UPDATE_AFTER
     deletes = (own & 1).astype(np.bool_)  # a row before an update that has none after it takes its row back
     actions = np.where(updates, 1, np.where(deletes, 2, 0)).astype(np.int8)
-    numbers = [np.arange(part.first, part.end) + part.snapshot * OFFSETS_PER_SNAPSHOT for part in parts]
+    numbers = [
+        np.arange(part.first, part.end) + part.snapshot * OFFSETS_PER_SNAPSHOT + part.adds * _ADDED for part in parts
+    ]
     times = np.repeat(np.array([part.time_ms for part in parts], np.int64), sizes)
     shown = [ACTION, SEQUENCE, COMMIT_TIME]
     columns: list[pa.Array | pa.ChunkedArray] = [
@@ -155,7 +162,8 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> pa.T
 def _kinds(rows: pa.Table) -> npt.NDArray[np.int8]:
     """Return the kinds of rows as their bytes."""
     found = pc.index_in(rows.column(CHANGE_KIND.name), pa.array(row_kind.SYMBOLS))
-    return found.to_numpy().astype(np.int8)
+    codes: npt.NDArray[np.int8] = found.to_numpy().astype(np.int8)
+    return codes
 
 
 def _paired(rows: pa.Table, kinds: npt.NDArray[np.int8], key: Sequence[str]) -> Mask:

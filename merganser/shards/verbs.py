@@ -133,8 +133,8 @@ class Verbs:
         """Return the stream and its shards from one on."""
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise StreamParameterError(
-                f"cannot describe the stream of '{self.table.name}': limit is {limit!r:.60}. Give a whole number of 1 or "
-                "more, or None for all shards.",
+                f"cannot describe the stream of '{self.table.name}': limit is {limit!r:.60}. Give a whole number of 1 "
+                "or more, or None for all shards.",
                 table=self.table.name,
             )
         every = self.stored()
@@ -262,4 +262,3 @@ def _millis(timestamp: datetime | str | int, what: str) -> int:
     raise StreamParameterError(
         f"{what}: timestamp is {timestamp!r:.60}. Give a datetime, ISO text, or milliseconds since 1970 as int."
     )
-

@@ -474,12 +474,14 @@ class TableBatches:
         return found
 
     def _exchanged(self, snapshot: Snapshot) -> list[Part]:
-        """Return the rows that an overwrite removed, then those that it added."""
-        parts = self._rows_of(self._table, Exchanged(snapshot, ADD, snapshot), "+I", ordered=True)
+        """Return the rows that an overwrite removed, then those that it added: as far as they are published by now."""
+        added = visible(self._table, Exchanged(snapshot, ADD, snapshot))
+        parts = self._rows_of(self._table, added, "+I", ordered=True)
         if snapshot.id == 1 or self._what is What.MERGED:
             return parts
         before = self._store.load(snapshot.id - 1)
-        return self._rows_of(self._table, Exchanged(snapshot, DELETE, before), "-D", ordered=True) + parts
+        removed = visible(self._table, Exchanged(snapshot, DELETE, before))
+        return self._rows_of(self._table, removed, "-D", ordered=True) + parts
 
     def _rows_of(self, table: TableDef, source: Source, kind: str, *, ordered: bool) -> list[Part]:
         form = AsChanges(self._columns, self._where, self._what, kind)

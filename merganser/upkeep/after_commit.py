@@ -62,7 +62,11 @@ def _remember_shards(table: TableDef, env: Env, committed: Committed) -> None:
     try:
         ShardStore(table, env, stream).remember(snapshot)
     except Exception as error:
-        _warn("the shards of '%s' were not noted after a commit; a reader finds them in the commits: %s", table.name, error)
+        _warn(
+            "the shards of '%s' were not noted after a commit, and the commits say them: %s",
+            table.name,
+            error,
+        )
 
 
 def _expire(table: TableDef, env: Env) -> None:

@@ -94,8 +94,8 @@ def expire_after_commit(table: TableDef, env: Env, newest: Snapshot) -> None:
         newest: the newest snapshot that this process knows; there may be newer ones.
     """
     retention = snapshot_retention(table.options, env.now_ms(), table=table.name)
-    run = _Run(for_writing(table, env), env)
-    if run.is_due(retention, newest.id):
+    if _Run(table, env).is_due(retention, newest.id):
+        run = _Run(for_writing(table, env), env)
         run.beside_others(lambda: run.expire(run.going(retention, run.up_to(newest))))
 
 

@@ -50,6 +50,7 @@ def arrive(work: Path, rng: random.Random, accounts: Accounts, batches: int) -> 
         part = place / f".{number:05}"
         pq.write_table(table, part)
         part.rename(place / f"{number:05}.parquet")
+        time.sleep(0.01)  # Spark takes files of one millisecond in any order
 
 
 def run(work: Path, kill: str | float | None) -> bool:

@@ -1,0 +1,147 @@
+"""Random histories: readers that keep their own positions see every change once, in the order of each key."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from tests.seeds import seeds
+
+PRODUCERS: list[dict[str, str]] = [
+    {},
+    {"changelog-producer": "lookup"},
+    {"changelog-producer": "per-record"},
+    {"bucket": "2"},
+    {"bucket": "2", "changelog-producer": "lookup"},
+    {"bucket": "3", "changelog-producer": "per-record"},
+    {"bucket": "2", "changelog-producer": "per-record", "deletion-vectors.enabled": "true"},
+]
+
+
+class Reader:
+    """A program that follows the table by the rule: parents to their ends, then their children."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.rows: dict[tuple[str, int], int | None] = {}
+        self.at: dict[str, str | None] = {}
+        self.seen: dict[tuple[str, int], int] = {}
+
+    def go_on(self, table: Any, pages: int | None = None) -> None:
+        """Read some pages, each of a shard that may be read; None: until there is nothing more."""
+        idle: set[str] = set()
+        for _ in range(10_000 if pages is None else pages):
+            shards = {s.shard_id: s for s in table.shards()}
+            ready = [
+                s
+                for s in shards.values()
+                if self.at.get(s.shard_id, "") is not None
+                and all(p not in shards or self.at.get(p, "") is None for p in s.parents)
+            ]
+            if pages is None:
+                ready = [s for s in ready if s.shard_id not in idle]
+            if not ready:
+                return
+            shard = self.rng.choice(ready)
+            at = self.at.get(shard.shard_id)
+            if at is None:
+                at = table.shard_iterator(shard.shard_id, at="trim_horizon")
+            got = table.records(at, limit=self.rng.choice([1, 2, 5, 1000]))
+            again = table.records(at, limit=max(got.records.num_rows, 1))
+            assert again.records.equals(got.records)
+            for record in got.records.to_pylist():
+                self.apply(record)
+            self.at[shard.shard_id] = got.next_iterator
+            if not got.may_have_more:
+                idle.add(shard.shard_id)
+
+    def apply(self, record: dict[str, Any]) -> None:
+        """Take a record over, if it fits to what is known of its key."""
+        key = (record["p"], record["k"])
+        assert record["_sequence"] > self.seen.get(key, -1), "the order of a key"
+        self.seen[key] = record["_sequence"]
+        if record["_action"] == "PUT":
+            assert key not in self.rows
+            self.rows[key] = record["v"]
+        elif record["_action"] == "UPDATE":
+            assert key in self.rows
+            if "v" in record["_changed"]:
+                assert record["v"] != self.rows[key]
+                self.rows[key] = record["v"]
+        else:
+            del self.rows[key]
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    def opened() -> Any:
+        return mg.catalog(str(tmp_path), clock=lambda: now[0])
+
+    opened().create_database("db")
+    options = dict(PRODUCERS[seed % len(PRODUCERS)]) | {
+        "num-sorted-run.compaction-trigger": "3",
+        "dynamic-bucket.target-row-num": "6",
+    }
+    table = opened().create_table("db.t", "p STRING, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=options)
+    model: dict[tuple[str, int], int | None] = {}
+    for _ in range(rng.randrange(3)):
+        _write(table, rng, model)
+    table.compact(full=True)  # compactions publish what commits changed: all that came before the stream
+    began = dict(model)
+    table.enable_stream("1 h")
+    readers = [Reader(random.Random(seed * 7 + i)) for i in range(2)]
+    for reader in readers:
+        reader.rows = dict(began)
+    for _ in range(25):
+        now[0] += timedelta(seconds=20)
+        table = opened().table("db.t")
+        match rng.choices(["write", "compact", "rescale", "drop", "overwrite", "expire"], [10, 2, 2, 1, 1, 2])[0]:
+            case "write":
+                _write(table, rng, model)
+            case "compact":
+                table.compact(full=rng.random() < 0.5)
+            case "rescale" if table.definition.bucket > 0:
+                table.compact(full=True)
+                table.rescale(rng.randrange(1, 6))
+            case "drop":
+                gone = rng.choice("ab")
+                for reader in readers:  # what an overwrite removes is read before its snapshot expires
+                    reader.go_on(table)
+                table.drop_partitions([{"p": gone}])
+                model = {key: value for key, value in model.items() if key[0] != gone}
+            case "overwrite":
+                row = {"p": "a", "k": rng.randrange(9), "v": rng.randrange(100)}
+                table.write([row], overwrite={"p": "a"})
+                model = {key: value for key, value in model.items() if key[0] != "a"} | {("a", row["k"]): row["v"]}
+            case "expire":
+                for reader in readers:
+                    reader.go_on(table)
+                table.expire(retain_max=2)
+        for reader in readers:
+            if rng.random() < 0.5:
+                reader.go_on(opened().table("db.t"), rng.randrange(6))
+    table = opened().table("db.t")
+    table.compact(full=True)
+    for reader in readers:
+        reader.go_on(table)
+        assert reader.rows == model
+    assert {(row["p"], row["k"]): row["v"] for row in table.read().to_arrow().to_pylist()} == model
+
+
+def _write(table: Any, rng: random.Random, model: dict[tuple[str, int], int | None]) -> None:
+    rows = {(rng.choice("ab"), rng.randrange(12)): rng.choice([None, *range(20)]) for _ in range(rng.randrange(1, 7))}
+    kinds = [rng.choice(["+I", "+I", "+I", "-D"]) for _ in rows]
+    table.write([{"p": p, "k": k, "v": v} for (p, k), v in rows.items()], kinds=kinds)
+    for (key, value), kind in zip(rows.items(), kinds, strict=True):
+        if kind == "-D":
+            model.pop(key, None)
+        else:
+            model[key] = value
