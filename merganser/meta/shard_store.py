@@ -22,11 +22,13 @@ import pyarrow as pa
 
 from merganser.errors import FormatError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 
@@ -153,7 +155,7 @@ class ShardStore:
         earliest = reader.snapshots.earliest_id()
         number = max(self.stream.after, 0 if earliest in (None, 1) else earliest)
         shards = Shards(number)
-        bucket = self.table.bucket
+        bucket = SchemaStore(self.table.paths, self.env).load(self.stream.schema_id).options.get(w.BUCKET)
         fixed = bucket if bucket > 0 else None if self.table.keyed else 0
         snapshot = reader.snapshots.get(number) if number else None
         buckets: list[tuple[tuple[bytes, int], int]] = []

@@ -99,7 +99,7 @@ class Shards:
                 first.setdefault(partition, {})[bucket] = total
         if not first and fixed is not None:
             first[NO_PARTITION] = {0: fixed}
-        self._open_all(self.head + 1, {p: (max(each.values()), set(each)) for p, each in first.items()})
+        self._open_all(self.head, {p: (max(each.values()), set(each)) for p, each in first.items()})
 
     def apply(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> None:
         """Close and open what a commit closed and opened.
@@ -153,14 +153,16 @@ class Shards:
         for shard_id in closing.values():
             self._every[shard_id] = replace(self._every[shard_id], closed=snapshot.id, closed_ms=snapshot.time_millis)
 
-    def _open_all(self, number: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
+    def _open_all(self, named: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
+        """Open shards, named after the snapshot that opened them, or after the last one before the stream."""
+        number = max(named, self.head + 1)
         count = 0
         for partition in sorted(opening):
             total, buckets = opening[partition]
             for bucket in range(total) if total > 0 else sorted(buckets):
                 if bucket in self._open.get(partition, {}):
                     continue
-                name = f"shard-{number:0{_COMMIT_DIGITS}d}-{count:0{_NUMBER_DIGITS}d}"
+                name = f"shard-{named:0{_COMMIT_DIGITS}d}-{count:0{_NUMBER_DIGITS}d}"
                 self._add(
                     Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total))
                 )

@@ -32,7 +32,17 @@ from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless
 from merganser.scan.read import read_split
 from merganser.scan.rows import BATCH_ROWS, Rows, with_schema
 from merganser.scan.scan import Scan
-from merganser.scan.source import Above, Compacted, Exchanged, Increment, MadeSince, OfPartitions, Published, Source, State
+from merganser.scan.source import (
+    Above,
+    Compacted,
+    Exchanged,
+    Increment,
+    MadeSince,
+    OfPartitions,
+    Published,
+    Source,
+    State,
+)
 from merganser.scan.split import AnySplit, What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_schema
@@ -147,7 +157,7 @@ def gap(
     return Gap(snapshot.id, named(table, partitions), rows)
 
 
-def visible(table: TableDef, state: State | MadeSince | Exchanged) -> Source:
+def visible(table: TableDef, state: State | MadeSince | Exchanged) -> State | MadeSince | Exchanged | Above | Compacted:
     """Return the rows of a state that the changes after it go on from: what its producer has published so far."""
     producer = table.options.get(w.CHANGELOG_PRODUCER)
     if producer == "lookup":

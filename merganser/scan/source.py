@@ -139,7 +139,7 @@ class OfPartitions:
         partitions: serialized; None: all.
     """
 
-    of: State | MadeSince | Above | Compacted
+    of: State | MadeSince | Exchanged | Above | Compacted
     partitions: frozenset[bytes] | None
 
     @property

@@ -105,7 +105,8 @@ class ShardReader:
         self._snapshots = SnapshotStore(table.paths, env, table.name)
         self._changelogs = ChangelogStore(table.paths, env)
         self._meta = MetaReader(table.paths, env, table.name)
-        self._batches = TableBatches(self.table, env, what=What.CHANGED, columns=self._columns, where=None)
+        self._batches = self._new_batches()
+        self._planned: dict[int, str] = {}
         fields = arrow_schema(self._columns)
         self._empty = pa.schema([field.with_nullable(True) for field in fields]).empty_table()
         self._cursors: OrderedDict[Place, _Cursor] = OrderedDict()
@@ -193,14 +194,17 @@ class ShardReader:
 
     # parts of a page
 
+    def _new_batches(self) -> TableBatches:
+        return TableBatches(self.table, self.env, what=What.CHANGED, columns=self._columns, where=None)
+
     def _bounds(self, place: Place, newest: Snapshot | None) -> tuple[Shard, int]:
         with self.store.lock:
             shard = self.store.up_to(newest).get(place.shard_id)
         if shard is None:
             raise TrimmedDataError(
                 f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}' any "
-                f"more, since it was closed longer ago than the retention of {self.stream.retention}. Nothing was read. "
-                "List the shards, and begin with one of them.",
+                f"more, since it was closed longer ago than the retention of {self.stream.retention}. Nothing was "
+                "read. List the shards, and begin with one of them.",
                 table=self.table.name,
                 shard=place.shard_id,
             )
@@ -291,6 +295,11 @@ class ShardReader:
     def _parts(self, snapshot: Snapshot, shard: Shard, *, skip_gaps: bool) -> list[Part]:
         """Return what a snapshot published in a shard, in order."""
         with self._plan_lock:
+            if self._planned.get(snapshot.id, snapshot.delta_manifest_list) != snapshot.delta_manifest_list:
+                self._batches = self._new_batches()  # after a rollback another snapshot has the number
+                self._planned.clear()
+            self._planned[snapshot.id] = snapshot.delta_manifest_list
+            self._planned.pop(snapshot.id - _SNAPSHOTS_MAX, None)
             try:
                 every = self._batches.published(snapshot.id)
             except (ExpiredError, NotFoundError) as error:

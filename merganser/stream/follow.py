@@ -240,10 +240,10 @@ class TableStream(Iterator[pa.Table | Gap]):
 
     def _exchanged(self, table: TableDef, snapshot: Snapshot) -> pa.Table:
         """Return the rows that an overwrite removed, then those that it added."""
-        parts = [self._rows(table, Exchanged(snapshot, ADD, snapshot), "+I")]
+        parts = [self._rows(table, visible(table, Exchanged(snapshot, ADD, snapshot)), "+I")]
         if snapshot.id > 1:
             before = SnapshotStore(table.paths, self._env, table.name).load(snapshot.id - 1)
-            parts.insert(0, self._rows(table, Exchanged(snapshot, DELETE, before), "-D"))
+            parts.insert(0, self._rows(table, visible(table, Exchanged(snapshot, DELETE, before)), "-D"))
         return pa.concat_tables(parts, promote_options="permissive")
 
     def _state(self, source: Source) -> pa.Table:

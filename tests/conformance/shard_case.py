@@ -1,4 +1,4 @@
-"""Cases of kind `stream_api`: tables with named shards -> partitions of one bucket, which are rescaled to split and merge.
+"""Cases of kind `stream_api`: named shards -> partitions of one bucket, which are rescaled to split and merge.
 
 A label names a commit, which a record tells by the snapshot in its `_sequence`. A case says into which shard a key
 goes; here the hash decides, so a key gets the first ending with which it falls there.
@@ -231,7 +231,9 @@ class _World:
         for name, (partition, total, bucket) in self.roots.items():
             mine = [s for s in self.table.shards() if s.partition["p"] == partition and s.bucket == bucket]
             openings = sorted({s.opened for s in self.table.shards() if s.partition["p"] == partition})
-            layouts = [sum(s.opened == o and s.partition["p"] == partition for s in self.table.shards()) for o in openings]
+            layouts = [
+                sum(s.opened == o and s.partition["p"] == partition for s in self.table.shards()) for o in openings
+            ]
             of = [s for s in mine if layouts[openings.index(s.opened)] == total]
             later = [other for other, place in self.roots.items() if place == (partition, total, bucket)]
             if of:
@@ -255,4 +257,3 @@ def run_shard_case(case: Case, folder: Path) -> None:
 def _same(what: str, expected: Any, actual: Any) -> None:
     if expected != actual:
         raise Failure(f"{what}: expected {expected}, got {actual}")
-

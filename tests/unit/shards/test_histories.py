@@ -90,7 +90,9 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
         "num-sorted-run.compaction-trigger": "3",
         "dynamic-bucket.target-row-num": "6",
     }
-    table = opened().create_table("db.t", "p STRING, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=options)
+    table = opened().create_table(
+        "db.t", "p STRING, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=options
+    )
     model: dict[tuple[str, int], int | None] = {}
     for _ in range(rng.randrange(3)):
         _write(table, rng, model)
