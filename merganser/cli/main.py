@@ -19,7 +19,7 @@ from typing import Annotated, Final
 
 import typer
 
-from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows
+from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows, commands_stream
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.errors import MerganserError
@@ -80,9 +80,10 @@ for _name, _command in (
     *commands_rows.COMMANDS,
     *commands_references.COMMANDS,
     *commands_expiry.COMMANDS,
+    *commands_stream.COMMANDS,
 ):
     app.command(_name)(_command)
-for _group in commands_references.GROUPS:
+for _group in (*commands_references.GROUPS, *commands_stream.GROUPS):
     app.add_typer(_group)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from merganser.shards.enable import disable, enable, retention_of
+from merganser.shards.enable import disable, enable, span_of
+from merganser.shards.follow import Batch, Worker
 from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
 
 if TYPE_CHECKING:
@@ -35,8 +38,8 @@ class StreamVerbs:
             StreamParameterError: retention is no duration above zero.
             InvalidInputError: the changes of this table are not complete, and cannot be.
         """
-        name = self.definition.name
-        enable(self.definition, self.env, retention_of(retention, table=name))
+        what = f"cannot enable the stream of '{self.definition.name}'"
+        enable(self.definition, self.env, span_of(retention, "retention", what=what))
         return self.describe_stream()
 
     def disable_stream(self) -> None:
@@ -103,6 +106,59 @@ class StreamVerbs:
             UntrackedError: a commit logged nothing.
         """
         return self._verbs("read records of").records(iterator, limit, before=before, full=full, gaps=gaps)
+
+    def follow(
+        self,
+        worker: str,
+        handler: Callable[[Batch], object],
+        checkpoints: str | None = None,
+        lease: str | timedelta = "30 s",
+        interval: str | timedelta = "20 ms",
+        limit: int = 1000,
+        start: str = "trim_horizon",
+        before: bool = False,
+        full: bool = False,
+        gaps: str = "error",
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Hand over every record of the table, shard by shard, parents before children, until `stop` is set.
+
+        Several workers, in threads, processes or machines, share the shards among them. If a worker dies, the others
+        take its shards when its leases have run out. Records whose handler did not return come again, so each comes
+        at least once; a handler that stores `next_iterator` with its results, in one transaction, sees each once.
+
+        Args:
+            worker: the name of this worker, unlike that of any other that runs.
+            handler: takes a `Batch` of records of one shard. Its errors end this worker.
+            checkpoints: a directory or URL where the workers keep leases and positions, the same for all of them;
+                workers with another one are another group, which sees all records, too. None: in the table.
+            lease: how long a shard stays with a worker that is not heard of. A handler has to return within it.
+            interval: how long to wait before the next look, once all is read.
+            limit: most records of a batch.
+            start: where shards without a position begin: "trim_horizon" or "latest".
+            before, full, gaps: see `records`.
+            stop: ends the worker, which then gives its shards back; None: only an error or Ctrl-C does.
+
+        Raises:
+            StreamNotFoundError: the table keeps no stream.
+            StreamParameterError: an argument has no meaning here.
+            TrimmedDataError: the worker fell behind the retention.
+        """
+        what = f"cannot follow '{self.definition.name}'"
+        Worker(
+            self.definition,
+            self.env,
+            worker,
+            checkpoints,
+            handler,
+            lease=span_of(lease, "lease", what=what),
+            interval=span_of(interval, "interval", what=what),
+            limit=limit,
+            start=start,
+            before=before,
+            full=full,
+            gaps=gaps,
+        ).run(threading.Event() if stop is None else stop)
 
     def _verbs(self, action: str) -> Verbs:
         return Verbs(self.definition, self.env, f"cannot {action} '{self.definition.name}'")

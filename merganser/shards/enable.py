@@ -26,25 +26,27 @@ from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 
-def retention_of(retention: str | timedelta, *, table: str) -> timedelta:
-    """Return a retention that a caller gave.
+def span_of(given: str | timedelta, name: str, *, what: str) -> timedelta:
+    """Return the duration that a caller gave as an argument.
+
+    Args:
+        what: beginning of the message.
 
     Raises:
         StreamParameterError: it is no duration above zero.
     """
     found: timedelta | None = None
-    if isinstance(retention, timedelta):
-        found = retention
-    elif isinstance(retention, str):
+    if isinstance(given, timedelta):
+        found = given
+    elif isinstance(given, str):
         try:
-            found = DURATION.parse(retention.strip())
+            found = DURATION.parse(given.strip())
         except (ValueError, OverflowError):
             found = None
     if found is None or found < timedelta(milliseconds=1):
         raise StreamParameterError(
-            f"cannot enable the stream of '{table}': retention is {retention!r:.60}. Give a duration above zero, such "
-            "as '24 h' or timedelta(hours=24). Nothing was changed.",
-            table=table,
+            f"{what}: {name} is {given!r:.60}. Give a duration above zero, such as '24 h' or timedelta(hours=24). "
+            "Nothing was changed."
         )
     return found
 

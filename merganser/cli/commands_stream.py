@@ -1,0 +1,104 @@
+"""The shard stream at the shell: enable it, list its shards, and show changes as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from merganser.cli.arguments import Store, TableName, Warehouse, Where
+
+_SHOWN_ROWS: Final = 200
+
+
+def enable(
+    table: TableName,
+    retention: Annotated[
+        str, typer.Option("--retention", metavar="TIME", help="How long records can be read, such as '24 h'.")
+    ] = "24 h",
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Keep every change of a table from now on as records, shard by shard."""
+    from merganser.cli.target import table_of
+
+    made = table_of(table, warehouse, store).enable_stream(retention)
+    print(f"stream {made.stream_id}: {len(made.shards)} shards, records are kept for {made.retention}")
+
+
+def disable(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Discard the stream of a table. Its positions are refused from then on; the rows stay."""
+    from merganser.cli.target import table_of
+
+    table_of(table, warehouse, store).disable_stream()
+
+
+def list_shards(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
+    """Show the shards of the stream of a table.
+
+    Parents are the shards that the keys of a shard were in before.
+    """
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+
+    rows = [
+        [
+            shard.shard_id,
+            ", ".join(f"{name}={render.cell(value)}" for name, value in shard.partition.items()),
+            str(shard.bucket),
+            "open" if shard.closed_by is None else f"closed by snapshot {shard.closed_by}",
+            ", ".join(shard.parents),
+        ]
+        for shard in table_of(table, warehouse, store).shards()
+    ]
+    headings = ["shard", "partition", "bucket", "state", "parents"]
+    render.list_of(rows, headings, right=["bucket"], none=f"the stream of '{table}' has no shards yet")
+
+
+def tail(
+    table: TableName,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="START", help="latest: what comes from now on. latest-full: the rows first."),
+    ] = "latest",
+    where: Where = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all changes are shown that are there.")] = False,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show the changes of a table as they come, until Ctrl-C. Of many changes at once, the first are shown."""
+    from rich.text import Text
+
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+    from merganser.scan.gaps import Gap
+    from merganser.schema.table_schema import CHANGE_KIND
+
+    colours = {"+I": "green", "-U": "dim", "+U": "yellow", "-D": "red"}
+    console = render.stdout()
+    try:
+        for changes in table_of(table, warehouse, store).stream(start=start, follow=not once, where=where, gaps="mark"):
+            if isinstance(changes, Gap):
+                render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
+                continue
+            names = [name for name in changes.column_names if name != CHANGE_KIND.name]
+            for row in changes.slice(0, _SHOWN_ROWS).to_pylist():
+                kind = row[CHANGE_KIND.name]
+                text = "  ".join(f"{name}={render.cell(row[name])}" for name in names)
+                render.line(console, Text(f"{kind} {text}", style=colours[kind]))
+            left = changes.num_rows - _SHOWN_ROWS
+            if left > 0:
+                render.line(console, render.dim(f"   and {render.counted(left, 'more change')}"))
+    except KeyboardInterrupt:
+        return
+
+
+_stream = typer.Typer(
+    name="stream", help="The changes of a table, shard by shard.", rich_markup_mode=None, no_args_is_help=True
+)
+for _verb, _command in (("enable", enable), ("disable", disable), ("shards", list_shards)):
+    _stream.command(_verb)(_command)
+
+GROUPS: Final = (_stream,)
+COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (("shards", list_shards), ("tail", tail))
