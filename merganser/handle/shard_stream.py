@@ -5,22 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from merganser.handle.base import TableBase
 from merganser.shards.enable import disable, enable, span_of
 from merganser.shards.follow import Batch, Worker
 from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
 
-if TYPE_CHECKING:
-    from merganser.meta.table_def import TableDef
-    from merganser.storage.env import Env
 
-
-class StreamVerbs:
+class StreamVerbs(TableBase):
     """What a table offers of its shard stream; see docs/shards.md."""
-
-    definition: TableDef
-    env: Env
 
     def enable_stream(self, retention: str | timedelta = "24 h") -> StreamDescription:
         """Keep every change from now on as records, shard by shard, for a time.

@@ -30,7 +30,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from merganser.errors import MerganserError, StorageError
-from merganser.handle.table import Overwrite, Table
+from merganser.handle.table import Table
+from merganser.handle.writing import Overwrite
 from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot

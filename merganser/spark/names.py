@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from merganser.expr.names import spelled
 from merganser.expr.setting import Setting
 from merganser.handle.system_table import SystemTable, TableView
-from merganser.handle.table import Overwrite, Table
+from merganser.handle.table import Table
+from merganser.handle.writing import Overwrite
 
 ZONE = "spark.sql.session.timeZone"
 CASE = "spark.sql.caseSensitive"

@@ -26,7 +26,8 @@ from pyspark.sql import functions as f
 from merganser.cdc.records import letters_user
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
-from merganser.handle.table import Overwrite, Table
+from merganser.handle.table import Table
+from merganser.handle.writing import Overwrite
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted

@@ -52,7 +52,8 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.doors import table as table_at
 from merganser.handle.system_table import TableView
-from merganser.handle.table import Overwrite, Table
+from merganser.handle.table import Table
+from merganser.handle.writing import Overwrite
 from merganser.meta.consumers import check_consumer_id
 from merganser.options import read as r
 from merganser.options.registry import closest, find_catalog_option, find_option

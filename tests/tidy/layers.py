@@ -96,7 +96,7 @@ CALLED: Final[tuple[str, ...]] = ("expr", "schema", "rules", "options")
 IMPORTS_IN_FUNCTIONS: Final[dict[str, str]] = {
     "cli": "the bodies of commands, so that --help loads neither Arrow nor Polars",
     "spark": "an optional dependency, at its rim",
-    "handle.table": "readers of CSV and JSON files, wanted by few",
+    "handle.writing": "readers of CSV and JSON files, wanted by few",
     "scan.rows": "conversions to pandas and Polars",
     "progress.work": "Rich, wanted by long work alone",
     "codec.avro_accelerator": "polars-avro, whose import takes 150 ms, where it pays",

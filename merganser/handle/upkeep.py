@@ -1,0 +1,289 @@
+"""The verbs that keep a table in shape, as part of `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from merganser.errors import InvalidInputError
+from merganser.expr.setting import Setting
+from merganser.expr.text import to_predicate
+from merganser.handle.base import TableBase
+from merganser.handle.branches import Branches
+from merganser.handle.consumers import Consumers
+from merganser.handle.tags import Tags
+from merganser.lsm.check import Finding
+from merganser.lsm.clustering import checked_order
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_state import MetaReader
+from merganser.scan.time_travel import epoch_ms
+from merganser.upkeep.advice import Advice, Facts, advice_for
+from merganser.upkeep.check import check_table
+from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
+from merganser.upkeep.expire_snapshots import expire
+from merganser.upkeep.orphans import DAY_MS, remove_orphans
+from merganser.upkeep.plan_compaction import CompactionRequest
+from merganser.upkeep.repair import Repaired, repair
+from merganser.upkeep.rescale import rescale
+from merganser.upkeep.retention import snapshot_retention
+from merganser.upkeep.rollback import roll_back
+from merganser.write.distribute import compact_all
+from merganser.write.dropping import expire_partitions
+from merganser.write.target import WriteTarget
+
+
+class UpkeepVerbs(TableBase):
+    """Compaction, rescaling, checks, expiry, rollback, and what keeps snapshots: tags, branches, consumers."""
+
+    def compact(
+        self,
+        full: bool = False,
+        partitions: Iterable[Mapping[str, Any]] | None = None,
+        where: str | Any | None = None,
+        order_by: Sequence[str] | None = None,
+        curve: str = "order",
+    ) -> Snapshot | None:
+        """Compact the table: join files, so that reads merge less. Reads return the same rows as before.
+
+        Args:
+            full: merge everything into the highest level. Otherwise universal compaction picks what to merge, and
+                picks nothing if a bucket has few sorted runs.
+            partitions: compact only these, such as [{"dt": "2026-01-01"}]; a spec may name only some of the
+                partition columns.
+            where: compact only partitions that match this filter on partition columns.
+            order_by: sort by these columns, so that filters on them read few files. This rewrites all rows of each
+                partition. Only for tables without a primary key and with `bucket` = -1.
+            curve: `order` sorts by the first column, then the next; `zorder` and `hilbert` help filters on any of
+                the columns.
+
+        Returns:
+            The snapshot, or None if there was nothing to do, or if other compactions did it meanwhile.
+
+        Raises:
+            InvalidInputError: the partitions, columns or filter are invalid; nothing was changed.
+            NotFoundError: the table has no such partition; nothing was changed.
+            ConflictError: other commits changed the same files again and again; no row is lost.
+            FormatError: a file is damaged or missing; nothing was changed.
+        """
+        request = self.compaction_request(full, partitions, where, order_by, curve)
+        return compact_all(self.definition, self.env, request)
+
+    def rescale(self, buckets: int, partitions: Iterable[Mapping[str, Any]] | None = None) -> Snapshot | None:
+        """Move the rows to another number of buckets, and let later writers use it. Reads return the same rows.
+
+        The rows move in one commit, which streams and changelogs pass over: no row changes. Rows that others write
+        meanwhile are moved, too. A writer that was opened before and commits after it gets a ConflictError, and its
+        rows can be written again. Killed at any point, the table is as before or moved; call it again.
+
+        Args:
+            buckets: the number after.
+            partitions: move only these, such as [{"dt": "2026-01-01"}]. The others keep their number and can be read;
+                rows can be written to them once they are moved, too.
+
+        Returns:
+            The snapshot, or None if all rows lie in so many buckets already.
+
+        Raises:
+            InvalidInputError: the number or a partition is invalid, or the table has no fixed number of buckets;
+                nothing was changed.
+            NotFoundError: the table has no such partition; nothing was changed.
+            ConflictError: other commits replaced the same files again and again; nothing was changed.
+            FormatError: a file is damaged or missing; nothing was changed.
+        """
+        return rescale(self.definition, self.env, buckets, self.stored_specs(partitions, "rescale"))
+
+    def check(self, quick: bool = False) -> tuple[Finding, ...]:
+        """Check the table, its branches and its tags against their files. Nothing is written.
+
+        Args:
+            quick: read only metadata, and check that the data files exist. Otherwise read all rows too.
+
+        Returns:
+            The findings, each with the file, the reason and advice; empty if the table has no fault. The check goes
+            on after a damaged file. A finding whose `is_fault` is false says that the check cannot tell: the rows of
+            some data files have no checksum.
+        """
+        return check_table(self.definition, self.env, quick=quick)
+
+    def advice(self) -> tuple[Advice, ...]:
+        """Return what costs readers or writers of the table more than it need, with numbers and the command that helps.
+
+        It looks at the newest snapshot, and reads no data file. Empty: the table is in good shape.
+        """
+        store = SnapshotStore(self.definition.paths, self.env, self.name)
+        latest = self.latest_snapshot()
+        if latest is None:
+            return ()
+        state = MetaReader(self.definition.paths, self.env, self.name).state(latest)
+        earliest = store.earliest_id() or latest.id
+        oldest = store.get(earliest)
+        facts = Facts(
+            state.live, latest.id - earliest + 1, None if oldest is None else oldest.commit_time, self.env.clock()
+        )
+        return advice_for(self.definition, facts)
+
+    def expire(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: datetime | str | None = None,
+        max_deletes: int | None = None,
+        dry_run: bool = False,
+    ) -> tuple[Snapshot, ...]:
+        """Remove old snapshots and the files that only they need. Tags and branches stay readable.
+
+        Args:
+            retain_max, retain_min: the largest and smallest number of snapshots to keep; None:
+                'snapshot.num-retained.max' and 'snapshot.num-retained.min'.
+            older_than: a datetime or ISO text (UTC if it has no zone). Between the two numbers, a snapshot is removed
+                if its successor is older than this; None: 'snapshot.time-retained' before now.
+            max_deletes: the largest number of snapshots to remove; None: 'snapshot.expire.limit'.
+            dry_run: change nothing.
+
+        Returns:
+            The snapshots that were removed, or with `dry_run` would be removed, oldest first. Snapshots that a
+            consumer has not read yet are never among them.
+
+        Raises:
+            InvalidInputError: a number or the time is invalid; nothing was removed.
+            FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
+            StorageError: the store failed; the snapshots that still exist have all their files.
+        """
+        retention = snapshot_retention(
+            self.definition.options,
+            self.env.now_ms(),
+            table=self.name,
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than_ms=None if older_than is None else epoch_ms(older_than),
+            max_deletes=max_deletes,
+        )
+        return expire(self.definition, self.env, retention, dry_run=dry_run)
+
+    def expire_partitions(self, dry_run: bool = False) -> tuple[Mapping[str, Any], ...]:
+        """Drop the partitions that are older than 'partition.expiration-time'.
+
+        Other options that start with 'partition.' say how to find the age.
+
+        Returns:
+            The values of the partitions that were dropped, or with `dry_run` would be dropped.
+
+        Raises:
+            InvalidInputError: the table has no partitions, or no 'partition.expiration-time'.
+            UnsupportedError: the expiration strategy is a Java class.
+            ConflictError: other writers committed again and again; some partitions may have been dropped.
+        """
+        if dry_run:
+            return expired_partitions(self.definition, self.env, None)
+        return expire_partitions(self.definition, self.env)
+
+    def remove_orphans(self, older_than: datetime | str | None = None, dry_run: bool = True) -> tuple[str, ...]:
+        """List, or with `dry_run=False` remove, files that no snapshot, tag, branch or changelog names.
+
+        Args:
+            older_than: a datetime or ISO text (UTC if it has no zone). Newer files stay, because a writer may be
+                about to commit them; None: a day ago.
+            dry_run: change nothing.
+
+        Returns:
+            The paths that were removed, or with `dry_run` would be removed.
+
+        Raises:
+            FormatError: metadata is damaged, so it is unknown which files are needed; nothing was removed.
+            StorageError: the store failed; only orphans were removed.
+        """
+        limit_ms = self.env.now_ms() - DAY_MS if older_than is None else epoch_ms(older_than)
+        return remove_orphans(self.definition, self.env, older_than_ms=limit_ms, dry_run=dry_run)
+
+    def compaction_request(
+        self,
+        full: bool = False,
+        partitions: Iterable[Mapping[str, Any]] | None = None,
+        where: str | Any | None = None,
+        order_by: Sequence[str] | None = None,
+        curve: str = "order",
+        setting: Setting | None = None,
+    ) -> CompactionRequest:
+        """Return the checked request of a call of `compact`; its texts are in UTC unless a setting is given."""
+        setting = setting or self.setting("UTC")
+        through = to_predicate(where, self.definition.schema.user_fields, setting=setting)
+        if through is not None and not through.columns <= set(self.partition_by):
+            other = sorted(through.columns - set(self.partition_by))[0]
+            raise InvalidInputError(
+                f"cannot compact '{self.name}': where uses '{other}', which is not a partition column. A compaction "
+                "rewrites whole partitions, so where can only select partitions.",
+                column=other,
+            )
+        request = CompactionRequest(full=full, where=through, order=checked_order(self.definition, order_by, curve))
+        return replace(request, partitions=self.stored_specs(partitions, "compact"))
+
+    def stored_specs(self, partitions: Iterable[Mapping[str, Any]] | None, action: str) -> list[dict[str, Any]] | None:
+        """Return checked specs of partitions with stored values; None: all partitions.
+
+        Args:
+            action: what is done with them, for messages.
+
+        Raises:
+            InvalidInputError: no list, or a name or value that no partition has.
+        """
+        if partitions is None:
+            return None
+        target = WriteTarget(self.definition, action=f"cannot {action} '{self.name}'")
+        if isinstance(partitions, str | Mapping) or not isinstance(partitions, Iterable):
+            raise InvalidInputError(
+                f"cannot {action} '{self.name}': {partitions!r:.60} is not a list of partitions. Write "
+                "[{'dt': '2026-01-01'}]."
+            )
+        return [target.stored_spec(spec) for spec in partitions]
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the table: snapshots with a name, which do not expire."""
+        return Tags(self.definition, self.env)
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of the table: other lines of snapshots over the same data files."""
+        return Branches(self.definition, self.env)
+
+    @property
+    def consumers(self) -> Consumers:
+        """The consumers of the table: named readers and the snapshot that each reads next."""
+        return Consumers(self.definition, self.env)
+
+    def rollback(self, snapshot: int | None = None, tag: str | None = None) -> Snapshot:
+        """Set the table back to a snapshot or tag. Later snapshots and their tags are removed for good.
+
+        First stop streams that follow the table, and writers if you can: commits during the rollback are removed too.
+        Later commits use the numbers of removed snapshots again. A consumer past the snapshot goes back to the
+        snapshot after it.
+
+        Returns:
+            The snapshot that is now the newest.
+
+        Raises:
+            NotFoundError: the snapshot or tag does not exist; nothing was changed.
+            ExpiredError: the snapshot has expired; nothing was changed.
+            ConflictError: writers kept committing. Stop them and repeat.
+            StorageError: the store failed; the table is at the target snapshot or a later one. Repeat.
+        """
+        return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
+
+    def repair(self) -> Repaired:
+        """Let the table go on after the file of its newest snapshot was lost; do nothing if none was.
+
+        First try to restore the file: what a repair gives up is lost for good. A lost snapshot that a tag keeps is
+        restored. Otherwise the newest snapshot that is there becomes the newest of the table, and the next commit
+        uses the number of the lost one.
+
+        Returns:
+            The newest snapshot, the ids that were restored from tags, and those that were given up.
+
+        Raises:
+            FormatError: the metadata of the newest snapshot is damaged, too; nothing was changed.
+            StorageError: the store failed. Repeat.
+        """
+        return repair(self.definition, self.env)

@@ -1,0 +1,335 @@
+"""The verbs that write rows, as part of `Table`, and the writer of many commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from merganser.cdc.records import letters_of, letters_user, parse_records
+from merganser.edit.images import Upserted
+from merganser.edit.upsert import Upsert
+from merganser.handle.base import TableBase
+from merganser.ingest.rows import RowKinds, batches_of
+from merganser.meta.snapshot import Snapshot
+from merganser.options import write as w
+from merganser.rules.dialects import keeps_other_columns
+from merganser.schema import row_kind
+from merganser.write.dropping import drop_partitions
+from merganser.write.session import WriteSession
+from merganser.write.transaction import checked_watermark
+
+Overwrite = Mapping[str, Any] | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesWritten:
+    """What `write_changes` did.
+
+    Attributes:
+        snapshot: the commit; None if there were no rows, or if it is expired and was made by an earlier call.
+        rows: rows written, old and new rows of updates apart.
+        rejected: bad records, which are in the table of dead letters.
+        skipped: records that say nothing about rows, by why.
+    """
+
+    snapshot: Snapshot | None
+    rows: int
+    rejected: int
+    skipped: Mapping[str, int]
+
+
+class WriteVerbs(TableBase):
+    """Writes, upserts and loads."""
+
+    def write(
+        self,
+        data: Any,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        watermark: int | datetime | None = None,
+        changes: bool = True,
+    ) -> Snapshot | None:
+        """Write rows as one commit.
+
+        Args:
+            data: an Arrow table, batches or reader, a pandas or Polars frame, or a list or iterator of dictionaries.
+            kinds: the kinds of the rows: the name of a column of `data`, which is not stored, or one of "+I", "-U",
+                "+U", "-D" per row, in the order of the rows across all batches. None: all rows are inserts. An
+                insert replaces an existing row with the same key.
+            columns: the columns that `data` has; the others get their default or null. In a deduplicate table with the
+                changelog producer per-record, they keep their values, as with `upsert`. None: all columns.
+            overwrite: {"dt": "2026-01-01"} replaces this partition, {} the whole table, and "dynamic" the partitions
+                that occur in `data`. None: replace nothing.
+            commit_user, identifier: the name of the committer and the number of this commit. Use a larger identifier
+                for each new commit. If it is not larger than the last one of this user, the commit was already
+                applied, and nothing is written.
+            watermark: the time up to which all rows by event time are there, as an aware datetime or epoch
+                milliseconds. The watermark of a table never falls. A higher one is committed without rows, too. None:
+                it stays as it is.
+            changes: False: the commit publishes no changes, and readers of changes are told so. A compaction publishes
+                them still if it cannot tell them from those of other commits.
+
+        Returns:
+            The snapshot, or None if there was nothing to commit.
+
+        Raises:
+            InvalidInputError: the rows do not fit the table; nothing was written.
+            UnsupportedError: the table needs a feature that this version does not have; nothing was written.
+            ConflictError: another commit changed the same files; nothing of this write is visible.
+            CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+        """
+        if columns is not None and overwrite is None and self._looks_up_other_columns(columns):
+            return self.upsert(
+                data,
+                kinds,
+                columns,
+                commit_user=commit_user,
+                identifier=identifier,
+                watermark=watermark,
+                changes=changes,
+            ).snapshot
+        watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
+        with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
+            if identifier is not None:
+                done, snapshot = writer.session.applied(identifier)
+                if done:
+                    return snapshot
+            writer.write(data, kinds)
+            return writer.commit(identifier, watermark)
+
+    def upsert(
+        self,
+        data: Any,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        if_exists: str = "update",
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        watermark: int | datetime | None = None,
+        changes: bool = True,
+    ) -> Upserted:
+        """Write rows by key as one commit, and return what became of them.
+
+        `write` does not look at the rows that are there. `upsert` looks them up, and writes only what changes. If
+        another commit changes one of the buckets meanwhile, `upsert` looks up again. So no change of others is lost,
+        and the result is exact. All rows of the call are held in memory, together with the rows that they replace.
+
+        Args:
+            data: the rows; see `write`. Of several rows of one key the last one counts, after a delete too.
+            kinds: the kinds of the rows; see `write`. A "-D" removes the row of its key. With `columns` it sets these
+                columns to null, and removes the row if all its other columns are null.
+            columns: the columns that `data` has: the whole key, the partition columns, and the columns to change. The
+                other columns of a row keep their values; in a new row they get their default or null. Only for merge
+                engine deduplicate. None: all columns.
+            if_exists: "update" replaces the row of a key. "keep" leaves it as it is, so only new keys are written; of
+                several rows of a new key the first one counts.
+            commit_user, identifier: see `write`. A repeated call writes nothing and returns the result of the first.
+            watermark, changes: see `write`.
+
+        Returns:
+            The snapshot, the numbers of keys inserted, updated, deleted and unchanged, the rows after the commit, and
+            the changes with `_row_kind`. If no row changes, there is no commit. In a table with `sequence.field` or
+            another merge engine, rows that change nothing may be written. Rows that wait for their compaction count
+            as part of the table.
+
+        Raises:
+            InvalidInputError: the table has no key; the rows do not fit the table; a new row lacks a NOT NULL column.
+                Nothing was written.
+            UnsupportedError: the table needs a feature that this version does not have; nothing was written.
+            ConflictError: other commits changed the rows again and again until `commit.max-retries` or
+                `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
+            CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+        """
+        call = Upsert(
+            self.definition, self.env, columns=columns, if_exists=if_exists, commit_user=commit_user, changes=changes
+        )
+        return call.run(data, kinds, identifier, watermark)
+
+    def write_changes(
+        self,
+        records: Any,
+        format: str,
+        /,
+        *,
+        keys: Any = None,
+        dead_letters: WriteVerbs | None = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        **options: Any,
+    ) -> ChangesWritten:
+        """Write the rows that change records stand for as one commit.
+
+        Args:
+            records, format, keys, options: see `merganser.cdc.parse`.
+            dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` that bad records are written to
+                first, in a commit of its own. None: one bad record makes the call fail.
+            commit_user, identifier: see `write`. A repeated call writes no bad record twice: `commit_user` and the name
+                of this table are the user of that commit.
+
+        Returns:
+            The snapshot, and how many records and rows there were.
+
+        Raises:
+            InvalidInputError: an option has no meaning; or a record is bad and there is no table for it; or the rows
+                do not fit the table. Nothing was written, except maybe to `dead_letters`.
+            UnsupportedError: the table has a column of a type that change records do not hold; nothing was written.
+            ConflictError, CommitUnknownError: see `write`.
+        """
+        chosen = options if dead_letters is not None else {**options, "bad": "fail"}
+        found = parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
+        if dead_letters is not None and found.rejected.num_rows:
+            letters = letters_of(found.rejected, self.name, self.env.clock())
+            dead_letters.write(letters, commit_user=letters_user(commit_user, self.name), identifier=identifier)
+        snapshot = self.write(found.rows, row_kind.symbols(found.kinds), commit_user=commit_user, identifier=identifier)
+        return ChangesWritten(snapshot, found.rows.num_rows, found.rejected.num_rows, dict(found.skipped))
+
+    def writer(
+        self,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        changes: bool = True,
+    ) -> Writer:
+        """Return a writer for many batches and commits. It drops rows that are not committed when it is closed.
+
+        If `bucket` is -2, its rows wait for their buckets until a compaction, as those of a stream.
+        """
+        return Writer(self._session(columns, overwrite, commit_user, changes, streams=True))
+
+    def _session(
+        self,
+        columns: Sequence[str] | None,
+        overwrite: Overwrite,
+        commit_user: str | None,
+        changes: bool,
+        streams: bool = False,
+    ) -> WriteSession:
+        return WriteSession(
+            self.definition,
+            self.env,
+            commit_user=commit_user,
+            columns=columns,
+            overwrite=overwrite,
+            changes=changes,
+            streams=streams,
+        )
+
+    def load(
+        self,
+        files: str,
+        kinds: Any = None,
+        columns: Sequence[str] | None = None,
+        overwrite: Overwrite = None,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        options: Mapping[str, str] | None = None,
+        watermark: int | datetime | None = None,
+        changes: bool = True,
+    ) -> Snapshot | None:
+        """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
+
+        Args:
+            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv". The extension gives the format:
+                parquet, csv, json (one object per line) or arrow. Text is converted to the types of the table.
+            kinds, columns, overwrite, commit_user, identifier: see `write`.
+            options: the layout of CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of the
+                store of the files if it is not the store of the table. See `docs/files.md`.
+            watermark, changes: see `write`.
+
+        Raises:
+            NotFoundError: no file matches.
+            InvalidInputError: the rows do not fit the table; nothing was written.
+            FormatError: a file is damaged, or its extension is wrong.
+        """
+        from merganser.ingest.files import rows_of_files  # noqa: PLC0415 - CSV and JSON readers, wanted by few
+
+        watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
+        with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
+            if identifier is not None:
+                done, snapshot = writer.session.applied(identifier)
+                if done:
+                    return snapshot
+            found, rows = rows_of_files(files, self.definition, self.env.storage, kinds, columns, options)
+            title = f"loading {self.name}"
+            with self.env.progress.work(title, size_bytes=sum(found.sizes), steps=len(found.paths)) as work:
+
+                def parts() -> Iterator[Iterator[pa.Table]]:
+                    for path, size in zip(found.paths, found.sizes, strict=True):
+                        yield rows.tables(rows.whole(path))
+                        work.advance(size)
+
+                writer.write_each(parts(), kinds)
+            return writer.commit(identifier, watermark)
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows as one commit."""
+        return self.write(pa.schema([]).empty_table(), overwrite={})
+
+    def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
+        """Remove all rows of some partitions as one commit. A spec may name only some of the partition columns."""
+        if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
+            partitions = list(partitions)
+        return drop_partitions(self.definition, self.env, partitions)  # type: ignore[arg-type]
+
+    def _looks_up_other_columns(self, columns: Sequence[str]) -> bool:
+        options = self.definition.options
+        own = {field.name for field in self.definition.schema.user_fields}
+        engine = options.get(w.MERGE_ENGINE)
+        return engine == "deduplicate" and keeps_other_columns(options) and not own.issubset(columns)
+
+
+class Writer:
+    """Writes batches and commits them. Use it in a `with` block, which drops rows that were not committed."""
+
+    def __init__(self, session: WriteSession) -> None:
+        self.session = session
+
+    def write(self, data: Any, kinds: Any = None) -> None:
+        """Take rows; see `Table.write`. Call `abort` after an error."""
+        self.write_each((data,), kinds)
+
+    def write_each(self, parts: Iterable[Any], kinds: Any = None) -> None:
+        """Take the rows of several `data`, one after the other. A list of kinds covers the rows of all of them."""
+        taken = False
+        try:
+            with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
+                of_rows = RowKinds(kinds, table=self.session.table.name)
+                for data in parts:
+                    for batch, held in batches_of(data, self.session.table.schema.fields):
+                        rows, row_kinds = of_rows.split(batch, last=held)
+                        self.session.write(rows, row_kinds, held=held)
+                        taken = True
+                        work.advance(rows.nbytes)
+                of_rows.finish()
+        except BaseException:
+            if taken:
+                self.session.give_up()
+            raise
+
+    def commit(self, identifier: int | None = None, watermark: int | datetime | None = None) -> Snapshot | None:
+        """Commit the rows since the last commit as one snapshot. Return None if there was nothing to commit.
+
+        Args:
+            identifier, watermark: see `Table.write`.
+        """
+        return self.session.commit(identifier, watermark=watermark)
+
+    def abort(self) -> None:
+        """Drop the rows that were not committed."""
+        self.session.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.session.close(error)
