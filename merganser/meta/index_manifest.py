@@ -3,13 +3,16 @@
 Two types are known: `HASH`, the keys of a dynamic bucket, and `DELETION_VECTORS`, which name the data files whose rows
 they hide. Entries of other types are carried from snapshot to snapshot as they are.
 
+The header of ours notes the checksums of HASH files, as that of a manifest notes those of data files: the format gives
+them none. Each deletion vector has one by the format.
+
 Format: section "index manifest record".
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import fastavro
@@ -17,7 +20,7 @@ import fastavro
 from merganser.codec.avro import read_records, write_records
 from merganser.errors import FormatError
 from merganser.meta.data_file import ADD, plain_name
-from merganser.meta.manifest import nullable, optional, required
+from merganser.meta.manifest import checksum_notes, noted_checksums, nullable, optional, required
 from merganser.meta.seal import check_seal, sealed
 
 VERSION: Final = 1
@@ -97,6 +100,7 @@ class IndexEntry:
         vectors: of DELETION_VECTORS.
         external_path: whole path when the file lies elsewhere.
         global_index: fields of an index over row ids, as stored.
+        checksum: the CRC-32 of the file; None: not noted. It is no field of the record: other engines drop it.
     """
 
     partition: bytes
@@ -108,6 +112,7 @@ class IndexEntry:
     vectors: tuple[VectorRange, ...] = ()
     external_path: str | None = None
     global_index: Mapping[str, Any] | None = None
+    checksum: int | None = field(default=None, compare=False)
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -122,7 +127,9 @@ class IndexEntry:
 
 def write_index_manifest(entries: Iterable[IndexEntry], *, compression: str) -> bytes:
     """Return the bytes of an index manifest, sealed."""
-    return sealed(write_records(_SCHEMA, (_to_record(entry) for entry in entries), compression=compression))
+    entries = tuple(entries)
+    notes = checksum_notes([(entry.checksum or 0,) for entry in entries])
+    return sealed(write_records(_SCHEMA, map(_to_record, entries), compression=compression, notes=notes))
 
 
 def read_index_manifest(data: bytes, path: str) -> tuple[IndexEntry, ...]:
@@ -135,7 +142,8 @@ def read_index_manifest(data: bytes, path: str) -> tuple[IndexEntry, ...]:
     check_seal(data, path)
     records: Sequence[Mapping[str, Any]] = read_records(data, path)
     try:
-        return tuple(_from_record(record) for record in records)
+        (sums,) = noted_checksums((data, path), len(records), each=1)
+        return tuple(replace(_from_record(record), checksum=crc) for record, crc in zip(records, sums, strict=True))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the index manifest '{path}': an entry lacks or spoils the field {error}. Restore the file, "

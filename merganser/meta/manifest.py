@@ -30,8 +30,9 @@ from merganser.storage.scratch import scratch_file
 T = TypeVar("T")
 VERSION: Final = 2
 _CHECKSUMS: Final = "merganser.checksums"
-"""Property of the header: for each entry the checksum of its data file and of the file's footer, 0 where none is known.
-They are 32-bit integers, the lowest byte first, in base64. Other readers pass over it (decision 0028)."""
+"""Property of the header: for each entry the checksum of its data file and of the file's footer, 0 where none is known;
+in an index manifest that of its index file. They are 32-bit integers, the lowest byte first, in base64. Other readers
+pass over it (decision 0028)."""
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -111,9 +112,17 @@ _SCHEMA: Final = fastavro.parse_schema(
 def write_manifest(entries: Iterable[ManifestEntry], *, compression: str) -> bytes:
     """Return the bytes of a manifest, sealed."""
     entries = tuple(entries)
-    sums = [(entry.file.checksum or 0, entry.file.footer_checksum or 0) for entry in entries]
-    notes = {_CHECKSUMS: base64.b64encode(np.array(sums, "<u4").tobytes()).decode()} if any(map(any, sums)) else {}
+    notes = checksum_notes([(entry.file.checksum or 0, entry.file.footer_checksum or 0) for entry in entries])
     return sealed(write_records(_SCHEMA, map(_to_record, entries), compression=compression, notes=notes))
+
+
+def checksum_notes(sums: Sequence[tuple[int, ...]]) -> dict[str, str]:
+    """Return the property of a header that notes checksums, as many for each entry; {}: none is known.
+
+    Args:
+        sums: 0 for one that is not known.
+    """
+    return {_CHECKSUMS: base64.b64encode(np.array(sums, "<u4").tobytes()).decode()} if any(map(any, sums)) else {}
 
 
 def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEntry, ...]]:
@@ -133,7 +142,7 @@ def read_manifests(files: Sequence[tuple[bytes, str]]) -> list[tuple[ManifestEnt
             if _impossible(together.columns) is not None:
                 continue
             counts = zip(together.members, together.counts, strict=True)
-            noted = [_sums(files[place], count) for place, count in counts]
+            noted = [noted_checksums(files[place], count, each=2) for place, count in counts]
             sums = [[*chain.from_iterable(columns)] for columns in zip(*noted, strict=True)]
             entries = _from_columns(together.columns, sums)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -157,7 +166,10 @@ def _read_alone(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
         return ()
     try:
         columns = columns_of(records)
-        entries, wrong = _from_columns(columns, _sums((data, path), len(records))), _impossible(columns)
+        entries, wrong = (
+            _from_columns(columns, noted_checksums((data, path), len(records), each=2)),
+            _impossible(columns),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"cannot read the manifest '{path}': an entry lacks or spoils the field {error}. Restore the file.",
@@ -256,16 +268,24 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
     }
 
 
-def _sums(file: tuple[bytes, str], count: int) -> Sequence[Sequence[int | None]]:
-    """Return what the header of a manifest notes of `count` files: their checksums, and those of their footers."""
+def noted_checksums(file: tuple[bytes, str], count: int, *, each: int) -> Sequence[Sequence[int | None]]:
+    """Return what the header of a manifest notes of `count` entries: columns of checksums, None where none is known.
+
+    Args:
+        file: its bytes and its path.
+        each: how many checksums an entry has.
+
+    Raises:
+        ValueError: it notes another number of them.
+    """
     data, path = file
     noted = header_map(data, len(MAGIC))[0].get(_CHECKSUMS)
     if noted is None:
-        return [None] * count, [None] * count
+        return [[None] * count] * each
     found = np.frombuffer(base64.b64decode(noted, validate=True), "<u4")
-    if len(found) != 2 * count:
+    if len(found) != each * count:
         raise ValueError(f"checksums, of which '{path}' has {len(found)} for {count} entries")
-    return tuple([crc or None for crc in column.tolist()] for column in found.reshape(count, 2).T)
+    return tuple([crc or None for crc in column.tolist()] for column in found.reshape(count, each).T)
 
 
 def _from_columns(columns: Columns, sums: Sequence[Sequence[int | None]]) -> tuple[ManifestEntry, ...]:

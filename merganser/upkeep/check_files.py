@@ -19,7 +19,7 @@ from merganser.codec.bloom import can_filter
 from merganser.codec.deletion_vector import decode_vector
 from merganser.errors import MerganserError, NotFoundError
 from merganser.files.index import ColumnFilter, Sought, file_index_path, read_filters
-from merganser.files.key_hashes import read_hashes
+from merganser.files.key_hashes import hashes_of, read_hashes
 from merganser.files.masks import index_path
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.lsm.check import UNSURE, FilePlace, Finding, RowCheck
@@ -58,6 +58,7 @@ class _Held:
 class _HeldIndex:
     """An index file, and the rows of each data file that its vectors are of."""
 
+    table: TableDef
     entry: IndexEntry
     path: str
     snapshot: int
@@ -124,7 +125,7 @@ class HeldFiles:
         known = self._index.get(path)
         holders = frozenset([holder.path]) | (known.holders if known is not None else frozenset())
         wanted = {vector.data_file: rows[vector.data_file] for vector in entry.vectors if vector.data_file in rows}
-        self._index[path] = _HeldIndex(entry, path, holder.snapshot, holders, wanted)
+        self._index[path] = _HeldIndex(table, entry, path, holder.snapshot, holders, wanted)
 
     def look(self, *, inside: bool, schemas: dict[tuple[str, int], TableDef], title: str) -> None:
         """Look whether the files are there and of the size that is said; with `inside` at what is in them too.
@@ -286,8 +287,8 @@ class HeldFiles:
         if data is None:
             return
         entry = held.entry
-        if entry.index_type == HASH and (len(data) % 4 or len(data) // 4 != entry.row_count):
-            self._note(held, f"it has {len(data)} bytes, which are not {entry.row_count} hashes of 4 bytes.")
+        if entry.index_type == HASH:
+            self.findings.tried(held.path, lambda: hashes_of(held.table, entry, data), self._holder(held))
         if entry.index_type == DELETION_VECTORS:
             if entry.row_count != len(entry.vectors):
                 self._note(

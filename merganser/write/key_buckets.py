@@ -232,12 +232,14 @@ def _check_alone(table: TableDef, partition: bytes, known: KeyBuckets, came: Run
     if not len(twice) and known.runs:
         twice = came.hashes[known.find(came.hashes) != UNKNOWN]
     if len(twice):
-        both = {int(number) for run in (*known.runs, came) for number in run.buckets[run.hashes == twice[0]]}
+        both = sorted({int(number) for run in (*known.runs, came) for number in run.buckets[run.hashes == twice[0]]})
+        what = f"indexes of buckets {both[0]} and {both[1]}" if len(both) > 1 else f"index of bucket {both[0]}"
+        where = f"of '{table.partition_directory(partition)}'"
+        has = "both have" if len(both) > 1 else "has twice"
         raise FormatError(
-            f"cannot write to '{table.name}': the key indexes of buckets {' and '.join(map(str, sorted(both)))} of "
-            f"'{table.partition_directory(partition)}' both have the key hash {twice[0]}, so rows of one key may lie "
-            "in either. Nothing was written. Overwrite the partition with its own rows, or roll back to a snapshot "
-            "before that.",
+            f"cannot write to '{table.name}': the key {what} {where} {has} the key hash {twice[0]}, so "
+            f"{'rows of one key may lie in either' if len(both) > 1 else 'it is damaged'}. Nothing was written. "
+            "Overwrite the partition with its own rows, or roll back to a snapshot before that.",
             table=table.name,
         )
 

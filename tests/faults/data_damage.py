@@ -40,7 +40,7 @@ _names = itertools.count()
 
 
 def tables(only: str = "") -> dict[str, Callable[[], Files]]:
-    """Return how to make each table: rows in every format and compression, and deletion vectors."""
+    """Return how to make each table: rows in every format and compression, indexes and deletion vectors."""
     out: dict[str, Callable[[], Files]] = {}
     for file_format, compressions in COMPRESSIONS.items():
         for compression in compressions:
@@ -48,6 +48,7 @@ def tables(only: str = "") -> dict[str, Callable[[], Files]]:
                 name = f"{file_format}-{compression}-{'keyed' if keyed else 'append'}"
                 out[name] = lambda f=file_format, c=compression, k=keyed: _rows_table(f, c, keyed=k)  # type: ignore[misc]
     out["indexes-parquet"] = _indexes
+    out["keys-parquet"] = _keys
     out["vectors-parquet"] = lambda: _vectors("parquet")
     out["vectors-orc"] = lambda: _vectors("orc")
     return {name: make for name, make in out.items() if only in name}
@@ -93,6 +94,13 @@ def _indexes() -> Files:
     table = _table(options, keyed=False)
     table.write(_some(0, 300))
     table.write(_some(200, 200))
+    return _files(table)
+
+
+def _keys() -> Files:
+    table = _table({"bucket": "-1", "dynamic-bucket.target-row-num": "40"})
+    table.write(_some(0, 100))
+    table.write(_some(60, 60))
     return _files(table)
 
 

@@ -9,7 +9,7 @@ from tests.faults.data_damage import run, tables
 
 @pytest.mark.parametrize(
     "name",
-    ["parquet-zstd-keyed", "orc-none-keyed", "orc-zstd-append", "avro-none-append", "vectors-orc"],
+    ["parquet-zstd-keyed", "orc-none-keyed", "orc-zstd-append", "avro-none-append", "vectors-orc", "keys-parquet"],
 )
 def test_no_flipped_bit_is_believed_or_silent(name: str) -> None:
     report = run(name, tables()[name], 12, 5)

@@ -1,18 +1,27 @@
 """Every storage call of a write with new keys and new buckets goes wrong once, in every way.
 
 The table is as it was or as it is after, its key index is sound, and a repeat is applied once.
+
+Every byte of a key index file changes once: no writer believes it.
 """
 
 from __future__ import annotations
 
 import itertools
+import random
+from dataclasses import replace
+
+import pytest
 
 from merganser.catalogs.filesystem import Catalog
-from merganser.errors import CommitUnknownError
+from merganser.errors import CommitUnknownError, FormatError
+from merganser.meta.index_manifest import read_index_manifest, write_index_manifest
 from merganser.meta.snapshot import Snapshot
+from merganser.storage.cache import Cache
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome, Stopped
+from merganser.write import key_buckets
 from tests.faults import run_some
 
 _names = itertools.count()
@@ -58,3 +67,44 @@ def test_a_write_with_new_keys_is_all_or_nothing_whichever_call_goes_wrong() -> 
         lambda: memory_with(files, f"dynamic-fault-{next(_names)}"), lambda store: _write(catalog_over(store)), check
     )
     assert runs > 50
+
+
+def test_a_changed_byte_of_a_key_index_file_stops_every_write_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = _base()
+    rng = random.Random(5)
+    indexes = [path for path in files if "/t/index/" in path]
+    assert len(indexes) == 2
+    for path in indexes:
+        for at in range(len(files[path])):
+            data = bytearray(files[path])
+            data[at] ^= 1 << rng.randrange(8)
+            monkeypatch.setattr(key_buckets, "_cache", Cache())  # as another process
+            storage = memory_with(files | {path: bytes(data)}, f"dynamic-flip-{next(_names)}")
+            with pytest.raises(FormatError, match="do not have the checksum") as refused:
+                _write(catalog_over(storage))
+            assert refused.value.context["path"] == path
+            assert contents(storage) == files | {path: bytes(data)}
+
+
+def test_a_key_index_without_a_checksum_is_asked_and_one_that_has_a_key_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other engines note no checksums, and drop those of ours."""
+    files = _base()
+    (path,) = [path for path in files if "/index-manifest-" in path]
+    bare = [replace(entry, checksum=None) for entry in read_index_manifest(files[path], path)]
+    data = write_index_manifest(bare, compression="zstd")
+    assert b"merganser.checksums" in files[path]
+    assert b"merganser.checksums" not in data
+    monkeypatch.setattr(key_buckets, "_cache", Cache())
+    storage = memory_with(files | {path: data}, f"dynamic-bare-{next(_names)}")
+    _write(catalog_over(storage))
+    assert _rows(storage) == OLD | NEW
+    assert catalog_over(storage).table("db.t").check() == ()
+    monkeypatch.setattr(key_buckets, "_cache", Cache())
+    index = max((path for path in files if "/t/index/" in path), key=lambda path: len(files[path]))
+    twice = files | {path: data, index: files[index][:4] * 2 + files[index][8:]}
+    storage = memory_with(twice, f"dynamic-twice-{next(_names)}")
+    with pytest.raises(FormatError, match=r"index of bucket 0 of .* has twice the key hash"):
+        _write(catalog_over(storage))
+    assert contents(storage) == twice

@@ -52,7 +52,7 @@ VECTORS = IndexEntry(
     2,
     (VectorRange("data-1.parquet", 1, 20, None), VectorRange("x", 21, 9, 4)),
 )
-KEYS = IndexEntry(b"p", 3, HASH, "index-2", 40, 10)
+KEYS = IndexEntry(b"p", 3, HASH, "index-2", 40, 10, checksum=77)
 GLOBAL = IndexEntry(b"p", 3, "BTREE", "index-3", 9, 1, (), "s3://elsewhere/index-3", {"_INDEX_FIELD_ID": 1})
 MESSAGES = {
     "empty": CommitMessage(b"", 0, 1, ()),
