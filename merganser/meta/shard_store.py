@@ -15,13 +15,13 @@ import contextlib
 import io
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.errors import FormatError, NotFoundError
-from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
@@ -29,11 +29,13 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
-from merganser.storage.env import Env
+from merganser.storage.env import Env, no_collection
 from merganser.storage.paths import join
 
 REMEMBERED_EVERY: Final = 64
-"""After so many commits a process that went through them remembers what it found."""
+"""After so many commits a process that went through them remembers what it found,"""
+_SHARDS_PER_COMMIT: Final = 1024
+"""and where there are many shards, after one commit more for so many: so what a commit costs follows its changes."""
 _AT_ONCE: Final = 512
 _NAME: Final = re.compile(r"shards-(0|[1-9][0-9]{0,18})")
 _SCHEMA: Final = pa.schema(
@@ -48,6 +50,7 @@ _SCHEMA: Final = pa.schema(
         ("closed_ms", pa.int64()),
     ]
 )
+_PARENTS: Final = _SCHEMA.get_field_index("parents")
 _HEAD: Final = b"snapshot"
 
 
@@ -83,41 +86,44 @@ class ShardStore:
         known = self._known()
         with known.lock:
             upto = self.stream.after if newest is None else newest.id
-            shards = known.shards
-            if shards is not None and shards.head < upto and not self._stands(shards.head, known.head):
-                shards = None  # a rollback: other snapshots have these numbers now
-            if shards is not None and shards.head > upto and not self._stands(shards.head, known.head):
-                shards = None
-            if shards is None:
-                shards = self._remembered(upto)
-                known.shards, known.remembered = shards, shards.head
-                known.head = self._identity_of(shards.head)
-            if shards.head < upto:
-                self._go_on(known, shards, upto)
-            return shards
+            if known.shards is None or not self._holds(known, known.shards, newest):
+                self._start(known, upto)
+            assert known.shards is not None
+            while known.shards.head < upto:
+                self._go_on(known, known.shards, upto)
+            return known.shards
 
-    def remember(self, newest: Snapshot | None = None) -> None:
-        """Write what is known, for processes that come later; remove what it replaces."""
+    def remember(self, newest: Snapshot | None) -> None:
+        """Write the shards as of the newest snapshot, for processes that come later."""
+        known = self._known()
+        with known.lock:
+            self._remember(known, self.up_to(newest))
+
+    def remember_now_and_then(self, newest: Snapshot) -> None:
+        """Write the shards, if many commits have come since they were written last."""
         known = self._known()
         with known.lock:
             shards = self.up_to(newest)
-            if known.remembered == shards.head:
-                return
-            horizon = self.env.now_ms() - self.stream.retention.total_seconds() * 1000
-            shards.trim(int(horizon))
-            directory = self.table.paths.stream(self.stream.id)
-            self.env.storage.replace(
-                join(directory, f"shards-{shards.head}"), _written(shards, known.head), durable=True
-            )
-            known.remembered = shards.head
-            earliest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.earliest_id() or 1
-            numbers = self._numbers()
-            needed = max((n for n in numbers if n < earliest), default=None)  # a rollback goes back no further
-            self.env.storage.delete(
-                join(directory, f"shards-{n}")
-                for n in numbers
-                if n != shards.head and needed is not None and n < needed
-            )
+            if shards.head - known.remembered >= max(REMEMBERED_EVERY, len(shards) // _SHARDS_PER_COMMIT):
+                self._remember(known, shards)
+
+    def remember_before(self, newest: Snapshot | None, gone: int) -> None:
+        """Write the shards, unless there is a file of them from a snapshot on: earlier ones may expire then."""
+        known = self._known()
+        with known.lock:
+            shards = self.up_to(newest)
+            if known.remembered < gone or not self.env.storage.exists(self._path(known.remembered)):
+                self._remember(known, shards)
+
+    def _remember(self, known: _Known, shards: Shards) -> None:
+        """Write the shards, and remove files that nobody needs."""
+        shards.trim(int(self.env.now_ms() - self.stream.retention.total_seconds() * 1000))
+        self.env.storage.replace(self._path(shards.head), _written(shards, known.head), durable=True)
+        known.remembered = shards.head
+        earliest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.earliest_id() or 1
+        needless = _needless(self._numbers(), shards.head, earliest)
+        if needless:
+            self.env.storage.delete([self._path(number) for number in needless])
 
     def forget(self) -> None:
         """Remove the files of a stream that was disabled."""
@@ -131,30 +137,57 @@ class ShardStore:
             self.env.cache.put(key, found, 1000)
         return found
 
+    def _path(self, number: int) -> str:
+        return join(self.table.paths.stream(self.stream.id), f"shards-{number}")
+
     def _numbers(self) -> list[int]:
         directory = self.table.paths.stream(self.stream.id)
         names = (entry.name for entry in self.env.storage.list(directory) if not entry.is_directory)
         return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
-    def _remembered(self, upto: int) -> Shards:
-        """Return the newest shards that are remembered and still hold; else those in which the stream began."""
-        directory = self.table.paths.stream(self.stream.id)
+    def _holds(self, known: _Known, shards: Shards, newest: Snapshot | None) -> bool:
+        """Return whether what is known is of this history: a rollback gives the numbers to other snapshots.
+
+        Of a snapshot that has expired nothing can be said. Then a file says it, since expiry makes sure of one.
+        """
+        if newest is not None and newest.id == shards.head:
+            return known.head == _identity(newest)
+        return not shards.head or (known.head != "" and self._identity_of(shards.head) == known.head)
+
+    def _start(self, known: _Known, upto: int) -> None:
+        """Begin with the newest shards that are remembered and still hold; else with those of the stream's beginning.
+
+        What this process knew counts as well if its snapshot has expired and the files have been lost.
+        """
+        found = self._remembered(upto)
+        kept = known.shards
+        newer = kept is not None and kept.head <= upto and (found is None or found[0].head < kept.head)
+        if kept is not None and newer and known.head and not self._identity_of(kept.head):
+            return
+        if found is None:
+            known.shards, known.head = self._begun()
+            known.remembered = -1
+            return
+        known.shards, known.head = found
+        known.remembered = known.shards.head
+
+    def _remembered(self, upto: int) -> tuple[Shards, str] | None:
         for number in reversed(self._numbers()):
             if number > upto:
                 continue
             with contextlib.suppress(NotFoundError, FormatError):
-                path = join(directory, f"shards-{number}")
+                path = self._path(number)
                 shards, head = _read(self.env.storage.read(path), path, number)
-                if self._stands(number, head):
-                    return shards
-        return self._begun()
+                if self._identity_of(number) in (head, ""):
+                    return shards, head
+        return None
 
-    def _begun(self) -> Shards:
+    def _begun(self) -> tuple[Shards, str]:
         """Return the shards of the snapshot in which the stream began, or of the oldest one that is there still."""
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         earliest = reader.snapshots.earliest_id()
         number = max(self.stream.after, 0 if earliest in (None, 1) else earliest)
-        shards = Shards(number)
+        shards = Shards(number, again=number != self.stream.after)
         bucket = SchemaStore(self.table.paths, self.env).load(self.stream.schema_id).options.get(w.BUCKET)
         fixed = bucket if bucket > 0 else None if self.table.keyed else 0
         snapshot = reader.snapshots.get(number) if number else None
@@ -163,41 +196,49 @@ class ShardStore:
             live = reader.state(snapshot).live
             buckets = [(place, files.total_buckets) for place, files in live.buckets.items()]
         shards.begin(buckets, fixed=None if self.table.schema.partition_keys else fixed)
-        return shards
+        return shards, "" if snapshot is None else _identity(snapshot)
 
     def _go_on(self, known: _Known, shards: Shards, upto: int) -> None:
+        """Go through some of the commits up to a snapshot; or on from a file, where they have expired."""
         reader = MetaReader(self.table.paths, self.env, self.table.name)
-        changelogs = ChangelogStore(self.table.paths, self.env)
-        for begin in range(shards.head + 1, upto + 1, _AT_ONCE):
-            ids = range(begin, min(begin + _AT_ONCE, upto + 1))
-            found = self.env.fetch(reader.snapshots.get, ids)
-            there = [one for one in found if one is not None]
+        ids = range(shards.head + 1, min(shards.head + _AT_ONCE, upto) + 1)
+        there: list[Snapshot] = []
+        for found in self.env.fetch(reader.snapshots.get, ids):
+            if found is None:
+                break
+            there.append(found)
+        try:
             lists = reader.delta_lists(there)
             entries = iter(reader.entries_of_each([each for manifests in lists for each in manifests]))
-            for snapshot, manifests in zip(there, lists, strict=True):
-                shards.apply(snapshot, [entry for _ in manifests for entry in next(entries)])
-                known.head = _identity(snapshot)
-            if len(there) < len(ids):  # they have expired without being remembered: the state says what is open
-                self._catch_up(known, shards, reader, changelogs, upto)
-                return
+        except FormatError:
+            if there and reader.snapshots.get(there[0].id) is not None:
+                raise
+            there = []  # they have just expired
+        if not there:
+            self._pass_over(known, shards, reader, upto)
+            return
+        for snapshot, manifests in zip(there, lists, strict=True):
+            shards.apply(snapshot, [entry for _ in manifests for entry in next(entries)])
+            known.head = _identity(snapshot)
 
-    def _catch_up(
-        self, known: _Known, shards: Shards, reader: MetaReader, changelogs: ChangelogStore, upto: int
-    ) -> None:
-        """Open what the newest state has, where commits in between are gone."""
-        newest = reader.snapshots.get(upto) or changelogs.get(upto)
-        if newest is None:
+    def _pass_over(self, known: _Known, shards: Shards, reader: MetaReader, upto: int) -> None:
+        """Go on behind commits that have expired."""
+        remembered = self._remembered(upto)
+        if remembered is not None and remembered[0].head > shards.head:
+            known.shards, known.head = remembered
+            known.remembered = known.shards.head
+            return
+        # The files were lost, too. Which shards there were in between nobody knows: begin again, with other ids.
+        begun, head = self._begun()
+        if begun.head <= shards.head:
+            missing = shards.head + 1
             raise FormatError(
-                f"cannot find the shards of '{self.table.name}': snapshot {upto} is missing.", snapshot=upto
+                f"cannot find the shards of '{self.table.name}': snapshot {missing} is missing, though snapshot {upto} "
+                "is there. Restore the file.",
+                path=self.table.paths.snapshot(missing),
+                snapshot=missing,
             )
-        live = reader.state(newest).live
-        entries = [entry for files in live.buckets.values() for entry in files.entries[-1:]]
-        shards.apply(newest, entries)
-        known.head = _identity(newest)
-
-    def _stands(self, number: int, head: str) -> bool:
-        """Return whether the snapshot is still the same, or has expired."""
-        return self._identity_of(number) in (head, "")
+        known.shards, known.head, known.remembered = begun, head, -1
 
     def _identity_of(self, number: int) -> str:
         reader = MetaReader(self.table.paths, self.env, self.table.name)
@@ -209,10 +250,29 @@ def _identity(snapshot: Snapshot) -> str:
     return f"{snapshot.time_millis} {snapshot.delta_manifest_list}"
 
 
+def _needless(numbers: Sequence[int], head: int, earliest: int) -> list[int]:
+    """Return the files that nobody needs: a rollback goes on from one that is about as far back as it goes.
+
+    Args:
+        numbers: of the files, rising.
+        head: of the newest one.
+        earliest: the oldest snapshot that is kept, which is as far as a rollback goes.
+    """
+    kept = {max((number for number in numbers if number < earliest), default=0)}
+    distances: set[int] = set()
+    for number in numbers:  # of all that are about as far back the oldest stays: it is the next one's further back
+        distance = (head - number).bit_length()
+        if number > head or (number >= earliest and distance not in distances):
+            distances.add(distance)
+            kept.add(number)
+    return [number for number in numbers if number not in kept]
+
+
 def _written(shards: Shards, head: str) -> bytes:
-    every = shards.list()
-    columns = {name: [getattr(shard, name) for shard in every] for name in _SCHEMA.names}
-    table = pa.table(columns, schema=_SCHEMA.with_metadata({_HEAD: head.encode()}))
+    with no_collection():
+        columns = zip(*shards, strict=True) if len(shards) else [()] * len(_SCHEMA.names)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    table = pa.table(arrays, schema=_SCHEMA.with_metadata({_HEAD: head.encode()}))
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
@@ -222,8 +282,9 @@ def _written(shards: Shards, head: str) -> bytes:
 def _read(data: bytes, path: str, number: int) -> tuple[Shards, str]:
     try:
         table = pa.ipc.open_file(io.BytesIO(data)).read_all()
-        rows = zip(*(table.column(name).to_pylist() for name in _SCHEMA.names), strict=True)
-        every = [Shard(i, p, b, t, o, tuple(above), c, ms) for i, p, b, t, o, above, c, ms in rows]
-        return Shards(number, every), (table.schema.metadata or {}).get(_HEAD, b"").decode()
+        with no_collection():
+            columns = [table.column(name).to_pylist() for name in _SCHEMA.names]
+            columns[_PARENTS] = [tuple(each) for each in columns[_PARENTS]]
+            return Shards(number, map(Shard, *columns)), (table.schema.metadata or {}).get(_HEAD, b"").decode()
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         raise FormatError(f"cannot read '{path}': {error}", path=path) from error

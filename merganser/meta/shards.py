@@ -16,9 +16,9 @@ Semantics: "Table Store Stream".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.lineage import parents
@@ -31,8 +31,7 @@ NO_PARTITION: Final = b"\0" * 12
 """The serialized partition of a table without partition columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """One shard.
 
     Attributes:
@@ -60,11 +59,16 @@ class Shards:
 
     Attributes:
         head: the snapshot that was applied last; 0: none.
+
+    Args:
+        again: nobody knows any more which shards there were: those of the beginning get ids that no others had.
     """
 
-    def __init__(self, head: int, every: Iterable[Shard] = ()) -> None:
+    def __init__(self, head: int, every: Iterable[Shard] = (), *, again: bool = False) -> None:
         self.head = head
         self._every: dict[str, Shard] = {}
+        self._ids: list[str] = []  # rising, since a shard that is opened gets the greatest
+        self._mark = "." if again else "-"
         self._open: dict[bytes, dict[int, str]] = {}
         self._closed: dict[bytes, dict[int, str]] = {}
         for shard in every:
@@ -77,9 +81,14 @@ class Shards:
         """Return a shard; None: there is none of the id."""
         return self._every.get(shard_id)
 
-    def list(self) -> list[Shard]:
-        """Return all shards in the order in which they were opened."""
-        return list(self._every.values())
+    def __iter__(self) -> Iterator[Shard]:
+        """Yield all shards in the order in which they were opened."""
+        return iter(self._every.values())
+
+    def since(self, shard_id: str) -> Iterator[Shard]:
+        """Yield the shards from one on, in the order in which they were opened. Time: that of those that are taken."""
+        for at in range(bisect_left(self._ids, shard_id), len(self._ids)):
+            yield self._every[self._ids[at]]
 
     def open_in(self, place: BucketId) -> Shard | None:
         """Return the open shard of a bucket."""
@@ -140,18 +149,30 @@ class Shards:
             last = self._closed.get(shard.partition, {})
             if last.get(shard.bucket) == shard.id:
                 del last[shard.bucket]
+        if gone:
+            self._ids = list(self._every)
 
     def _add(self, shard: Shard) -> None:
         self._every[shard.id] = shard
-        places = self._open if shard.closed is None else self._closed
-        places.setdefault(shard.partition, {})[shard.bucket] = shard.id
+        self._ids.append(shard.id)
+        if shard.closed is None:
+            self._open.setdefault(shard.partition, {})[shard.bucket] = shard.id
+            return
+        last = self._closed.setdefault(shard.partition, {})
+        before = self._every[next(iter(last.values()))].closed if last else None
+        if before != shard.closed:  # all shards of a partition are closed at once; those of the last time are parents
+            if before is not None and before > shard.closed:
+                return
+            last.clear()
+        last[shard.bucket] = shard.id
 
     def _close(self, partition: bytes, snapshot: Snapshot) -> None:
         closing = self._open.pop(partition, {})
         if closing:
             self._closed[partition] = closing
         for shard_id in closing.values():
-            self._every[shard_id] = replace(self._every[shard_id], closed=snapshot.id, closed_ms=snapshot.time_millis)
+            shard = self._every[shard_id]
+            self._every[shard_id] = shard._replace(closed=snapshot.id, closed_ms=snapshot.time_millis)
 
     def _open_all(self, named: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
         """Open shards, named after the snapshot that opened them, or after the last one before the stream."""
@@ -162,7 +183,8 @@ class Shards:
             for bucket in range(total) if total > 0 else sorted(buckets):
                 if bucket in self._open.get(partition, {}):
                     continue
-                name = f"shard-{named:0{_COMMIT_DIGITS}d}-{count:0{_NUMBER_DIGITS}d}"
+                mark = self._mark if named == self.head else "-"
+                name = f"shard-{named:0{_COMMIT_DIGITS}d}{mark}{count:0{_NUMBER_DIGITS}d}"
                 self._add(
                     Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total))
                 )

@@ -20,6 +20,7 @@ from merganser.errors import TrimmedDataError
 _VERSION: Final = 1
 _FIXED: Final = struct.Struct(">B16sQQqH")
 _CHECK: Final = struct.Struct(">I")
+_LENGTH_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def iterator_text(place: Place) -> str:
         _VERSION, bytes.fromhex(place.stream_id), place.snapshot, place.row, place.before_ms, len(shard)
     )
     data = fixed + shard
-    return base64.urlsafe_b64encode(data + _CHECK.pack(zlib.crc32(data))).decode().rstrip("=")
+    return _text(data + _CHECK.pack(zlib.crc32(data)))
 
 
 def place_of(text: str, *, table: str, stream_id: str) -> Place:
@@ -68,17 +69,17 @@ def place_of(text: str, *, table: str, stream_id: str) -> Place:
             table=table,
         )
     try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        data = base64.b64decode(text[:_LENGTH_MAX] + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         body, (check,) = data[: -_CHECK.size], _CHECK.unpack(data[-_CHECK.size :])
         version, stream, snapshot, row, before_ms, size = _FIXED.unpack_from(body)
         shard = body[_FIXED.size :]
-        whole = zlib.crc32(body) == check and version == _VERSION and len(shard) == size
+        whole = zlib.crc32(body) == check and version == _VERSION and len(shard) == size and _text(data) == text
         name = shard.decode()
     except (binascii.Error, struct.error, ValueError):
         whole = False
     if not whole:
         raise TrimmedDataError(
-            f"{what}: the iterator '{text:.60}' is damaged, or was never one. Nothing was read. Ask for a new one with "
+            f"{what}: the iterator {text!r:.60} is damaged, or was never one. Nothing was read. Ask for a new one with "
             "shard_iterator.",
             table=table,
         )
@@ -91,3 +92,7 @@ def place_of(text: str, *, table: str, stream_id: str) -> Place:
             stream=stream_id,
         )
     return Place(stream_id, name, snapshot, row, before_ms)
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

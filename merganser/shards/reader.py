@@ -2,7 +2,7 @@
 
 A page goes on in files that the page before has opened, if this process has it still; else it opens them again and
 passes over the rows that were read. So pages of any size cost as much as their rows. What a page holds depends on its
-position and on the table alone.
+position and on the table alone. Records are made of many rows at once, and a page takes what it may have of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from merganser.commit.committers import WRITER
@@ -35,11 +36,16 @@ from merganser.scan.source import Published
 from merganser.scan.split import PublishedSplit, What
 from merganser.schema.arrow import arrow_schema
 from merganser.shards.iterator import Place
-from merganser.shards.records import Shape, Stored, ends_within_update, record_table, rows_of_records
+from merganser.shards.records import Positions, Shape, Stored, ends_within_update, record_count, record_table
 from merganser.storage.env import Env
 from merganser.stream.batches import Part, TableBatches
 
 _CURSORS_MAX: Final = 256
+_CURSORS_BYTES: Final = 256 << 20
+"""So much memory rows and records take that pages have left over."""
+_MADE_ROWS: Final = 8_192
+_MADE_BYTES: Final = 16 << 20
+"""Records are made of so many rows, if they are no larger, and of what the page needs."""
 _SNAPSHOTS_MAX: Final = 1024
 """So many snapshots without records a page passes before it returns; the next one goes on behind them."""
 
@@ -60,32 +66,106 @@ class Page:
 
 
 class _Cursor:
-    """Where a page ended, with the files that are open there."""
+    """Where a page ended, with the files that are open there, and with records that were made already.
 
-    def __init__(self, snapshot: Snapshot, rows: Iterator[pa.Table], first: int, *, adds: bool) -> None:
-        self.snapshot = snapshot
-        self.first = first
+    Attributes:
+        row: how many stored rows of the snapshot were taken.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, rows: Iterator[pa.Table], row: int, shape: Shape, empty: pa.Table, *, adds: bool
+    ) -> None:
+        self.row = row
+        self._snapshot = snapshot
+        self._shape = shape
+        self._empty = empty
         self._adds = adds
         self._rows = rows
         self._held: pa.Table | None = None
+        self._made: pa.Table | None = None
+        self._ends: Positions = np.zeros(0, np.int64)
+        self._used = 0
 
-    def take(self) -> Stored | None:
-        """Return the next rows of the snapshot; None: there are no more. The two rows of an update stay together."""
-        held, self._held = self._held, None
-        while held is None or not held.num_rows or ends_within_update(held):
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what is left over."""
+        return sum(each.nbytes for each in (self._held, self._made) if each is not None)
+
+    def take(self, room: int) -> Stored | pa.Table | None:
+        """Return at most so many records of the snapshot, or rows that they are made of; None: there are no more."""
+        if self._made is None:
+            held = self._filled()
+            if held is None:
+                return None
+            if held.num_rows <= room:
+                found = self._stored(held)
+                self._held, self.row = None, found.end
+                return found
+            self._make(held, room)
+        assert self._made is not None
+        records = self._made.slice(self._used, room)
+        self._used += records.num_rows
+        self.row = int(self._ends[self._used - 1])
+        if self._used == self._made.num_rows:
+            self._made, self._used = None, 0
+        return records
+
+    def is_done(self) -> bool:
+        """Return whether all was taken."""
+        return self._made is None and self._filled() is None
+
+    def _filled(self) -> pa.Table | None:
+        """Return the next rows; the two rows of an update stay together."""
+        while self._held is None or ends_within_update(self._held):
             more = next(self._rows, None)
             if more is None:
                 break
-            held = more if held is None or not held.num_rows else pa.concat_tables([held, more])
-        if held is None or not held.num_rows:
-            return None
-        found = Stored(held, self.first, self.snapshot.id, self.snapshot.time_millis, self._adds)
-        self.first = found.end
-        return found
+            self._held = more if self._held is None else pa.concat_tables([self._held, more])
+        return self._held
 
-    def put_back(self, rest: Stored) -> None:
-        """Give back rows that were taken."""
-        self._held, self.first = rest.rows, rest.first
+    def _make(self, held: pa.Table, room: int) -> None:
+        few = _MADE_BYTES * held.num_rows // max(held.nbytes, 1)
+        end = min(max(min(_MADE_ROWS, few), 2 * room), held.num_rows)
+        while end < held.num_rows and ends_within_update(held.slice(end - 1, 1)):
+            end += 1
+        made, at = record_table([self._stored(held.slice(0, end))], self._shape, self._empty)
+        self._made, self._ends = made, at + (self.row + 1)
+        self._held = held.slice(end) if end < held.num_rows else None
+
+    def _stored(self, rows: pa.Table) -> Stored:
+        return Stored(rows, self.row, self._snapshot.id, self._snapshot.time_millis, self._adds)
+
+
+class _Gathered:
+    """The records of a page."""
+
+    def __init__(self, shape: Shape, empty: pa.Table) -> None:
+        self.count = 0
+        self._shape = shape
+        self._empty = empty
+        self._made: list[pa.Table] = []
+        self._stored: list[Stored] = []
+
+    def add(self, taken: Stored | pa.Table) -> None:
+        """Add what was taken of a snapshot."""
+        if isinstance(taken, Stored):
+            self._stored.append(taken)
+            self.count += record_count(taken.rows, self._shape.key)
+            return
+        self._make()
+        self._made.append(taken)
+        self.count += taken.num_rows
+
+    def table(self) -> pa.Table:
+        """Return the records; there are some."""
+        self._make()
+        return self._made[0] if len(self._made) == 1 else pa.concat_tables(self._made).combine_chunks()
+
+    def _make(self) -> None:
+        """Make records of rows of several snapshots together, since most have few."""
+        if self._stored:
+            self._made.append(record_table(self._stored, self._shape, self._empty)[0])
+            self._stored = []
 
 
 class ShardReader:
@@ -109,7 +189,8 @@ class ShardReader:
         self._planned: dict[int, str] = {}
         fields = arrow_schema(self._columns)
         self._empty = pa.schema([field.with_nullable(True) for field in fields]).empty_table()
-        self._cursors: OrderedDict[Place, _Cursor] = OrderedDict()
+        self._cursors: OrderedDict[tuple[Place, Shape], _Cursor] = OrderedDict()
+        self._none: dict[Shape, pa.Table] = {}
         self._lock = threading.Lock()
         self._plan_lock = threading.Lock()
 
@@ -137,37 +218,31 @@ class ShardReader:
         newest = self.newest()
         shard, end = self._bounds(place, newest)
         self._check_kept(place, newest)
-        stored: list[Stored] = []
-        room, at = limit, place
+        found = _Gathered(shape, self._empty)
+        at = place
         last = min(end, place.snapshot + _SNAPSHOTS_MAX)
-        while room and at.snapshot < last:
-            cursor = self._cursor(at, shard, skip_gaps=skip_gaps)
+        while (room := limit - found.count) and at.snapshot < last:
+            cursor = self._cursor(at, shard, shape, skip_gaps=skip_gaps)
             if cursor is None:
                 at = self._behind(at)
                 continue
-            while room and (rows := cursor.take()) is not None:
-                taken, records = rows_of_records(rows.rows, shape.key, room)
-                stored.append(rows.part(0, taken))
-                room -= records
-                if taken < rows.rows.num_rows:
-                    cursor.put_back(rows.part(taken))
-            rest = None if room else cursor.take()
-            if rest is None:
+            while (room := limit - found.count) and (taken := cursor.take(room)) is not None:
+                found.add(taken)
+            if cursor.is_done():
                 at = self._behind(at)
             else:
-                cursor.put_back(rest)
-                at = replace(at, row=cursor.first)
-                self._keep(at, cursor)
+                at = replace(at, row=cursor.row)
+                self._keep(at, shape, cursor)
         closed = shard.closed is not None and at.snapshot >= end
-        return Page(record_table(stored, shape, self._empty), None if closed else at, at.snapshot < end)
+        records = found.table() if found.count else self._no_records(shape)
+        return Page(records, None if closed else at, at.snapshot < end)
 
     def first_kept(self) -> int:
         """Return the oldest snapshot whose records can be read: of the stream, there still, and not too old."""
         newest = self.newest()
         if newest is None:
             return self.stream.after + 1
-        oldest = max(self.stream.after + 1, self._oldest() or 1)
-        return self.first_since(int(self._horizon_ms()), oldest, newest.id)
+        return self.first_since(int(self._horizon_ms()), self.stream.after + 1, newest.id)
 
     def first_since(self, millis: int, low: int, newest: int) -> int:
         """Return the first of the snapshots `low` to `newest` that was committed at a time or later, else the next."""
@@ -202,9 +277,9 @@ class ShardReader:
             shard = self.store.up_to(newest).get(place.shard_id)
         if shard is None:
             raise TrimmedDataError(
-                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}' any "
-                f"more, since it was closed longer ago than the retention of {self.stream.retention}. Nothing was "
-                "read. List the shards, and begin with one of them.",
+                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}': "
+                f"it was closed longer ago than the retention of {self.stream.retention}, or snapshots and the files "
+                "of the stream were lost. Nothing was read. Read the table, list the shards, and begin with them.",
                 table=self.table.name,
                 shard=place.shard_id,
             )
@@ -239,10 +314,6 @@ class ShardReader:
     def _horizon_ms(self) -> float:
         return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
 
-    def _oldest(self) -> int | None:
-        found = (self._snapshots.earliest_id(), *self._changelogs.ids()[:1])
-        return min((number for number in found if number is not None), default=None)
-
     def _kept(self, number: int) -> Snapshot | None:
         return self._snapshots.get(number) or self._changelogs.get(number)
 
@@ -251,16 +322,25 @@ class ShardReader:
         found = self._kept(place.snapshot)
         return replace(place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis)
 
-    def _keep(self, at: Place, cursor: _Cursor) -> None:
+    def _keep(self, at: Place, shape: Shape, cursor: _Cursor) -> None:
         with self._lock:
-            self._cursors[at] = cursor
-            while len(self._cursors) > _CURSORS_MAX:
-                self._cursors.popitem(last=False)
+            self._cursors[at, shape] = cursor
+            self._cursors.move_to_end((at, shape))
+            held = sum(each.size_bytes for each in self._cursors.values())
+            while len(self._cursors) > _CURSORS_MAX or (held > _CURSORS_BYTES and len(self._cursors) > 1):
+                held -= self._cursors.popitem(last=False)[1].size_bytes
 
-    def _cursor(self, at: Place, shard: Shard, *, skip_gaps: bool) -> _Cursor | None:
+    def _no_records(self, shape: Shape) -> pa.Table:
+        """Return a page without records, as most polls do."""
+        found = self._none.get(shape)
+        if found is None:
+            found = self._none[shape] = record_table([], shape, self._empty)[0]
+        return found
+
+    def _cursor(self, at: Place, shard: Shard, shape: Shape, *, skip_gaps: bool) -> _Cursor | None:
         """Return what the shard has of a snapshot from a position on; None: nothing."""
         with self._lock:
-            known = self._cursors.pop(at, None)
+            known = self._cursors.pop((at, shape), None)
         if known is not None:
             return known
         snapshot = self._kept(at.snapshot)
@@ -278,7 +358,7 @@ class ShardReader:
         if not parts:
             return None
         adds = parts[0].form is not None and parts[0].form.kind == "+I"
-        return _Cursor(snapshot, self._rows(parts, at.row), at.row, adds=adds)
+        return _Cursor(snapshot, self._rows(parts, at.row), at.row, shape, self._empty, adds=adds)
 
     def _rows(self, parts: list[Part], skipped: int) -> Iterator[pa.Table]:
         for part in parts:

@@ -94,21 +94,20 @@ def ends_within_update(rows: pa.Table) -> bool:
     return bool(rows.num_rows) and rows.column(CHANGE_KIND.name)[-1].as_py() == "-U"
 
 
-def rows_of_records(rows: pa.Table, key: Sequence[str], limit: int) -> tuple[int, int]:
-    """Return how many rows the first records take, and how many records these are: at most `limit`."""
-    looked = rows.slice(0, 2 * limit)  # so many rows make `limit` records, or the last of them is not among these
-    firsts = np.flatnonzero(~_paired(looked, _kinds(looked), key))
-    if len(firsts) <= limit:
-        return looked.num_rows, len(firsts)
-    return int(firsts[limit - 1]) + 1, limit
+def record_count(rows: pa.Table, key: Sequence[str]) -> int:
+    """Return how many records rows make."""
+    return int(np.count_nonzero(~_paired(rows, _kinds(rows), key)))
 
 
-def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> pa.Table:
+def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> tuple[pa.Table, Positions]:
     """Return the records of stored rows; the two rows of an update lie in one part.
 
     Args:
         parts: of one row or more each.
         empty: no rows, for their columns.
+
+    Returns:
+        k records, and int64[k]: the row of each among those of all parts, of an update the row after it.
     """
     names = empty.column_names
     told = (pa.table(part.rows.select(names).columns, schema=empty.schema) for part in parts)
@@ -156,7 +155,7 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> pa.T
         there = known | deletes
         parts_of = [_whole(before.column(name)) for name in shape.columns]
         columns.append(pa.StructArray.from_arrays(parts_of, list(shape.columns), mask=pa.array(~there)))
-    return pa.table(columns, names=shown)
+    return pa.table(columns, names=shown), at
 
 
 def _kinds(rows: pa.Table) -> npt.NDArray[np.int8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from merganser.shards.enable import no_stream
 from merganser.shards.iterator import iterator_text, place_of
 from merganser.shards.reader import ShardReader
 from merganser.shards.records import Shape
-from merganser.storage.env import Env
+from merganser.storage.env import Env, no_collection
 
 TRIM_HORIZON: Final = "trim_horizon"
 LATEST: Final = "latest"
@@ -137,28 +138,32 @@ class Verbs:
                 "or more, or None for all shards.",
                 table=self.table.name,
             )
-        every = self.stored()
-        begin = 0
-        if start_shard is not None:
-            begin = next((i for i, shard in enumerate(every) if shard.id >= start_shard), len(every))
-        end = len(every) if limit is None else begin + limit
+        if start_shard is not None and not isinstance(start_shard, str):
+            raise StreamParameterError(
+                f"cannot describe the stream of '{self.table.name}': start_shard is {start_shard!r:.60}. Give the "
+                "id of a shard, such as the next_shard of the page before.",
+                table=self.table.name,
+            )
+        with no_collection():
+            found = self.stored(start_shard or "", None if limit is None else limit + 1)
+            shown = self._shown(found[:limit])
         return StreamDescription(
             self.stream.id,
             self.table.name,
             "active",
             _time(self.stream.created_ms),
             self.stream.retention,
-            self._shown(every[begin:end]),
-            every[end].id if end < len(every) else None,
+            shown,
+            None if len(shown) == len(found) else found[-1].id,
         )
 
-    def stored(self) -> list[StoredShard]:
-        """Return all shards that have records to read, or may get some."""
+    def stored(self, start: str = "", limit: int | None = None) -> list[StoredShard]:
+        """Return the shards from an id on that have records to read, or may get some; None: all of them."""
         store = self.reader.store
         horizon = self.env.now_ms() - self.stream.retention.total_seconds() * 1000
         with store.lock:
-            every = store.up_to(self.reader.newest()).list()
-        return [shard for shard in every if shard.closed_ms is None or shard.closed_ms >= horizon]
+            every = store.up_to(self.reader.newest()).since(start)
+            return list(islice((s for s in every if s.closed_ms is None or s.closed_ms >= horizon), limit))
 
     def iterator(self, shard_id: str, timestamp: datetime | str | int | None, at: str) -> str:
         """Return a position in a shard."""
@@ -171,7 +176,7 @@ class Verbs:
         with self.reader.store.lock:
             shards = self.reader.store.up_to(newest_one)
             shard = shards.get(shard_id) if isinstance(shard_id, str) else None
-            names = [] if shard is not None else [each.id for each in shards.list()[-1000:]]
+            names = [] if shard is not None else [each.id for each in islice(shards, 1000)]
         if shard is None:
             hint = did_you_mean(str(shard_id), names) if names else "It has none yet."
             raise StreamNotFoundError(

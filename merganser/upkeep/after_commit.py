@@ -60,7 +60,7 @@ def _remember_shards(table: TableDef, env: Env, committed: Committed) -> None:
     if stream is None or snapshot is None or snapshot.id % REMEMBERED_EVERY:
         return
     try:
-        ShardStore(table, env, stream).remember(snapshot)
+        ShardStore(table, env, stream).remember_now_and_then(snapshot)
     except Exception as error:
         _warn(
             "the shards of '%s' were not noted after a commit, and the commits say them: %s",

@@ -233,7 +233,7 @@ class _Run:
         every = max(len(going) - 1, 0)
         stream = stream_of(self.table.options)
         if every and stream is not None:  # what the commits say of its shards goes with them
-            ShardStore(self.table, self.env, stream).remember(self.store.latest())
+            ShardStore(self.table, self.env, stream).remember_before(self.store.latest(), going[-2].id)
         with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
             for at in range(0, every, _SNAPSHOTS_AT_ONCE):
                 self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])

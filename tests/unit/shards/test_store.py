@@ -1,0 +1,185 @@
+"""What a process knows of shards, and the files that remember them: they hold in one history, and may be lost."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import TrimmedDataError
+from merganser.meta.shard_store import ShardStore, _needless
+from merganser.meta.shard_stream import stream_of
+from tests.seeds import seeds
+
+
+class World:
+    """A catalog whose clock goes on with each look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.folder = folder
+        self.table().create_database("db")
+
+    def table(self, name: str | None = None) -> Any:
+        """Return a table, or the catalog, as a fresh process has it."""
+        catalog = mg.catalog(str(self.folder), clock=self._tick)
+        return catalog if name is None else catalog.table(name)
+
+    def made(self, **options: str) -> Any:
+        """Return a new table of two partitions with a stream."""
+        given = {"bucket": "2", "stream.enabled": "true", "write-only": "true"} | options
+        return self.table().create_table(
+            "db.t", "p INT, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=given
+        )
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that remember shards."""
+        return list((self.folder / "db.db" / "t" / "stream").glob("*/shards-*"))
+
+    def _tick(self) -> datetime:
+        self.now += timedelta(milliseconds=10)
+        return self.now
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def number_of(file: Path) -> int:
+    return int(file.name.removeprefix("shards-"))
+
+
+def write(table: Any, *partitions: int, value: int = 0, **how: Any) -> None:
+    table.write([{"p": p, "k": k, "v": value} for p in partitions for k in range(8)], **how)
+
+
+def test_a_process_that_slept_finds_the_shards_of_commits_that_have_expired(world: World) -> None:
+    sleeper = world.made()
+    write(sleeper, 1, 2)
+    sleeper.shards()
+    table = world.table("db.t")
+    table.rescale(3)
+    write(table, 1, overwrite={"p": 1})
+    table.drop_partitions([{"p": 2}])
+    write(table, 1)
+    table.expire(retain_max=1)
+    assert sleeper.shards() == world.table("db.t").shards()
+    assert [(s.partition["p"], s.closed) for s in sleeper.shards()].count((2, True)) == 5
+
+
+def test_a_process_that_slept_through_a_rollback_does_not_believe_what_it_knew(world: World) -> None:
+    sleeper = world.made()
+    write(sleeper, 1)
+    write(sleeper, 2)
+    sleeper.shards()
+    table = world.table("db.t")
+    table.rollback(1)
+    write(table, 3)  # the snapshot has the number of the one that was taken back
+    assert sleeper.shards() == world.table("db.t").shards()
+    assert {s.partition["p"] for s in sleeper.shards()} == {1, 3}
+    for _ in range(3):
+        write(table, 3)
+    table.expire(retain_max=1)
+    assert {s.partition["p"] for s in sleeper.shards()} == {1, 3}
+
+
+def test_expiry_writes_the_shards_only_if_no_file_covers_what_goes(world: World) -> None:
+    table = world.made()
+    for value in range(20):
+        write(table, 1, value=value)
+    table.expire(retain_max=10)
+    (first,) = world.files
+    assert first.name == "shards-20"
+    for value in range(9):
+        write(table, 1, value=value)
+        world.table("db.t").expire(retain_max=10)
+    assert world.files == [first]
+    first.unlink()
+    write(table, 1)
+    world.table("db.t").expire(retain_max=10)
+    assert [file.name for file in world.files] == ["shards-30"]
+
+
+def test_the_more_shards_there_are_the_rarer_commits_write_them(world: World) -> None:
+    table = world.made(bucket="69000")
+    write(table, 1)
+    stream = stream_of(table.definition.options)
+    assert stream is not None
+    store = ShardStore(table.definition, table.env, stream)
+    for commits, written in ((66, False), (67, True)):
+        store.up_to(table.latest_snapshot())
+        store._known().remembered = 1 - commits
+        store.remember_now_and_then(table.latest_snapshot())
+        assert bool(world.files) == written
+
+
+def test_few_files_remember_many_commits() -> None:
+    kept: list[int] = []
+    for head in range(64, 64 * 2000, 64):
+        kept.append(head)
+        gone = _needless(kept, head, 1)
+        kept = [number for number in kept if number not in gone]
+        assert len(kept) <= head.bit_length()
+        for back in range(64, head - 64, 997):  # a rollback goes through at most twice as many commits again
+            assert any(back <= head - number <= 3 * back + 64 for number in kept)
+    assert _needless([3, 5, 9, 64], 64, 6) == [3]  # a file before the oldest snapshot that is kept stays
+
+
+def test_shards_that_nobody_remembers_begin_again_with_other_ids(world: World) -> None:
+    table = world.made()
+    write(table, 1)
+    write(table, 2)
+    at = table.shard_iterator(table.shards()[-1].shard_id)
+    before = {shard.shard_id for shard in table.shards()}
+    write(table, 1)
+    table.expire(retain_max=1)
+    for file in world.files:
+        file.unlink()
+    fresh = world.table("db.t")
+    shards = fresh.shards()
+    assert {shard.partition["p"] for shard in shards} == {1, 2}
+    assert not before & {shard.shard_id for shard in shards}
+    with pytest.raises(TrimmedDataError):
+        fresh.records(at)
+    one = next(shard for shard in shards if shard.partition["p"] == 2 and shard.bucket == 0)
+    now = fresh.shard_iterator(one.shard_id)
+    write(fresh, 2, value=7)
+    assert set(fresh.records(now).records.column("v").to_pylist()) == {7}
+    assert world.table("db.t").shards() == fresh.shards()
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_all_processes_find_the_same_shards(world: World, seed: int) -> None:
+    """A process that saw every commit, sleepers, and fresh ones, with files that are lost or damaged meanwhile."""
+    rng = random.Random(seed)
+    world.made(bucket=rng.choice(["2", "-1"]))
+    awake, sleeper = world.table("db.t"), world.table("db.t")
+    for _ in range(20):
+        table = world.table("db.t")
+        match rng.choices(["write", "rescale", "drop", "overwrite", "expire", "rollback"], [8, 2, 2, 2, 3, 1])[0]:
+            case "write":
+                write(table, *rng.sample([1, 2, 3], rng.randrange(1, 3)))
+            case "rescale" if table.definition.bucket > 0:
+                table.rescale(rng.randrange(1, 5))
+            case "drop":
+                table.drop_partitions([{"p": rng.randrange(1, 4)}])
+            case "overwrite":
+                write(table, 1, overwrite={"p": 1})
+            case "expire":
+                table.expire(retain_max=rng.randrange(1, 5))
+            case "rollback" if len(kept := table.snapshots()) > 1:
+                table.rollback(rng.choice(kept).id)
+        shards = world.table("db.t").shards()
+        assert awake.shards() == shards
+        if rng.random() < 0.2:
+            assert sleeper.shards() == shards
+        covers = sorted((file for file in world.files if number_of(file) >= table.snapshots()[0].id - 1), key=number_of)
+        for file in covers[1:]:  # the oldest of them and the commits since say it again
+            if rng.random() < 0.5:
+                rng.choice([file.unlink, lambda file=file: file.write_bytes(file.read_bytes()[:-9])])()
