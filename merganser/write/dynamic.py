@@ -21,12 +21,14 @@ Format: section "Assignment".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.hashing import Hashes, remainders, row_hashes
+from merganser.codec.stats import EMPTY_ROW
 from merganser.files.key_hashes import read_hashes, write_hashes
 from merganser.files.masks import remove
 from merganser.lsm.bucket_numbers import parted
@@ -50,6 +52,8 @@ from merganser.write.key_buckets import (
 from merganser.write.start import Start
 
 Positions = npt.NDArray[np.int64]
+_BLOCK_ROWS: Final = 1 << 16
+"""Rows of a step of sorting: what it takes stays in the cache."""
 
 
 def assigners_of(table: TableDef, tasks: int) -> int:
@@ -91,11 +95,14 @@ class DynamicBuckets(ByKeyOrFile):
         """Yield the rows of every bucket that has some, by partition and bucket."""
         columns = [rows.column(name) for name in self._table.key]
         hashes = row_hashes(columns, self._table.key_types)
+        if not self._table.schema.partition_keys:
+            for bucket, at in parted(self._buckets(EMPTY_ROW, hashes)):
+                yield Group(EMPTY_ROW, bucket, at)
+            return
         for partition, members in partition_groups(self._table, rows):
             check_directory(self._table, partition)
-            whole = len(members) == len(hashes)
-            for bucket, at in parted(self._buckets(partition, hashes if whole else hashes[members])):
-                yield Group(partition, bucket, at if whole else members[at])
+            for bucket, at in parted(self._buckets(partition, hashes[members])):
+                yield Group(partition, bucket, members[at])
 
     def _of(self, partition: bytes) -> dict[int, IndexEntry]:
         return {entry.bucket: entry for entry in self._files.of(partition)}
@@ -193,39 +200,53 @@ class _Partition:
 
     def assign(self, number: int, hashes: Hashes, arrays: Arrays) -> Buckets:
         """Return the bucket of each key of an assigner, int32[n]."""
-        ordered = hashes.astype(np.int64) << 32
-        ordered |= np.arange(len(hashes), dtype=np.int64)
-        ordered.sort()
-        different = (ordered >> 32).astype(np.int32)
+        different, order = _sorted(hashes)
         is_first = np.ones(len(hashes), np.bool_)
         np.not_equal(different[1:], different[:-1], out=is_first[1:])
         alone = bool(is_first.all())
-        different = different if alone else different[is_first]
+        firsts = order
+        if not alone:
+            heads = np.flatnonzero(is_first)
+            different, firsts = different[heads], order[heads]
         found = self.keys[number].find(different)
-        new = found == UNKNOWN
-        if new.any():
-            firsts = (ordered if alone else ordered[is_first])[new] & 0xFFFF_FFFF
-            found[new] = self._added(different[new], firsts)
-            self.keys[number] = self.keys[number].with_keys(Run(different[new], found[new].astype(np.uint16)), arrays)
+        unknown = found == UNKNOWN
+        count = int(np.count_nonzero(unknown))
+        if count:
+            all_new = count == len(found)
+            new = slice(None) if all_new else np.flatnonzero(unknown)
+            added = different[new]
+            sizes = self._filling.take(count, self.keys)
+            buckets = in_order(sizes, firsts[new])
+            for bucket in sizes:
+                own = added if len(sizes) == 1 else added[np.flatnonzero(buckets == bucket)]
+                self.new.setdefault(bucket, []).append(own)
+            self.keys[number] = self.keys[number].with_keys(Run(added, buckets.astype(np.uint16)), arrays)
+            if all_new and alone:  # they got their buckets in the order in which they came
+                return np.repeat(np.array(list(sizes), np.int32), list(sizes.values()))
+            found[new] = buckets
         if len(found) and (found == found[0]).all():
             return np.full(len(hashes), found[0], np.int32)
         of_rows = np.empty(len(hashes), np.int32)
-        of_rows[ordered & 0xFFFF_FFFF] = found if alone else found[np.cumsum(is_first) - 1]
+        of_rows[order] = found if alone else found[np.cumsum(is_first) - 1]
         return of_rows
-
-    def _added(self, hashes: Hashes, firsts: Positions) -> Buckets:
-        """Return the buckets of new keys.
-
-        Args:
-            hashes: int32[k], rising.
-            firsts: where each comes first; earlier keys get earlier buckets.
-        """
-        sizes = self._filling.take(len(hashes), self.keys)
-        found = in_order(sizes, firsts)
-        for bucket in sizes:
-            self.new.setdefault(bucket, []).append(hashes if len(sizes) == 1 else hashes[found == bucket])
-        return found
 
     def _filled(self) -> Filling:
         counts = {bucket: entry.row_count for bucket, entry in self.files.items()}
         return Filling(self._table, counts, self._assigners)
+
+
+def _sorted(hashes: Hashes) -> tuple[Hashes, Positions]:
+    """Return hashes in their order and where each stands; equal ones keep their order."""
+    order = np.empty(len(hashes), np.int64)
+    for start in range(0, len(hashes), _BLOCK_ROWS):
+        block = order[start : start + _BLOCK_ROWS]
+        block[:] = hashes[start : start + _BLOCK_ROWS]
+        block <<= 32
+        block |= np.arange(start, start + len(block))
+    order.sort()  # of numbers with their positions: several times as fast as a sort of positions
+    rising = np.empty(len(hashes), np.int32)
+    for start in range(0, len(hashes), _BLOCK_ROWS):
+        block = order[start : start + _BLOCK_ROWS]
+        rising[start : start + _BLOCK_ROWS] = block >> 32
+        block &= 0xFFFF_FFFF
+    return rising, order

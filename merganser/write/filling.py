@@ -16,6 +16,8 @@ from merganser.options import write as w
 
 BUCKETS_MAX: Final = 32_767
 """Most buckets of a partition; the format keeps their numbers in 16 bits."""
+_COMPARISONS_MAX: Final = 16
+"""So many comparisons with all keys are cheaper than a binary search of each."""
 
 
 class Filling:
@@ -86,5 +88,12 @@ def in_order(sizes: dict[int, int], firsts: npt.NDArray[np.int64]) -> npt.NDArra
     if len(buckets) == 1:
         return np.full(len(firsts), buckets[0], np.int32)
     ends = np.cumsum(list(sizes.values()))
-    last = np.partition(firsts, ends[:-1] - 1)[ends[:-1] - 1]
-    return np.array(buckets, np.int32)[np.searchsorted(last, firsts)]
+    last = ends[:-1] - 1
+    if int(firsts.max()) >= len(firsts):  # keys between them are known
+        last = np.partition(firsts, last)[last]
+    if len(last) > _COMPARISONS_MAX:
+        return np.array(buckets, np.int32)[np.searchsorted(last, firsts)]
+    place = np.zeros(len(firsts), np.uint8)
+    for position in last:
+        place += firsts > position
+    return np.array(buckets, np.int32)[place]

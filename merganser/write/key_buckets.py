@@ -34,8 +34,8 @@ Buckets = npt.NDArray[np.int32]
 UNKNOWN: Final = -1
 """In place of a bucket: the key is new."""
 
-_STEP_ROWS: Final = 1 << 20
-"""Hashes that are merged at a time: what they take beside the result is small."""
+_STEP_ROWS: Final = 1 << 16
+"""Hashes that are merged at a time: they stay in the cache, and what they take beside the result is small."""
 _GROWTH: Final = 4
 """A run is merged with the next larger one once it has so large a part of its hashes."""
 _HASHES: Final = 1 << 32
@@ -109,11 +109,16 @@ class KeyBuckets:
             hashes: int32[n], rising.
         """
         found = np.full(len(hashes), UNKNOWN, np.int32)
+        todo = np.arange(len(hashes)) if len(self.runs) > 1 else None
         for run in self.runs:
-            at = np.searchsorted(run.hashes, hashes)
-            at[at == len(run)] = 0
-            known = run.hashes[at] == hashes
-            found[known] = run.buckets[at[known]]
+            asked = hashes if todo is None or len(todo) == len(hashes) else hashes[todo]
+            at = np.searchsorted(run.hashes, asked)
+            np.minimum(at, len(run) - 1, out=at)
+            known = run.hashes[at] == asked
+            there = np.flatnonzero(known)  # positions: numpy takes several times as long to pick by a mask
+            found[there if todo is None else todo[there]] = run.buckets[at[there]]
+            if todo is not None:
+                todo = todo[np.flatnonzero(~known)]
         return found
 
     def with_keys(self, run: Run, arrays: Arrays) -> KeyBuckets:
@@ -132,8 +137,8 @@ class KeyBuckets:
         gone = np.array(sorted(buckets), np.uint16)
         runs = []
         for run in self.runs:
-            kept = np.isin(run.buckets, gone, invert=True)
-            if not kept.all():
+            kept = np.flatnonzero(np.isin(run.buckets, gone, invert=True))
+            if len(kept) < len(run):
                 run = Run(run.hashes[kept], run.buckets[kept])
             if len(run):
                 runs.append(run)
@@ -141,7 +146,8 @@ class KeyBuckets:
 
     def of_bucket(self, bucket: int) -> Hashes:
         """Return the hashes of a bucket."""
-        return np.concatenate([np.empty(0, np.int32), *(run.hashes[run.buckets == bucket] for run in self.runs)])
+        own = [run.hashes[np.flatnonzero(run.buckets == bucket)] for run in self.runs]
+        return np.concatenate([np.empty(0, np.int32), *own])
 
 
 EMPTY: Final = KeyBuckets({})
@@ -211,14 +217,21 @@ def _merged(runs: Sequence[Run], arrays: Arrays) -> Run:
     done = 0
     for step in range(steps):
         parts = [run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)]
-        packed = np.concatenate(
-            [np.empty(0, np.int64), *((part.hashes.astype(np.int64) << 16) | part.buckets for part in parts)]
-        )
+        packed = np.empty(sum(map(len, parts)), np.int64)
+        start = 0
+        for part in parts:
+            own = packed[start : start + len(part)]
+            own[:] = part.hashes
+            own <<= 16
+            own |= part.buckets
+            start += len(part)
         if sum(len(part) > 0 for part in parts) > 1:
             packed.sort(kind="stable")  # it finds the runs and merges them, ten times as fast as a sort
-        hashes[done : done + len(packed)] = packed >> 16
-        buckets[done : done + len(packed)] = packed & 0xFFFF
-        done += len(packed)
+        end = done + len(packed)
+        buckets[done:end] = packed & 0xFFFF
+        packed >>= 16
+        hashes[done:end] = packed
+        done = end
     return Run(hashes, buckets)
 
 

@@ -27,6 +27,7 @@ from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_buckets
 from merganser.write.dynamic import DynamicBuckets
+from merganser.write.filling import in_order
 from merganser.write.key_buckets import EMPTY, Run
 from merganser.write.start import Start
 from tests.golden.test_golden import TABLES, expected_of, newest_schema
@@ -347,3 +348,14 @@ def test_golden_indexes_hold_the_hash_of_every_key() -> None:
     hashes = row_hashes(key.columns, table.definition.key_types)
     assert set(hashes.tolist()) <= set().union(*_buckets(table).values())
     assert json.loads((TABLES / "dyn_java.expected.json").read_text())["row_count"] == len(hashes)
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 40])
+@pytest.mark.parametrize("gaps", [1, 7])
+def test_keys_that_come_earlier_get_the_buckets_that_are_filled_earlier(buckets: int, gaps: int) -> None:
+    chance = np.random.default_rng(buckets)
+    sizes = {bucket: 1 + int(chance.integers(9)) for bucket in chance.permutation(buckets).tolist()}
+    count = sum(sizes.values())
+    firsts = chance.choice(count * gaps, count, replace=False)
+    expected = np.repeat(np.array(list(sizes)), list(sizes.values()))
+    assert in_order(sizes, firsts)[np.argsort(firsts)].tolist() == expected.tolist()
