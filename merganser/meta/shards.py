@@ -59,6 +59,7 @@ class Shards:
 
     Attributes:
         head: the snapshot that was applied last; 0: none.
+        changes: counts what was opened, closed and forgotten.
 
     Args:
         again: nobody knows any more which shards there were: those of the beginning get ids that no others had.
@@ -66,6 +67,7 @@ class Shards:
 
     def __init__(self, head: int, every: Iterable[Shard] = (), *, again: bool = False) -> None:
         self.head = head
+        self.changes = 0
         self._every: dict[str, Shard] = {}
         self._ids: list[str] = []  # rising, since a shard that is opened gets the greatest
         self._mark = "." if again else "-"
@@ -144,6 +146,7 @@ class Shards:
     def trim(self, before_ms: int) -> None:
         """Forget the shards that were closed before a time."""
         gone = [s for s in self._every.values() if s.closed_ms is not None and s.closed_ms < before_ms]
+        self.changes += len(gone)
         for shard in gone:
             del self._every[shard.id]
             last = self._closed.get(shard.partition, {})
@@ -153,6 +156,7 @@ class Shards:
             self._ids = list(self._every)
 
     def _add(self, shard: Shard) -> None:
+        self.changes += 1
         self._every[shard.id] = shard
         self._ids.append(shard.id)
         if shard.closed is None:
@@ -170,6 +174,7 @@ class Shards:
         closing = self._open.pop(partition, {})
         if closing:
             self._closed[partition] = closing
+        self.changes += len(closing)
         for shard_id in closing.values():
             shard = self._every[shard_id]
             self._every[shard_id] = shard._replace(closed=snapshot.id, closed_ms=snapshot.time_millis)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from merganser.commit.committers import WRITER
@@ -22,7 +21,7 @@ from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream
-from merganser.meta.shards import Shard
+from merganser.meta.shards import Shard, Shards
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -33,19 +32,19 @@ from merganser.scan.forms import columns_of
 from merganser.scan.gaps import gap_of, refusal
 from merganser.scan.plan_changes import from_changelog
 from merganser.scan.source import Published
-from merganser.scan.split import PublishedSplit, What
+from merganser.scan.split import What
+from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import CHANGE_KIND
 from merganser.shards.iterator import Place
-from merganser.shards.records import Positions, Shape, Stored, ends_within_update, record_count, record_table
+from merganser.shards.pieces import Cursor, Gathered, Piece
+from merganser.shards.records import Shape, record_table
 from merganser.storage.env import Env
 from merganser.stream.batches import Part, TableBatches
 
 _CURSORS_MAX: Final = 256
 _CURSORS_BYTES: Final = 256 << 20
 """So much memory rows and records take that pages have left over."""
-_MADE_ROWS: Final = 8_192
-_MADE_BYTES: Final = 16 << 20
-"""Records are made of so many rows, if they are no larger, and of what the page needs."""
 _SNAPSHOTS_MAX: Final = 1024
 """So many snapshots without records a page passes before it returns; the next one goes on behind them."""
 
@@ -65,139 +64,43 @@ class Page:
     more: bool
 
 
-class _Cursor:
-    """Where a page ended, with the files that are open there, and with records that were made already.
-
-    Attributes:
-        row: how many stored rows of the snapshot were taken.
-    """
-
-    def __init__(
-        self, snapshot: Snapshot, rows: Iterator[pa.Table], row: int, shape: Shape, empty: pa.Table, *, adds: bool
-    ) -> None:
-        self.row = row
-        self._snapshot = snapshot
-        self._shape = shape
-        self._empty = empty
-        self._adds = adds
-        self._rows = rows
-        self._held: pa.Table | None = None
-        self._made: pa.Table | None = None
-        self._ends: Positions = np.zeros(0, np.int64)
-        self._used = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of what is left over."""
-        return sum(each.nbytes for each in (self._held, self._made) if each is not None)
-
-    def take(self, room: int) -> Stored | pa.Table | None:
-        """Return at most so many records of the snapshot, or rows that they are made of; None: there are no more."""
-        if self._made is None:
-            held = self._filled()
-            if held is None:
-                return None
-            if held.num_rows <= room:
-                found = self._stored(held)
-                self._held, self.row = None, found.end
-                return found
-            self._make(held, room)
-        assert self._made is not None
-        records = self._made.slice(self._used, room)
-        self._used += records.num_rows
-        self.row = int(self._ends[self._used - 1])
-        if self._used == self._made.num_rows:
-            self._made, self._used = None, 0
-        return records
-
-    def is_done(self) -> bool:
-        """Return whether all was taken."""
-        return self._made is None and self._filled() is None
-
-    def _filled(self) -> pa.Table | None:
-        """Return the next rows; the two rows of an update stay together."""
-        while self._held is None or ends_within_update(self._held):
-            more = next(self._rows, None)
-            if more is None:
-                break
-            self._held = more if self._held is None else pa.concat_tables([self._held, more])
-        return self._held
-
-    def _make(self, held: pa.Table, room: int) -> None:
-        few = _MADE_BYTES * held.num_rows // max(held.nbytes, 1)
-        end = min(max(min(_MADE_ROWS, few), 2 * room), held.num_rows)
-        while end < held.num_rows and ends_within_update(held.slice(end - 1, 1)):
-            end += 1
-        made, at = record_table([self._stored(held.slice(0, end))], self._shape, self._empty)
-        self._made, self._ends = made, at + (self.row + 1)
-        self._held = held.slice(end) if end < held.num_rows else None
-
-    def _stored(self, rows: pa.Table) -> Stored:
-        return Stored(rows, self.row, self._snapshot.id, self._snapshot.time_millis, self._adds)
-
-
-class _Gathered:
-    """The records of a page."""
-
-    def __init__(self, shape: Shape, empty: pa.Table) -> None:
-        self.count = 0
-        self._shape = shape
-        self._empty = empty
-        self._made: list[pa.Table] = []
-        self._stored: list[Stored] = []
-
-    def add(self, taken: Stored | pa.Table) -> None:
-        """Add what was taken of a snapshot."""
-        if isinstance(taken, Stored):
-            self._stored.append(taken)
-            self.count += record_count(taken.rows, self._shape.key)
-            return
-        self._make()
-        self._made.append(taken)
-        self.count += taken.num_rows
-
-    def table(self) -> pa.Table:
-        """Return the records; there are some."""
-        self._make()
-        return self._made[0] if len(self._made) == 1 else pa.concat_tables(self._made).combine_chunks()
-
-    def _make(self) -> None:
-        """Make records of rows of several snapshots together, since most have few."""
-        if self._stored:
-            self._made.append(record_table(self._stored, self._shape, self._empty)[0])
-            self._stored = []
-
-
 class ShardReader:
     """Reads the shards of one stream of a table.
 
     Args:
         table: the table with its newest schema.
+        columns: of the table, to read; those of the key are among them. None: all.
     """
 
-    def __init__(self, table: TableDef, env: Env, stream: ShardStream) -> None:
+    def __init__(
+        self, table: TableDef, env: Env, stream: ShardStream, columns: Sequence[t.Field] | None = None
+    ) -> None:
         given = {r.STREAMING_READ_OVERWRITE.key: "true", r.CHANGE_TRACKING_GAPS.key: "skip", r.CONSUMER_ID.key: None}
         self.table = replace(table, options=table.options.merged(given))
         self.env = env
         self.stream = stream
         self.store = ShardStore(table, env, stream)
         self._columns = columns_of(What.CHANGED, self.table)
+        if columns is not None:
+            self._columns = (CHANGE_KIND, *columns)
         self._snapshots = SnapshotStore(table.paths, env, table.name)
         self._changelogs = ChangelogStore(table.paths, env)
         self._meta = MetaReader(table.paths, env, table.name)
         self._batches = self._new_batches()
         self._planned: dict[int, str] = {}
         fields = arrow_schema(self._columns)
-        self._empty = pa.schema([field.with_nullable(True) for field in fields]).empty_table()
-        self._cursors: OrderedDict[tuple[Place, Shape], _Cursor] = OrderedDict()
+        self.empty = pa.schema([field.with_nullable(True) for field in fields]).empty_table()
+        self._cursors: OrderedDict[tuple[Place, Shape], Cursor] = OrderedDict()
+        self._lines: dict[str, list[Shard]] = {}
+        self._lines_of: tuple[Shards, int] | None = None
         self._none: dict[Shape, pa.Table] = {}
         self._lock = threading.Lock()
         self._plan_lock = threading.Lock()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of the table."""
-        return tuple(field.name for field in self.table.schema.fields)
+        """Names of the columns of the table that are read."""
+        return tuple(field.name for field in self._columns[1:])
 
     def newest(self) -> Snapshot | None:
         """Return the newest snapshot."""
@@ -217,8 +120,8 @@ class ShardReader:
         """
         newest = self.newest()
         shard, end = self._bounds(place, newest)
-        self._check_kept(place, newest)
-        found = _Gathered(shape, self._empty)
+        self.check_kept(place, newest)
+        found = Gathered(shape, self.empty)
         at = place
         last = min(end, place.snapshot + _SNAPSHOTS_MAX)
         while (room := limit - found.count) and at.snapshot < last:
@@ -236,6 +139,73 @@ class ShardReader:
         closed = shard.closed is not None and at.snapshot >= end
         records = found.table() if found.count else self._no_records(shape)
         return Page(records, None if closed else at, at.snapshot < end)
+
+    def pieces(self, snapshot: Snapshot, newest: Snapshot | None, *, skip_gaps: bool) -> list[Piece]:
+        """Return what a snapshot published in all shards: of an overwrite, first the shards that it closed.
+
+        Args:
+            newest: the newest snapshot that the caller knows, which is not older.
+            skip_gaps: return nothing of an overwrite whose snapshot before has expired.
+
+        Raises:
+            TrimmedDataError: the snapshot is older than the retention.
+            FormatError: metadata is damaged or missing.
+        """
+        if snapshot.schema_id < self.stream.schema_id:  # it was committed before the stream was enabled
+            return []
+        if snapshot.time_millis < self._horizon_ms():
+            raise self._trimmed(snapshot.id)
+        found: dict[tuple[str, str | None], list[Part]] = {}
+        for part in self._parts(snapshot, skip_gaps=skip_gaps):
+            found.setdefault((part.directory, None if part.form is None else part.form.kind), []).append(part)
+        with self.store.lock:
+            shards = self.store.up_to(newest)
+            owners = [self._shard_of(parts[0], snapshot, shards) for parts in found.values()]
+        return [
+            Piece(shard, snapshot.id, snapshot.time_millis, tuple(parts))
+            for shard, parts in zip(owners, found.values(), strict=True)
+            if shard is not None
+        ]
+
+    def refuse_gap(self, snapshot: Snapshot, shard: Shard | None = None) -> None:
+        """Refuse to go on behind a commit that did not log what it changed in a shard, or in any.
+
+        Raises:
+            UntrackedError: it is such a commit.
+        """
+        changelog = from_changelog(self.table, Published(snapshot.id, snapshot.id))
+        partitions = gap_of(self.table, snapshot, None, changelog=changelog)
+        if partitions == frozenset() and changelog:
+            partitions = self._unlogged(snapshot, shard)
+        concerned = partitions if partitions is None or shard is None else {shard.partition} & partitions
+        if concerned is None or concerned:
+            raise refusal(
+                self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
+            )
+
+    def check_kept(self, place: Place, newest: Snapshot | None) -> None:
+        """Refuse a position that the table has no records behind any more.
+
+        Raises:
+            TrimmedDataError: it is older than the retention, or lies in a history that a rollback removed.
+        """
+        what = f"cannot read records of '{self.table.name}'"
+        if place.before_ms >= 0:
+            before = self._kept(place.snapshot - 1)
+            gone = before is None and place.snapshot - 1 > (0 if newest is None else newest.id)
+            if gone or (before is not None and before.time_millis != place.before_ms):
+                raise TrimmedDataError(
+                    f"{what}: the table was rolled back behind snapshot {place.snapshot - 1}, which this reader has "
+                    "read. Nothing was read. Undo what came from the snapshots that were removed, and ask for a new "
+                    "iterator.",
+                    table=self.table.name,
+                    snapshot=place.snapshot - 1,
+                )
+        if newest is None or place.snapshot > newest.id:
+            return
+        found = self._kept(place.snapshot)
+        if found is None or found.time_millis < self._horizon_ms():
+            raise self._trimmed(place.snapshot)
 
     def first_kept(self) -> int:
         """Return the oldest snapshot whose records can be read: of the stream, there still, and not too old."""
@@ -285,32 +255,6 @@ class ShardReader:
             )
         return shard, self.behind(shard, newest)
 
-    def _check_kept(self, place: Place, newest: Snapshot | None) -> None:
-        what = f"cannot read records of '{self.table.name}'"
-        if place.before_ms >= 0:
-            before = self._kept(place.snapshot - 1)
-            gone = before is None and place.snapshot - 1 > (0 if newest is None else newest.id)
-            if gone or (before is not None and before.time_millis != place.before_ms):
-                raise TrimmedDataError(
-                    f"{what}: the table was rolled back behind snapshot {place.snapshot - 1}, which this reader has "
-                    "read. Nothing was read. Undo what came from the snapshots that were removed, and ask for a new "
-                    "iterator.",
-                    table=self.table.name,
-                    snapshot=place.snapshot - 1,
-                )
-        if newest is None or place.snapshot > newest.id:
-            return
-        found = self._kept(place.snapshot)
-        if found is None or found.time_millis < self._horizon_ms():
-            raise TrimmedDataError(
-                f"{what}: the iterator points to snapshot {place.snapshot}, and the stream keeps records for "
-                f"{self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was read. "
-                "Read the table, and go on with an iterator at 'trim_horizon'. enable_stream with a longer retention "
-                "keeps more.",
-                table=self.table.name,
-                snapshot=place.snapshot,
-            )
-
     def _horizon_ms(self) -> float:
         return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
 
@@ -322,7 +266,7 @@ class ShardReader:
         found = self._kept(place.snapshot)
         return replace(place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis)
 
-    def _keep(self, at: Place, shape: Shape, cursor: _Cursor) -> None:
+    def _keep(self, at: Place, shape: Shape, cursor: Cursor) -> None:
         with self._lock:
             self._cursors[at, shape] = cursor
             self._cursors.move_to_end((at, shape))
@@ -334,10 +278,10 @@ class ShardReader:
         """Return a page without records, as most polls do."""
         found = self._none.get(shape)
         if found is None:
-            found = self._none[shape] = record_table([], shape, self._empty)[0]
+            found = self._none[shape] = record_table([], shape, self.empty)[0]
         return found
 
-    def _cursor(self, at: Place, shard: Shard, shape: Shape, *, skip_gaps: bool) -> _Cursor | None:
+    def _cursor(self, at: Place, shard: Shard, shape: Shape, *, skip_gaps: bool) -> Cursor | None:
         """Return what the shard has of a snapshot from a position on; None: nothing."""
         with self._lock:
             known = self._cursors.pop((at, shape), None)
@@ -353,27 +297,15 @@ class ShardReader:
         if snapshot.schema_id < self.stream.schema_id:  # it was committed before the stream was enabled
             return None
         if not skip_gaps:
-            self._refuse_gap(snapshot, shard)
-        parts = self._parts(snapshot, shard, skip_gaps=skip_gaps)
+            self.refuse_gap(snapshot, shard)
+        parts = self._parts_in(snapshot, shard, self._parts(snapshot, skip_gaps=skip_gaps))
         if not parts:
             return None
-        adds = parts[0].form is not None and parts[0].form.kind == "+I"
-        return _Cursor(snapshot, self._rows(parts, at.row), at.row, shape, self._empty, adds=adds)
+        piece = Piece(shard, snapshot.id, snapshot.time_millis, parts)
+        return piece.cursor(self.env.storage, shape, self.empty, skipped=at.row)
 
-    def _rows(self, parts: list[Part], skipped: int) -> Iterator[pa.Table]:
-        for part in parts:
-            whole = isinstance(part.split, PublishedSplit) and not self.table.counting
-            if whole and skipped >= part.rows:
-                skipped -= part.rows
-                continue
-            for rows in part.read(self.env.storage):
-                passed = min(skipped, rows.num_rows)
-                skipped -= passed
-                if passed < rows.num_rows:
-                    yield rows.slice(passed)
-
-    def _parts(self, snapshot: Snapshot, shard: Shard, *, skip_gaps: bool) -> list[Part]:
-        """Return what a snapshot published in a shard, in order."""
+    def _parts(self, snapshot: Snapshot, *, skip_gaps: bool) -> list[Part]:
+        """Return what a snapshot published, in order."""
         with self._plan_lock:
             if self._planned.get(snapshot.id, snapshot.delta_manifest_list) != snapshot.delta_manifest_list:
                 self._batches = self._new_batches()  # after a rollback another snapshot has the number
@@ -381,19 +313,46 @@ class ShardReader:
             self._planned[snapshot.id] = snapshot.delta_manifest_list
             self._planned.pop(snapshot.id - _SNAPSHOTS_MAX, None)
             try:
-                every = self._batches.published(snapshot.id)
+                return self._batches.published(snapshot.id)
             except (ExpiredError, NotFoundError) as error:
                 if snapshot.commit_kind != OVERWRITE:
                     raise
                 if skip_gaps:
                     return []
                 raise self._overwritten(snapshot, error) from error
+
+    def _parts_in(self, snapshot: Snapshot, shard: Shard, every: Sequence[Part]) -> tuple[Part, ...]:
+        """Return those of the parts that a snapshot published which are records of a shard."""
         directory = self.table.bucket_directory(shard.partition, shard.bucket)
-        mine = [part for part in every if part.directory == directory]
+        closes = shard.closed == snapshot.id  # what it adds to a bucket of the number is of the shard that it opens
+        mine = (part for part in every if part.directory == directory)
         if snapshot.commit_kind == OVERWRITE:
-            closes = shard.closed == snapshot.id
-            return [part for part in mine if part.form is not None and (part.form.kind == "-D") == closes]
-        return [] if shard.closed == snapshot.id else mine  # of a bucket of this number that was opened by it
+            return tuple(part for part in mine if part.form is not None and (part.form.kind == "-D") == closes)
+        return () if closes else tuple(mine)
+
+    def _shard_of(self, part: Part, snapshot: Snapshot, shards: Shards) -> Shard | None:
+        """Return the shard whose records a part holds; None: no shard, since the rows wait for their buckets."""
+        if self._lines_of != (shards, shards.changes):
+            self._lines = {}
+            for shard in shards:
+                directory = self.table.bucket_directory(shard.partition, shard.bucket)
+                self._lines.setdefault(directory, []).append(shard)
+            self._lines_of = (shards, shards.changes)
+        for shard in reversed(self._lines.get(part.directory, ())):
+            reaches = shard.closed is None or snapshot.id <= shard.closed
+            if reaches and shard.opened <= snapshot.id and self._parts_in(snapshot, shard, [part]):
+                return shard
+        return None
+
+    def _trimmed(self, number: int) -> TrimmedDataError:
+        return TrimmedDataError(
+            f"cannot read records of '{self.table.name}': the position is at snapshot {number}, and the stream keeps "
+            f"records for {self.stream.retention}: those of snapshot {self.first_kept()} and later ones. Nothing was "
+            "read. Read the table, and go on with an iterator at 'trim_horizon'. enable_stream with a longer retention "
+            "keeps more.",
+            table=self.table.name,
+            snapshot=number,
+        )
 
     def _overwritten(self, snapshot: Snapshot, error: MerganserError) -> TrimmedDataError:
         return TrimmedDataError(
@@ -404,18 +363,8 @@ class ShardReader:
             snapshot=snapshot.id,
         )
 
-    def _refuse_gap(self, snapshot: Snapshot, shard: Shard) -> None:
-        changelog = from_changelog(self.table, Published(snapshot.id, snapshot.id))
-        partitions = gap_of(self.table, snapshot, None, changelog=changelog)
-        if partitions == frozenset() and changelog and self._is_unlogged(snapshot, shard):
-            partitions = frozenset({shard.partition})
-        if partitions is None or shard.partition in partitions:
-            raise refusal(
-                self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
-            )
-
-    def _is_unlogged(self, snapshot: Snapshot, shard: Shard) -> bool:
-        """Return whether another engine, which does not know of the stream, added rows without logging them.
+    def _unlogged(self, snapshot: Snapshot, shard: Shard | None) -> frozenset[bytes]:
+        """Return where another engine, which does not know of the stream, added rows without logging them.
 
         A commit of merganser that logs nothing has changed nothing.
         """
@@ -425,6 +374,7 @@ class ShardReader:
             or snapshot.changelog_manifest_list
             or self.table.options.get(w.CHANGELOG_PRODUCER) != "input"
         ):
-            return False
-        added = self._meta.delta(snapshot)
-        return any(e.kind == ADD and (e.partition, e.bucket) == (shard.partition, shard.bucket) for e in added)
+            return frozenset()
+        added = (entry for entry in self._meta.delta(snapshot) if entry.kind == ADD)
+        place = None if shard is None else (shard.partition, shard.bucket)
+        return frozenset(entry.partition for entry in added if place in (None, (entry.partition, entry.bucket)))

@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 
 from merganser.scan.forms import OFFSETS_PER_SNAPSHOT
 from merganser.schema import row_kind
+from merganser.schema import types as t
 from merganser.schema.same import same_rows, same_values
 from merganser.schema.table_schema import CHANGE_KIND
+from merganser.schema.types_text import UNNUMBERED
 
 ACTION: Final = "_action"
 SEQUENCE: Final = "_sequence"
@@ -87,6 +89,26 @@ class Stored:
         """Return rows `begin` to `end` of it."""
         length = (self.rows.num_rows if end is None else end) - begin
         return replace(self, rows=self.rows.slice(begin, length), first=self.first + begin)
+
+
+def record_fields(shape: Shape, columns: Sequence[t.Field]) -> tuple[t.Field, ...]:
+    """Return the columns of records.
+
+    Args:
+        columns: those of the shape.
+    """
+    own = [
+        t.Field(UNNUMBERED, ACTION, t.VarChar(nullable=False)),
+        t.Field(UNNUMBERED, SEQUENCE, t.BigInt(nullable=False)),
+        t.Field(UNNUMBERED, COMMIT_TIME, t.LocalZonedTimestamp(precision=3, nullable=False)),
+    ]
+    if shape.key:
+        own.append(t.Field(UNNUMBERED, CHANGED, t.Array(element=t.VarChar())))
+    shown = [f if f.name in shape.key else replace(f, type=f.type.with_nullable(True)) for f in columns]
+    if shape.before:
+        inner = tuple(replace(field, type=field.type.with_nullable(True)) for field in columns)
+        shown.append(t.Field(UNNUMBERED, BEFORE, t.Row(fields=inner)))
+    return (*own, *shown)
 
 
 def ends_within_update(rows: pa.Table) -> bool:

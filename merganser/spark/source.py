@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -60,14 +60,16 @@ from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
+from merganser.shards.verbs import TRIM_HORIZON
 from merganser.spark.names import CASE, ZONE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
+from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.splits import Pack, packed, rows_of
 from merganser.spark.stream_reader import StreamReader, StreamRequest
 from merganser.spark.stream_sink import request_of as sink_request_of
 from merganser.spark.stream_sink import sink_of
-from merganser.spark.stream_source import long_names, request_of
+from merganser.spark.stream_source import limits_of, long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.protocol import Storage
@@ -96,6 +98,10 @@ _OWN_OPTIONS: Final = frozenset(
         "checkpointlocation",
         "queryname",
         "compaction",
+        "shards",
+        "start",
+        "before",
+        "full",
     ]
 )
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
@@ -144,7 +150,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
         """Return the columns of the read."""
         if (consumer := self.options.get(r.CONSUMER_ID.key)) is not None:
             check_consumer_id(consumer, what=f"cannot follow '{self.options.get('path', '')}'")
-        if _shows_kinds(self.options):
+        if _shows_kinds(self.options) or _flag(self.options, "shards"):
             return _request(self.options).schema
         try:
             scan = _scan(self.options)
@@ -160,6 +166,11 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of `schema`, which is that of `schema()`, or columns of it that the user named."""
+        if _flag(self.options, "shards"):
+            raise InvalidInputError(
+                "option 'shards' is for streams. Nothing was read. Read records of a shard with Table.records.",
+                option="shards",
+            )
         if _shows_kinds(self.options):
             raise InvalidInputError(
                 f"option '{r.READ_CHANGELOG.key}' is for streams. Nothing was read. Read changes that end with "
@@ -338,6 +349,7 @@ def _read(options: Mapping[str, str]) -> tuple[Table, Table | TableView]:
 
 def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> Scan:
     table, read = _read(options)
+    refuse_unless_shards(_asked(options), f"cannot read '{table.name}'")
     return read.scan(
         columns=_spelling(table, options).names(columns or _columns(options)),
         where=options.get("where") or None,
@@ -351,7 +363,19 @@ def _scan(options: Mapping[str, str], columns: Sequence[str] | None = None) -> S
 
 def _shows_kinds(options: Mapping[str, str]) -> bool:
     """Return whether a stream shows kinds. The option of a table does not count: a batch has the same columns."""
-    return options.get(r.READ_CHANGELOG.key, "false").strip().lower() == "true"
+    return _flag(options, r.READ_CHANGELOG.key)
+
+
+def _flag(options: Mapping[str, str], key: str) -> bool:
+    """Return an option that is true or false.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    text = options.get(key, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInputError(f"option '{key}' is '{options.get(key)}'. It is 'true' or 'false'.", option=key)
+    return text == "true"
 
 
 def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -> StreamRequest:
@@ -361,18 +385,45 @@ def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -
         columns: of the schema that Spark declares; None: those of the options.
     """
     table, read = _read(options)
-    for key, other in (("snapshot", "scan.snapshot-id"), ("tag", None), ("timestamp", "scan.timestamp")):
+    shards = _flag(options, "shards")
+    asked = _asked(options)
+    action = f"cannot follow '{table.name}'"
+    view = read.view_name if isinstance(read, TableView) else None
+    parallelism = _number(options, "parallelism") or max(_CORES_MIN, os.cpu_count() or 1)
+    others = (("snapshot", "scan.snapshot-id"), ("tag", None), ("timestamp", "scan.timestamp"))
+    for key, other in others[:2] if shards else others:
         if key in options:
-            said = "" if other is None else f" Give '{other}' to begin with a state or its changes."
+            said = "" if other is None or shards else f" Give '{other}' to begin with a state or its changes."
             raise InvalidInputError(f"option '{key}' is for reads that end. Nothing was read.{said}", option=key)
+    if shards:
+        return shard_request_of(
+            table,
+            view,
+            replace(asked, timestamp=options.get("timestamp")),
+            columns=columns or _columns(options),
+            spelling=_spelling(table, options),
+            where=options.get("where") or None,
+            setting=_setting(table, options),
+            given=options,
+            limits=limits_of(table.definition.options, action),
+            parallelism=parallelism,
+        )
+    refuse_unless_shards(asked, action)
     return request_of(
         table,
-        read.view_name if isinstance(read, TableView) else None,
+        view,
         columns=_spelling(table, options).names(columns or _columns(options)),
         where=options.get("where") or None,
         setting=_setting(table, options),
         kinds=_shows_kinds(options),
-        parallelism=_number(options, "parallelism") or max(_CORES_MIN, os.cpu_count() or 1),
+        parallelism=parallelism,
+    )
+
+
+def _asked(options: Mapping[str, str]) -> RecordsAsked:
+    """Return what options say of a stream of records; but for the time, which reads that end have, too."""
+    return RecordsAsked(
+        options.get("start", TRIM_HORIZON), None, before=_flag(options, "before"), full=_flag(options, "full")
     )
 
 

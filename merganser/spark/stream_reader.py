@@ -30,7 +30,7 @@ from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.spark.workers import settle
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
-from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn, position_of
+from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -46,12 +46,32 @@ _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass
-class TurnsPartition(InputPartition):  # type: ignore[misc]
-    """The share of one task in a batch."""
+class RowsPartition(InputPartition):  # type: ignore[misc]
+    """The share of one task in a batch.
+
+    Attributes:
+        schema: of the rows, as Spark declares it.
+    """
+
+    schema: pa.Schema
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the rows, in order, in our types."""
+        raise NotImplementedError
+
+
+@dataclass
+class TurnsPartition(RowsPartition):
+    """The share of one task in a batch of a table."""
 
     turns: tuple[Turn, ...]
     storage: Storage
-    schema: pa.Schema
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the rows, those of a place in their order."""
+        for turn in self.turns:
+            for part in turn:
+                yield from part.read(self.storage)
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,24 @@ class StreamRequest:
         """The columns as Spark has them."""
         return spark_schema(self.table, self.columns)
 
+    def batches(self) -> TableBatches:
+        """Return the batches of the table."""
+        return TableBatches(
+            self.table, self.env, what=self.what, columns=self.columns, where=self.where, limits=self.limits
+        )
+
+    def planned(self, batches: Any, start: Position | None, end: Position, schema: pa.Schema) -> list[InputPartition]:
+        """Return the shares of the tasks in what lies between two positions.
+
+        Args:
+            batches: of `batches`.
+            schema: of the rows, as Spark declares it.
+        """
+        turns: tuple[Turn, ...] = batches.turns(start, end)
+        weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
+        packs = balanced(weights, tasks_max=self.tasks_max)
+        return [TurnsPartition(schema, tuple(turns[i] for i in pack), self.env.storage) for pack in packs]
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads batches of a table; see the module.
@@ -93,15 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._env = request.env
         self._schema = schema
         self._limits = request.limits
-        self._tasks_max = request.tasks_max
-        self._batches = TableBatches(
-            table,
-            request.env,
-            what=request.what,
-            columns=request.columns,
-            where=request.where,
-            limits=request.limits,
-        )
+        self._request = request
+        self._batches = request.batches()
         self._head: int | None = None
         self._planned: Position | None = None  # Spark 4.0 does not say where a batch begins
         self._looked = float("-inf")
@@ -130,17 +161,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Return where the next batch ends; `start` if there is nothing to read."""
         found = self._latest(start, limit)
-        self._end = position_of(found, self._table.name)
+        self._end = self._batches.position(found)
         return found
 
     def _latest(self, start: dict[str, Any] | None, limit: Any) -> dict[str, Any]:
         limited = ReadAllAvailable is None or not isinstance(limit, ReadAllAvailable)
-        known = self._planned if start is None else position_of(start, self._table.name)
+        known = self._planned if start is None else self._batches.position(start)
         if known is None:  # where the stream begins is fixed by the first batch, even if that has no rows
-            return self._batches.advance(self._batches.start(), limited=limited, head=self._head).to_json()
+            found = self._batches.advance(self._batches.start(), limited=limited, head=self._head)
+            return self._batches.value(found)
         if start is not None:  # Spark plans from there, so what lies before has been done
             self._batches.keep(known)
-        stays = known.to_json() if start is None else start
+        stays = self._batches.value(known) if start is None else start
         now = self._env.seconds()
         if known.splits is None and self._head is None and now - self._looked < self._look_seconds:
             return stays
@@ -148,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if end == known:
             self._looked = now
             return stays
-        return end.to_json()
+        return self._batches.value(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest snapshot, and how far the end of the batch is behind it; `lastProgress` shows it.
@@ -165,28 +197,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._lag
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        name = self._table.name
-        begin, last = position_of(start, name), position_of(end, name)
+        begin, last = self._batches.position(start), self._batches.position(end)
         if last is None or begin == last:
             self._planned = last or self._planned
             return []
         self._planned = last
-        turns = self._batches.turns(begin, last)
-        storage, schema = self._env.storage, self._schema
-        weights = [sum(weight_of(part.size_bytes, part.files) for part in turn) for turn in turns]
-        packs = balanced(weights, tasks_max=self._tasks_max)
-        return [TurnsPartition(tuple(turns[i] for i in pack), storage, schema) for pack in packs]
+        return self._request.planned(self._batches, begin, last, self._schema)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, TurnsPartition):
-            for turn in partition.turns:
-                for part in turn:
-                    for rows in part.read(partition.storage):
-                        yield from spark_batches(rows, partition.schema)
+        # For an empty plan Spark may run a task without a partition of this source.
+        if isinstance(partition, RowsPartition):
+            for rows in partition.rows():
+                yield from spark_batches(rows, partition.schema)
             settle()
 
     def commit(self, end: dict[str, Any]) -> None:
-        position = position_of(end, self._table.name)
+        position = self._batches.position(end)
         if position is not None:
             self._batches.keep(position)
 

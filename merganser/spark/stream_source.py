@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,7 @@ from merganser.schema.table_schema import CHANGE_KIND
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE, cores, opened
+from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
 from merganser.spark.stream_reader import RequestSource, StreamRequest
 from merganser.stream.batches import Limits, check_batches
 from merganser.stream.starts import check_start
@@ -62,7 +63,7 @@ def _long_name(key: str) -> str:
     return key
 
 
-def _limits_of(options: Options, action: str) -> Limits:
+def limits_of(options: Options, action: str) -> Limits:
     """Return the limits of a batch that the options of a table set.
 
     Raises:
@@ -90,9 +91,18 @@ def read_stream(
     columns: Sequence[str] | None = None,
     where: str | Any | None = None,
     kinds: bool = True,
+    shards: bool = False,
+    start: str = "trim_horizon",
+    timestamp: datetime | str | None = None,
+    before: bool = False,
+    full: bool = False,
     **options: Any,
 ) -> DataFrame:
     """Return a streaming DataFrame that follows a table: first a state, then what each snapshot publishes.
+
+    With `shards=True` it returns the records of the shard stream of the table instead: `_shard_id`, and the columns of
+    `Table.records`. Records of a shard lie in one task of a batch, in their order. No batch has records of a shard
+    together with records of the shards that its keys were in before: these come in an earlier batch.
 
     Args:
         spark: the session whose tasks read.
@@ -101,27 +111,49 @@ def read_stream(
             appear when the query starts again.
         where: as for `ms.read`; it may look at `_row_kind`.
         kinds: return the kinds of the rows in `_row_kind`. False: return rows of kind +I and +U alone, without kinds.
+        shards: return records of shards.
+        start: where records begin if the query has no checkpoint: "trim_horizon" or "latest".
+        timestamp: begin with the first record of this time or later; text is in the time zone of the session. It goes
+            before `start`.
+        before, full: see `Table.records`.
         options: where to start (`scan.mode` and its kin, `consumer-id`), how much a batch reads
             (`maxFilesPerTrigger`, `maxRowsPerTrigger`, `maxBytesPerTrigger`, `minRowsPerTrigger` together with
             `maxTriggerDelayMs`), and other options of the table for this reader.
 
     Raises:
         InvalidInputError: a column, the filter or an option is invalid.
-        NotFoundError: the table does not exist.
+        NotFoundError: the table does not exist, or keeps no shard stream.
         UnsupportedError: the table needs a feature that this version does not have.
     """
     found = table if isinstance(table, TableView) else opened(table)
     base = found.base if isinstance(found, TableView) else found
     base = base.with_options(long_names({key: str(value) for key, value in options.items()}))
-    request = request_of(
-        base,
-        found.view_name if isinstance(found, TableView) else None,
-        columns=spelling_of(spark, base).names(columns),
-        where=where,
-        setting=setting_of(spark, base),
-        kinds=kinds,
-        parallelism=cores(spark),
-    )
+    view = found.view_name if isinstance(found, TableView) else None
+    asked = RecordsAsked(start, timestamp, before, full)
+    if not shards:
+        refuse_unless_shards(asked, f"cannot follow '{base.name}'")
+        request: StreamRequest = request_of(
+            base,
+            view,
+            columns=spelling_of(spark, base).names(columns),
+            where=where,
+            setting=setting_of(spark, base),
+            kinds=kinds,
+            parallelism=cores(spark),
+        )
+    else:
+        request = shard_request_of(
+            base,
+            view,
+            asked,
+            columns=columns,
+            spelling=spelling_of(spark, base),
+            where=where,
+            setting=setting_of(spark, base),
+            given=options,
+            limits=limits_of(base.definition.options, f"cannot follow '{base.name}'"),
+            parallelism=cores(spark),
+        )
     warn_of_other_python(spark)
     name = f"merganser-{base.env.new_id()[:12]}"
 
@@ -180,7 +212,7 @@ def request_of(
         what,
         chosen,
         to_predicate(where, fields, setting=setting),
-        _limits_of(definition.options, action),
+        limits_of(definition.options, action),
         TASKS_PER_CORE * parallelism,
     )
     check_start(definition, what, action)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -59,7 +59,7 @@ class Position:
         splits: of the state, how many splits were read; None: all, or there is no state.
         of: of how many; None: not known yet.
         next: the snapshot that is read next.
-        files: how many files of it were read.
+        files: how many portions of it were read: files, or what it published in a shard.
         after_ms: when the snapshot before `next` was committed; None: not known.
     """
 
@@ -196,16 +196,39 @@ Turn = tuple[Part, ...]
 """Parts that are read one after the other."""
 
 
-class _Room:
+class Portion(Protocol):
+    """What a batch takes as a whole or leaves to the next one."""
+
+    @property
+    def files(self) -> int:
+        """Number of files."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Stored rows."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files."""
+        ...
+
+
+_P = TypeVar("_P", bound=Portion, contravariant=True)
+
+
+class Room(Generic[_P]):
     """What is left of a batch."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.files = self.rows = self._size_bytes = 0
 
-    def takes(self, part: Part) -> bool:
+    def takes(self, portion: _P) -> bool:
         """Return whether there is room, and take it if there is."""
-        files, rows, size_bytes = self.files + part.files, self.rows + part.rows, self._size_bytes + part.size_bytes
+        files, rows = self.files + portion.files, self.rows + portion.rows
+        size_bytes = self._size_bytes + portion.size_bytes
         if self.files and not self._limits.allow(files, rows, size_bytes):
             return False
         self.files, self.rows, self._size_bytes = files, rows, size_bytes
@@ -272,6 +295,18 @@ class TableBatches:
         self._kept: int | None = None
         self._kept_ms = 0
 
+    def position(self, value: Mapping[str, Any]) -> Position | None:
+        """Return the position that a checkpoint holds; None: nothing was read yet.
+
+        Raises:
+            InvalidInputError: it is no such position.
+        """
+        return position_of(value, self._table.name)
+
+    def value(self, position: Position) -> dict[str, Any]:
+        """Return what a checkpoint holds of a position."""
+        return position.to_json()
+
     def start(self) -> Position:
         """Return the position before all rows, as the options and the consumer say now.
 
@@ -308,14 +343,14 @@ class TableBatches:
             UntrackedError: a commit published no changes.
             FormatError: metadata is damaged or missing.
         """
-        room = _Room(self._limits if limited else UNLIMITED)
+        room = self._room(self._limits if limited else UNLIMITED)
         if start.splits is not None:
             return self._through_state(start, room)
         at = self._through_changes(start, room, head)
         least = self._limits.min_rows
         if limited and head is None and least is not None and at != start and room.rows < least and self._waits():
             return start
-        if not room.files and start.next < at.next < start.next + _EMPTY_MAX:
+        if not room.files and at.next > start.next and not self._passes(start, at):
             return start  # nothing was published: no batch is worth its cost yet
         if at != start:
             self._waiting_since = None
@@ -336,13 +371,7 @@ class TableBatches:
         if begins and end.state is not None:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
         if end.splits is None:
-            first, skipped = (end.first, 0) if begins or start is None else (start.next, start.files)
-            for number in range(first, end.next + 1):
-                if number == end.next and not end.files:
-                    break
-                parts = self.published(number)
-                last = end.files if number == end.next else len(parts)
-                found += parts[skipped if number == first else 0 : last]
+            found += self._between(None if begins else start, end)
         return _turns(found, keyed=self._table.keyed)
 
     def keep(self, position: Position) -> None:
@@ -367,12 +396,34 @@ class TableBatches:
         assert unread is not None
         return lag_of(self._store, unread, self._store.latest())
 
+    def _passes(self, start: Position, end: Position) -> bool:
+        """Return whether a batch without rows is worth its cost."""
+        return end.next >= start.next + _EMPTY_MAX
+
+    def _room(self, limits: Limits) -> Room[Any]:
+        """Return the room of a batch."""
+        return Room(limits)
+
+    def _portions(self, number: int) -> Sequence[Any]:
+        """Return what a snapshot published, by the smallest portions that a batch takes or leaves, in order."""
+        return self.published(number)
+
+    def _between(self, start: Position | None, end: Position) -> Iterator[Any]:
+        """Yield the portions of changes between two positions."""
+        first, skipped = (end.first, 0) if start is None else (start.next, start.files)
+        for number in range(first, end.next + 1):
+            if number == end.next and not end.files:
+                return
+            portions = self._portions(number)
+            last = end.files if number == end.next else len(portions)
+            yield from portions[skipped if number == first else 0 : last]
+
     def _at(self, position: Position) -> Position:
         """Return a position with the time of the snapshot before it."""
         before = self._store.get(position.next - 1) if position.next > 1 else None
         return position if before is None else replace(position, after_ms=before.time_millis)
 
-    def _through_state(self, start: Position, room: _Room) -> Position:
+    def _through_state(self, start: Position, room: Room[Any]) -> Position:
         assert start.splits is not None
         parts = self._state_parts(start)
         taken = start.splits
@@ -382,7 +433,7 @@ class TableBatches:
             return replace(start, splits=taken, of=len(parts))
         return self._at(replace(start, splits=None, of=None))
 
-    def _through_changes(self, start: Position, room: _Room, head: int | None) -> Position:
+    def _through_changes(self, start: Position, room: Room[Any], head: int | None) -> Position:
         at = start
         self._note_last(start)
         while head is None or at.next <= head:
@@ -390,7 +441,7 @@ class TableBatches:
             if snapshot is None or self._is_behind_the_end(snapshot):
                 break
             self._refuse_gap(snapshot)
-            units = self.published(at.next)
+            units = self._portions(at.next)
             taken = at.files
             while taken < len(units) and room.takes(units[taken]):
                 taken += 1
@@ -457,7 +508,7 @@ class TableBatches:
         return found
 
     def published(self, number: int) -> list[Part]:
-        """Return what a snapshot published, by the smallest portions that a batch takes or leaves, in order."""
+        """Return what a snapshot published, in order; a batch takes or leaves one file at least."""
         found = self._plans.get(number)
         if found is None:
             snapshot = self._line.kept(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,8 +11,15 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.meta.newest import newest
+from merganser.meta.shard_stream import stream_of
+from merganser.shards.batches import Beginning, ShardBatches
+from merganser.shards.pieces import records_of
+from merganser.shards.records import Shape
+from merganser.stream.batches import NOWHERE, UNLIMITED, Limits
 from tests.seeds import seeds
 
+SHAPE = Shape(("p", "k", "v"), ("p", "k"))
 PRODUCERS: list[dict[str, str]] = [
     {},
     {"changelog-producer": "lookup"},
@@ -77,6 +85,44 @@ class Reader:
             del self.rows[key]
 
 
+class BatchReader(Reader):
+    """An engine that keeps one position of all shards, and repeats batches."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self.position: dict[str, Any] = dict(NOWHERE)
+
+    def go_on(self, table: Any, pages: int | None = None) -> None:
+        """Read some batches; None: until there is nothing more."""
+        batches = self._batches(table)
+        start = batches.position(self.position)
+        for _ in range(10_000 if pages is None else pages):
+            end = batches.advance(batches.start() if start is None else start)
+            if end == start:
+                return
+            found = batches.shards(start, end)
+            again = self._batches(table)
+            value = json.loads(json.dumps(batches.value(end)))
+            assert again.shards(start, again.position(value)) == found
+            before: set[str] = set()
+            for pieces in self.rng.sample(found, len(found)):  # tasks run in any order
+                assert not before & set(pieces[0].shard.parents)
+                before.add(pieces[0].shard.id)
+                assert not {p[0].shard.id for p in found} & set(pieces[0].shard.parents)
+                for records in records_of(pieces, SHAPE, batches.reader.empty, table.env.storage):
+                    for record in records.to_pylist():
+                        self.apply(record)
+            self.position, start = value, end
+
+    def _batches(self, table: Any) -> ShardBatches:
+        definition = newest(table.definition, table.env)
+        stream = stream_of(definition.schema.options)
+        assert stream is not None
+        fields = definition.schema.user_fields
+        limits = self.rng.choice([UNLIMITED, Limits(rows=5), Limits(files=1)])
+        return ShardBatches(definition, table.env, stream, columns=fields, beginning=Beginning(), limits=limits)
+
+
 @pytest.mark.parametrize("seed", seeds(12))
 def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -99,7 +145,7 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
     table.compact(full=True)  # compactions publish what commits changed: all that came before the stream
     began = dict(model)
     table.enable_stream("1 h")
-    readers = [Reader(random.Random(seed * 7 + i)) for i in range(2)]
+    readers = [kind(random.Random(seed * 7 + i)) for i, kind in enumerate([Reader, Reader, BatchReader])]
     for reader in readers:
         reader.rows = dict(began)
     for _ in range(25):
