@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
+from merganser.changes import Change
 from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
@@ -30,7 +31,7 @@ from merganser.options.registry import did_you_mean
 from merganser.options.write import PATH
 from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
-from merganser.rules.gaps import check_can_create
+from merganser.rules.gaps import check_can_keep
 from merganser.scan.rows import counted
 from merganser.shards.enable import with_new_stream
 from merganser.shards.verbs import Stream, stream_in
@@ -170,15 +171,16 @@ class Catalog:
             time_millis=self.env.now_ms(),
             table=str(parsed),
         )
-        check_type(made.options, what=f"cannot create '{parsed}'", table=str(parsed))
+        what = f"cannot create '{parsed}'"
+        check_type(made.options, what=what, table=str(parsed))
         made = with_new_stream(made, self.env, table=str(parsed))
         if store.exists():
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed)
-        check_can_create(made, name=str(parsed))
-        check_formats(made, name=str(parsed))
-        check_filters(made, name=str(parsed))
+        check_can_keep(made, what=what)
+        check_formats(made, what=what)
+        check_filters(made, what=what)
         self._check_free(parsed, paths)
         try:
             store.create(made)
@@ -230,6 +232,22 @@ class Catalog:
         opened = (self._opened(self._plain_name(name)) for name in names)
         found = (stream_in(each.definition, self.env) for each in opened)
         return tuple(stream for stream in found if stream is not None)
+
+    def alter_table(self, name: str, changes: Iterable[Change]) -> Table:
+        """Change columns, options and descriptions of a table in one step; see `Table.alter`.
+
+        Args:
+            name: `database.table`, or `database.table$branch_name` for a branch.
+            changes: of `merganser.changes`, made one after the other.
+
+        Raises:
+            NotFoundError: the database or the table does not exist.
+            InvalidInputError, ConflictError, UnsupportedError: see `Table.alter`; nothing was changed.
+        """
+        found = self.table(name)
+        if not isinstance(found, Table):
+            raise InvalidInputError(f"'{name}' is a view of a table, and has no columns of its own. Alter the table.")
+        return found.alter(changes)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a table and its files.

@@ -57,6 +57,7 @@ from merganser.commit.turns import Turn, Turns, take_turn
 from merganser.errors import (
     ConflictError,
     FormatError,
+    InvalidInputError,
     MerganserError,
     SnapshotExistsError,
     StorageError,
@@ -75,6 +76,9 @@ from merganser.meta.tracking import UNTRACKED, mark
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.dialects import is_sensitive
+from merganser.rules.named_columns import renamed
+from merganser.rules.option_changes import check_written_options
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 _log = logging.getLogger(__name__)
@@ -344,8 +348,11 @@ class Publisher:
         removes = any(entry.kind == DELETE for entry in entries)
         schemas = SchemaStore(self.table.paths, self.env)
         schema_id = schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0))
+        newest = schemas.load(schema_id)
         if change.kind != COMPACT:
-            self._check_logs(schemas.load(schema_id).options)
+            self._check_logs(newest.options)
+        if previous is None:
+            self._check_first(newest)
         snapshot = Snapshot(
             id=state.next_id,
             uuid=change.uuid,
@@ -462,6 +469,30 @@ class Publisher:
                 f"so schema {schema.id} is another one now. Nothing was changed. Open the table again.",
                 table=self.table.name,
             )
+
+    def _check_first(self, now: TableSchema) -> None:
+        """Refuse the first rows of a table that was altered, since this write began, as only empty tables may be.
+
+        Raises:
+            ConflictError: nothing was changed.
+        """
+        schema, names = self.table.schema, {field.id: field.name for field in now.fields}
+        if now.id == schema.id:
+            return
+        what = f"cannot commit to '{self.table.name}'"
+        later = {field.name: names[field.id] for field in schema.fields if field.id in names}
+        fact = "the primary key has"
+        try:
+            check_written_options(renamed(self.table.options, later), now.options, what=what)
+            if tuple(later.get(name) for name in schema.primary_keys) == now.primary_keys:
+                return
+        except InvalidInputError as error:
+            fact = f"'{error.context['option']}' has"
+        raise ConflictError(
+            f"{what}: {fact} changed since this write began, and decides how rows are stored. Nothing was changed. "
+            "Open the table again, and write the rows again.",
+            table=self.table.name,
+        )
 
     def _check_logs(self, now: Options) -> None:
         """Refuse rows that are not logged, where a stream of the table was enabled since the writer began.

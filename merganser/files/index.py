@@ -88,19 +88,22 @@ def filters_of(fields: Sequence[t.Field], options: Options) -> tuple[FilterSetti
     )
 
 
-def check_filters(schema: TableSchema, *, name: str) -> None:
-    """Refuse a new table whose options ask for a filter that the format does not have.
+def check_filters(schema: TableSchema, *, what: str) -> None:
+    """Refuse a table whose options ask for a filter that the format does not have.
+
+    Args:
+        what: beginning of the message, such as "cannot create 'db.orders'".
 
     Raises:
-        InvalidInputError: names the column; nothing was created.
+        InvalidInputError: names the column; nothing was changed.
     """
     by_name = {field.name: field for field in schema.fields}
     for column in schema.options.get(w.FILE_INDEX_BLOOM_COLUMNS):
         if column not in by_name:
-            _refuse(name, column, "the format has filters of whole columns only, not of single keys of a map")
+            _refuse(what, column, "the format has filters of whole columns only, not of single keys of a map")
         if not can_filter(kind := by_name[column].type):
             _refuse(
-                name,
+                what,
                 column,
                 f"it has the type {kind}. The format has filters of texts, bytes, integers, FLOAT, DOUBLE, dates, "
                 "times and timestamps",
@@ -108,14 +111,13 @@ def check_filters(schema: TableSchema, *, name: str) -> None:
     for filtered in filters_of(schema.fields, schema.options):
         if filtered.items is not None and bit_count(filtered.items, filtered.rate) > _BITS_MAX:
             wanted = f"one for {filtered.items:,} values with a share of {filtered.rate}"
-            _refuse(name, filtered.field.name, f"a filter has at most {_BITS_MAX:,} bits, too few for {wanted}")
+            _refuse(what, filtered.field.name, f"a filter has at most {_BITS_MAX:,} bits, too few for {wanted}")
 
 
-def _refuse(table: str, column: str, why: str) -> NoReturn:
+def _refuse(what: str, column: str, why: str) -> NoReturn:
     raise InvalidInputError(
-        f"cannot create '{table}': column '{column}' cannot have a Bloom filter: {why}. Change "
-        f"'{w.FILE_INDEX_BLOOM_COLUMNS.key}'. Nothing was created.",
-        table=table,
+        f"{what}: column '{column}' cannot have a Bloom filter: {why}. Change "
+        f"'{w.FILE_INDEX_BLOOM_COLUMNS.key}'. Nothing was changed.",
         column=column,
     )
 

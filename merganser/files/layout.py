@@ -162,19 +162,20 @@ def _stats_modes(table: TableDef, level: int) -> tuple[StatsMode, ...]:
     return tuple(modes)
 
 
-def check_formats(schema: TableSchema, *, name: str) -> None:
-    """Refuse a new table with a column that files of one of its formats cannot hold, at any level.
+def check_formats(schema: TableSchema, *, what: str) -> None:
+    """Refuse a table with a column that files of one of its formats cannot hold, at any level.
+
+    Args:
+        what: beginning of the message, such as "cannot create 'db.orders'".
 
     Raises:
-        UnsupportedError: names the column; nothing was created.
+        UnsupportedError: names the column; nothing was changed.
     """
     for file_format in named_formats(schema.options):
         try:
             check_can_hold(file_format, schema.fields)
         except UnsupportedError as error:
-            raise UnsupportedError(
-                f"cannot create '{name}': {error.message}. Nothing was created.", **error.context | {"table": name}
-            ) from None
+            raise UnsupportedError(f"{what}: {error.message}. Nothing was changed.", **error.context) from None
 
 
 def physical_name(field: t.Field) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from merganser.changes import Change
 from merganser.errors import FormatError, NotFoundError
 from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
@@ -23,6 +24,7 @@ from merganser.scan.rows import counted, waiting
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
+from merganser.upkeep.alter import alter
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +33,24 @@ class Table(ReadVerbs, WriteVerbs, UpkeepVerbs, StreamVerbs):
 
     Get one from `Catalog.table`, `Catalog.create_table` or `merganser.table`.
     """
+
+    def alter(self, changes: Iterable[Change]) -> Table:
+        """Change columns, options and descriptions of the table in one step, and return the table as it is then.
+
+        This object keeps its columns. It goes on reading and writing: rows that it writes have null in columns that
+        were added, and the other columns are found again, whatever their names are now.
+
+        Args:
+            changes: of `merganser.changes`, made one after the other, such as
+                [merganser.changes.add_column("note", "STRING"), merganser.changes.rename_column("n", "amount")].
+
+        Raises:
+            InvalidInputError: the table may not be changed so; names the column or option and the reason.
+            ConflictError: others changed the same columns or options at the same time.
+            UnsupportedError: this version could not write or read the table then. In all three cases, nothing was
+                changed.
+        """
+        return replace(self, definition=alter(self.definition, self.env, changes))
 
     def describe(self) -> str:
         """Return a description of the table for people: columns, keys, options, size."""

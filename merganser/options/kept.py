@@ -42,7 +42,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     # files and manifests
     ("data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."),
     ("manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."),
-    ("deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."),
     # writing and committing
     ("write-buffer-spillable", BOOLEAN, None, "Let a full write buffer spill to local disk."),
     ("write-buffer-spill.max-disk-size", BYTES, LONG_MAX, "Most bytes that a write buffer spills to disk."),
@@ -52,9 +51,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."),
     ("auto-create", BOOLEAN, False, "Create the table when it is written first."),
     # changing the schema
-    ("alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."),
-    ("disable-explicit-type-casting", BOOLEAN, False, "Allow only changes of a column's type that lose nothing."),
-    ("add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."),
     ("write.merge-schema", BOOLEAN, False, "Add columns of the data that the table lacks."),
     ("write.merge-schema.explicit-cast", BOOLEAN, False, "With 'write.merge-schema': also narrow types of columns."),
     ("write.merge-schema.type-widening", BOOLEAN, False, "With 'write.merge-schema': also widen types of columns."),

@@ -488,6 +488,18 @@ STREAM: Final = Option[str | None](
 
 # changing the schema
 
+ADD_COLUMN_BEFORE_PARTITION: Final = Option(
+    "add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."
+)
+DISABLE_EXPLICIT_TYPE_CASTING: Final = Option(
+    "disable-explicit-type-casting", BOOLEAN, False, "Allow only changes of a column's type that lose nothing."
+)
+NULL_TO_NOT_NULL_DISABLED: Final = Option(
+    "alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."
+)
+DELETION_VECTORS_MODIFIABLE: Final = Option(
+    "deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."
+)
 
 # log beside the files
 

@@ -2,10 +2,13 @@
 
 ::
 
+    alter                   the next schema of a table
     create      gaps        the first schema of a table; what this version does not do
     checks                  options with each other and with the columns
     dialects                options in the words of others
     starts  merging         scan options; merge engines
+    option_changes          which options may change
+    named_columns           the columns that options name
     facts                   what checks need to know of a table, and how they refuse one
 
 Options themselves are defined in `options`, which knows no table.

@@ -138,13 +138,9 @@ def create_schema(
         if not key:
             fields, key = _counting(fields, texts, what)
             names = [field.name for field in fields]
-    check_keys(texts, columns=names)
-    _check_belongs(texts, key, what)
     view = Options(texts)
-    _check_producer(view, what)
-    _check_key_types(fields, key, partition, what)
     if key and not view.get(options_write.PRIMARY_KEY_NULLABLE):
-        fields = tuple(replace(f, type=f.type.with_nullable(False)) if f.name in key else f for f in fields)
+        fields = not_null(fields, key)
     numbered, following = number_fields(fields)
     made = TableSchema(
         id=0,
@@ -156,19 +152,44 @@ def create_schema(
         comment=comment,
         time_millis=time_millis,
     )
+    return checked_definition(made, written=False, what=what)
+
+
+def checked_definition(made: TableSchema, *, written: bool, what: str) -> TableSchema:
+    """Return a schema that a table may have, with the options that follow from others.
+
+    Args:
+        made: its key and partition columns exist.
+        written: the table has, or had, a snapshot: no option may follow that rows depend on.
+        what: beginning of the message, such as "cannot create 'db.orders'".
+
+    Raises:
+        InvalidInputError: it is no table of the format; names the column or option. Nothing was changed.
+    """
+    _check_names(made.user_fields, what)
+    key, names = made.primary_keys, made.names
+    check_keys(made.options, columns=names)
+    _check_belongs(made.options, key, what)
+    _check_producer(made.options, what)
+    _check_key_types(made.fields, key, made.partition_keys, what)
     if key and not made.trimmed_primary_key:
         refuse(
             what,
             f"the primary key {listed(key)} consists of partition columns only, so a partition would hold one row. "
             "Add a column to the primary key, or take it out of the partition columns.",
         )
-    made = with_whole_rows(made)
+    made = made if written else with_whole_rows(made)
     check_table_options(made, what=what)
     check_versioned(made, what=what)
     for field in made.fields_with_defaults:
         if field.default is not None:
             default_value(field)  # refuses a text that is no literal of the type
     return made
+
+
+def not_null(fields: tuple[t.Field, ...], key: Sequence[str]) -> tuple[t.Field, ...]:
+    """Return columns, those of a key NOT NULL."""
+    return tuple(replace(f, type=f.type.with_nullable(False)) if f.name in key else f for f in fields)
 
 
 def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> None:
@@ -178,7 +199,7 @@ def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> N
             refuse(
                 what,
                 f"'{option}' is an option of a catalog, and says nothing about one table. Give it to "
-                f"merganser.catalog(..., options={{'{option}': ...}}). Nothing was created.",
+                f"merganser.catalog(..., options={{'{option}': ...}}). Nothing was changed.",
                 option=option,
             )
     for option in () if key else texts:
@@ -187,7 +208,7 @@ def _check_belongs(texts: Mapping[str, str], key: Sequence[str], what: str) -> N
             refuse(
                 what,
                 f"'{option}' = '{texts[option]}' needs a primary key: it says how rows of one key become one row. Name "
-                "the key in primary_key, or remove the option. Nothing was created.",
+                "the key in primary_key, or remove the option. Nothing was changed.",
                 option=option,
             )
 
@@ -200,7 +221,7 @@ def _check_producer(options: Options, what: str) -> None:
         refuse(
             what,
             f"'changelog.image' = 'wal' goes with 'changelog-producer' = '{PER_RECORD}' alone, {found}. Choose that "
-            "producer, or remove the option. Nothing was created.",
+            "producer, or remove the option. Nothing was changed.",
             option=options_write.CHANGELOG_IMAGE.key,
         )
     for option in (options_write.CHANGELOG_ROW_DEDUPLICATE, options_write.CHANGELOG_ROW_DEDUPLICATE_IGNORE_FIELDS):
@@ -208,7 +229,7 @@ def _check_producer(options: Options, what: str) -> None:
             refuse(
                 what,
                 f"'{option.key}' says which changes lookup, full-compaction and {PER_RECORD} leave out, {found}. "
-                "Choose one of these producers, or remove the option. Nothing was created.",
+                "Choose one of these producers, or remove the option. Nothing was changed.",
                 option=option.key,
             )
 

@@ -137,19 +137,23 @@ def unsupported_for_reading(table: TableSchema, *, merge: bool) -> tuple[Gap, ..
     return tuple(gap for gap in (*READ_GAPS, *(MERGE_READ_GAPS if merge else ())) if gap.applies(table))
 
 
-def check_can_create(table: TableSchema, *, name: str) -> None:
-    """Refuse a new table that this version could not write, read and keep in shape, before it holds rows.
+def check_can_keep(table: TableSchema, before: TableSchema | None = None, *, what: str) -> None:
+    """Refuse a new schema that this version could not write, read and keep in shape.
+
+    Args:
+        before: the schema that it follows; what that asks for already is no reason.
+        what: beginning of the message, such as "cannot create 'db.orders'".
 
     Raises:
-        UnsupportedError: names the option; nothing was created.
+        UnsupportedError: names the option; nothing was changed.
     """
     for does, gaps in _ASKED_OF_NEW_TABLES:
-        if asked := [gap for gap in gaps if gap.applies(table)]:
+        asked = [gap for gap in gaps if gap.applies(table) and not (before is not None and gap.applies(before))]
+        if asked:
             raise UnsupportedError(
-                f"cannot create '{name}': this version of merganser does not {does} {asked[0].feature}. Nothing was "
-                f"created. {asked[0].advice}",
+                f"{what}: this version of merganser does not {does} {asked[0].feature}. Nothing was changed. "
+                f"{asked[0].advice}",
                 option=asked[0].options[0].key,
-                table=name,
                 features=[gap.feature for gap in asked],
             )
 

@@ -30,7 +30,7 @@ from merganser.schema.cast_values import (
 )
 from merganser.schema.same import same_values
 
-__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly"]
+__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly", "is_implicit", "keeps_order"]
 
 _Kinds = tuple[type[t.DataType], ...]
 _TEXT: Final[_Kinds] = (t.Char, t.VarChar)
@@ -54,6 +54,20 @@ _RULES: Final[tuple[tuple[_Kinds, _Kinds], ...]] = (
     ((t.Date, t.Time, *_SECONDS), _STAMPS),
 )
 
+_IMPLICIT: Final[tuple[tuple[_Kinds, _Kinds], ...]] = (
+    ((t.Char,), _TEXT),
+    ((t.VarChar,), (t.VarChar,)),
+    ((t.Boolean,), (t.Boolean,)),
+    ((t.Binary,), _BYTES),
+    ((t.VarBinary,), (t.VarBinary,)),
+    (_NUMBERS, (t.Decimal, t.Double)),
+    ((*_INTEGERS, t.Float, t.Decimal), (t.Float,)),
+    ((t.Date, t.Timestamp), (t.Date,)),
+    ((t.Time, t.Timestamp), (t.Time,)),
+    (_STAMPS, _STAMPS),
+)
+"""The format's implicit changes of a type, integers apart: of those, each becomes itself and what is wider."""
+
 
 def can_read_as(source: t.DataType, target: t.DataType) -> bool:
     """Return whether values of one type can be turned into another one, nullability apart.
@@ -72,6 +86,35 @@ def can_read_as(source: t.DataType, target: t.DataType) -> bool:
         case t.Time(), t.Time():
             return target.precision >= source.precision
     return any(isinstance(source, sources) and isinstance(target, targets) for sources, targets in _RULES)
+
+
+def is_implicit(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether a type may become another one where only changes that lose nothing are allowed.
+
+    The kinds are those of the format, which lets a DOUBLE become a DECIMAL. A type does not get narrower.
+    """
+    if isinstance(source, _INTEGERS) and isinstance(target, _INTEGERS):
+        return _INTEGERS.index(type(source)) <= _INTEGERS.index(type(target))
+    if type(source) is type(target) and not _is_as_wide(source, target):
+        return False
+    return any(isinstance(source, sources) and isinstance(target, targets) for sources, targets in _IMPLICIT)
+
+
+def keeps_order(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether values of one type, turned into another one, have the order that they had, equal ones included."""
+    if isinstance(source, _INTEGERS) and isinstance(target, _INTEGERS):
+        return is_implicit(source, target)
+    if isinstance(source, t.Float) and isinstance(target, t.Double):
+        return True
+    return type(source) is type(target) and _is_as_wide(source, target)
+
+
+def _is_as_wide(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether a type has room for the values of another one of its kind."""
+    if isinstance(source, t.Decimal) and isinstance(target, t.Decimal):
+        digits = target.precision - target.scale >= source.precision - source.scale
+        return digits and target.scale >= source.scale
+    return all(getattr(target, size, 0) >= getattr(source, size, 0) for size in ("length", "precision"))
 
 
 def _has_text(kind: t.DataType) -> bool:

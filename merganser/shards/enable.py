@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from merganser.errors import AlreadyExistsError, InvalidInputError, StreamNotFoundError, StreamParameterError
-from merganser.meta.newest import newest
-from merganser.meta.schemas import SchemaStore
+from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError
+from merganser.meta.next_schema import make_next_schema
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream, stream_of, with_stream, without_stream
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.option import DURATION
 from merganser.rules.checks import check_table_options
 from merganser.rules.dialects import with_whole_rows
-from merganser.rules.gaps import check_can_create
+from merganser.rules.gaps import check_can_keep
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
@@ -57,36 +57,38 @@ def enable(table: TableDef, env: Env, retention: timedelta) -> ShardStream:
     Raises:
         InvalidInputError: the changes of the table are not complete, and cannot be; nothing was changed.
     """
-    schemas = SchemaStore(table.paths, env)
-    while True:
-        table = newest(table, env)
-        there = stream_of(table.schema.options)
+    what = f"cannot enable the stream of '{table.name}'"
+    snapshot: Snapshot | None = None
+
+    def change(now: TableDef) -> TableSchema | None:
+        nonlocal snapshot
+        there = stream_of(now.schema.options)
         if there is not None and there.retention == retention:
-            return there
-        snapshot = SnapshotStore(table.paths, env, table.name).latest()
+            return None
+        snapshot = SnapshotStore(now.paths, env, now.name).latest()
         options = with_stream(
-            table.schema.options,
+            now.schema.options,
             id=there.id if there else env.new_id().replace("-", ""),
             retention=retention,
             created_ms=there.created_ms if there else env.now_ms(),
             after=there.after if there else 0 if snapshot is None else snapshot.id,
-            schema_id=there.schema_id if there else table.schema.id + 1,
-            keyed=table.keyed,
+            schema_id=there.schema_id if there else now.schema.id + 1,
+            keyed=now.keyed,
         )
-        made = replace(table.schema, id=table.schema.id + 1, options=options, time_millis=env.now_ms())
+        made = replace(now.schema, options=options)
         if with_whole_rows(made) is not made:
-            _check_empty(table, empty=snapshot is None)
+            _check_empty(now, empty=snapshot is None)
             made = with_whole_rows(made)
-        check_table_options(made, what=f"cannot enable the stream of '{table.name}'")
-        check_can_create(made, name=table.name)
-        try:
-            schemas.create(made)
-        except AlreadyExistsError:
-            continue  # another schema came first
-        stream = stream_of(made.options)
-        assert stream is not None
-        ShardStore(table.with_schema(made), env, stream).remember(snapshot)
-        return stream
+        check_table_options(made, what=what)
+        check_can_keep(made, now.schema, what=what)
+        return made
+
+    made, is_new = make_next_schema(table, env, change)
+    stream = stream_of(made.schema.options)
+    assert stream is not None
+    if is_new:
+        ShardStore(made, env, stream).remember(snapshot)
+    return stream
 
 
 def with_new_stream(made: TableSchema, env: Env, *, table: str) -> TableSchema:
@@ -117,19 +119,18 @@ def disable(table: TableDef, env: Env) -> None:
     Raises:
         StreamNotFoundError: the table keeps no stream.
     """
-    schemas = SchemaStore(table.paths, env)
-    while True:
-        table = newest(table, env)
-        there = stream_of(table.schema.options)
+    there: ShardStream | None = None
+
+    def change(now: TableDef) -> TableSchema:
+        nonlocal there
+        there = stream_of(now.schema.options)
         if there is None:
-            raise no_stream(table.name, f"cannot disable the stream of '{table.name}'")
-        options = without_stream(table.schema.options)
-        try:
-            schemas.create(replace(table.schema, id=table.schema.id + 1, options=options, time_millis=env.now_ms()))
-        except AlreadyExistsError:
-            continue
-        ShardStore(table, env, there).forget()
-        return
+            raise no_stream(now.name, f"cannot disable the stream of '{now.name}'")
+        return replace(now.schema, options=without_stream(now.schema.options))
+
+    made, _ = make_next_schema(table, env, change)
+    assert there is not None
+    ShardStore(made, env, there).forget()
 
 
 def no_stream(table: str, what: str) -> StreamNotFoundError:

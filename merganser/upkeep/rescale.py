@@ -23,7 +23,7 @@ from typing import Any, Final
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn
-from merganser.errors import AlreadyExistsError, CommitUnknownError, ConflictError, InvalidInputError, MerganserError
+from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
@@ -31,13 +31,14 @@ from merganser.lsm.rescale import RescaleJob
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.newest import newest
-from merganser.meta.schemas import SchemaStore
+from merganser.meta.next_schema import make_next_schema
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.rules.facts import POSTPONE
 from merganser.rules.gaps import check_can_write
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 from merganser.upkeep.compact_table import RunJobs, on_threads
@@ -240,15 +241,11 @@ def _are_live(jobs: Sequence[RescaleJob], live: LiveFiles) -> bool:
 
 def _set_buckets(table: TableDef, env: Env, buckets: int) -> bool:
     """Make a schema with a number of buckets, unless the newest has it; return whether it did."""
-    store = SchemaStore(table.paths, env)
-    while True:
-        schema = store.latest()
-        assert schema is not None
-        if schema.options.get(w.BUCKET) == buckets:
-            return False
-        options = schema.options.merged({w.BUCKET.key: str(buckets)})
-        try:
-            store.create(replace(schema, id=schema.id + 1, options=options, time_millis=env.now_ms()))
-        except AlreadyExistsError:
-            continue  # another schema came first, and is the newest now
-        return True
+
+    def change(now: TableDef) -> TableSchema | None:
+        options = now.schema.options
+        if options.get(w.BUCKET) == buckets:
+            return None
+        return replace(now.schema, options=options.merged({w.BUCKET.key: str(buckets)}))
+
+    return make_next_schema(table, env, change)[1]

@@ -143,8 +143,6 @@ def _clause_condition(clause: Mapping[str, Any], types: Mapping[str, Type]) -> s
 
 def _alter(world: World, step: Step) -> None:
     alter = method(world.catalog, "alter_table")
-    if not hasattr(mg, "changes"):
-        raise not_built("mg.changes")
     partition = world.spec(step["partition"]) if "partition" in step else None
     alter(TABLE, [change_of(mg.changes, change, partition) for change in step["changes"]])
 

@@ -16,6 +16,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("options",),
     # values: what a row is, and what may be asked and defined of it; no bytes, no input or output
     ("schema",),
+    ("changes",),
     ("expr", "rules"),
     # what a person who waits is shown; a value in `Env`
     ("progress",),
@@ -76,11 +77,12 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("sources", "new_tables"),
     ),
     "rules": (
-        ("facts",),
-        ("tag_periods", "starts", "merging", "definition"),
+        ("facts", "named_columns"),
+        ("tag_periods", "starts", "merging", "definition", "option_changes"),
         ("dialects",),
         ("checks",),
         ("gaps", "create"),
+        ("alter",),
     ),
 }
 """The same inside of packages whose docstrings draw it: all modules of each, lowest first."""

@@ -93,7 +93,7 @@ def test_every_format_is_refused_at_create_or_written() -> None:
     ("options", "key", "why"),
     [
         ({"file.format": "csv"}, (), "does not write tables with 'file.format' other than"),
-        ({"row-tracking.enabled": "true"}, (), "'row-tracking.enabled'. Nothing was created"),
+        ({"row-tracking.enabled": "true"}, (), "'row-tracking.enabled'. Nothing was changed"),
         ({"merge-engine": "aggregation"}, (), "'merge-engine' = 'aggregation' needs a primary key"),
         ({"merge-engine": "deduplicate"}, (), "'merge-engine' = 'deduplicate' needs a primary key"),
         ({"sequence.field": "v"}, (), "'sequence.field' = 'v' needs a primary key"),
@@ -133,7 +133,7 @@ def test_a_definition_without_a_future_is_refused_at_once(options: dict[str, str
         ("v", "TIMESTAMP(9)", "cannot write column 'v' to an Avro file: Avro has no TIMESTAMP(9)"),
         ("v", "ARRAY<TIMESTAMP(9) WITH LOCAL TIME ZONE>", "Avro has no TIMESTAMP(9) WITH LOCAL TIME ZONE"),
         ("v", "ROW<t TIME(9)>", "cannot write column 'v.t' to an Avro file: Avro has no TIME(9)"),
-        ("v", "VARIANT", "Avro has no VARIANT; store the table as Parquet. Nothing was created."),
+        ("v", "VARIANT", "Avro has no VARIANT; store the table as Parquet. Nothing was changed."),
         ("a-b", "INT", "cannot write column 'a-b' to an Avro file: its name is not made of letters"),
         ("k_b", "ROW<x INT>", "column 'k_b' to an Avro file: two of its ROW or MAP columns would have the name"),
     ],

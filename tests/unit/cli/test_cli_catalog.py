@@ -89,7 +89,7 @@ def test_a_table_that_cannot_be_written_here_is_not_made(run: Run) -> None:
     run("create-database", "d")
     made = run("create-table", "d.t", "-c", "x INT", "-k", "x", "-o", "manifest.format=orc")
     assert made.code == 1
-    assert "does not write tables with 'manifest.format' other than avro. Nothing was created." in made.err
+    assert "does not write tables with 'manifest.format' other than avro. Nothing was changed." in made.err
     assert run("tables", "d").out == ""
 
 

@@ -623,7 +623,7 @@ def test_a_definition_that_is_no_table_of_the_format_is_refused(
 def test_options_of_changelogs_that_the_producer_does_not_look_at_are_refused(
     catalog: mg.Catalog, options: dict[str, str], part: str
 ) -> None:
-    _refused(lambda: _define(catalog, primary_key=["id"], options=options), part, "Nothing was created")
+    _refused(lambda: _define(catalog, primary_key=["id"], options=options), part, "Nothing was changed")
     assert catalog.list_tables("shop") == []
 
 

@@ -1,0 +1,58 @@
+"""The next schema of a table: made of the newest one, created once, made again if another schema came first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from merganser.errors import AlreadyExistsError, ConflictError, NotFoundError
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_def import TableDef
+from merganser.schema.table_schema import CURRENT_VERSION, TableSchema
+from merganser.storage.env import Env
+
+
+def make_next_schema(
+    table: TableDef, env: Env, change: Callable[[TableDef], TableSchema | None]
+) -> tuple[TableDef, bool]:
+    """Make the schema that a change makes of the newest one.
+
+    Args:
+        change: returns the new schema, or None: there is nothing to change. It gets the table with its newest schema,
+            and is called again whenever another schema came first. Id, version and time are set here.
+
+    Returns:
+        The table with the schema made, and True; or as it is, and False.
+
+    Raises:
+        NotFoundError, ConflictError: the table was dropped, or dropped and made anew, since it was opened; nothing was
+            changed.
+        StorageError: the store failed; nothing was changed.
+        CommitUnknownError: the store lost the reply.
+    """
+    schemas = SchemaStore(table.paths, env)
+    while True:
+        now = _opened(table, schemas)
+        made = change(now)
+        if made is None:
+            return now, False
+        made = replace(made, id=now.schema.id + 1, version=CURRENT_VERSION, time_millis=env.now_ms())
+        try:
+            schemas.create(made)
+        except AlreadyExistsError:
+            continue
+        return now.with_schema(made), True
+
+
+def _opened(table: TableDef, schemas: SchemaStore) -> TableDef:
+    """Return the table with its newest schema."""
+    found = schemas.latest()
+    if found is None:
+        raise NotFoundError(f"table '{table.name}' no longer exists: it was dropped or renamed.", table=table.name)
+    if found.id < table.schema.id or schemas.load(table.schema.id, fresh=True) != table.schema:
+        raise ConflictError(
+            f"cannot change '{table.name}': the table was dropped and made anew since it was opened. Nothing was "
+            "changed. Open the table again.",
+            table=table.name,
+        )
+    return table if found.id == table.schema.id else table.with_schema(found)

@@ -1,0 +1,100 @@
+"""Alter: the columns, options and descriptions of a table change, by a new schema.
+
+No file is rewritten: each data file names its schema, and reads see its rows as those of the schema that is read with
+(`schema.evolve`). Of writers that alter a table at the same time, one makes the next schema. The others make their
+changes of the newer one, if all that their changes look at is as it was; else they are told.
+
+Some changes are for tables without a snapshot. The turn to commit is taken for them, so that no writer of this machine
+makes the first one meanwhile, and the snapshots are looked at once more after the schema is there: if a writer that no
+lock stops came between, the change is taken back by one more schema. A writer that comes later is told at its commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from merganser.changes import Change
+from merganser.commit.turns import Turn, take_turn
+from merganser.errors import ConflictError, InvalidInputError
+from merganser.files.index import check_filters
+from merganser.files.layout import check_formats
+from merganser.meta.next_schema import make_next_schema
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.rules.alter import altered, checked_changes, touched
+from merganser.rules.gaps import check_can_keep
+from merganser.schema.table_schema import TableSchema
+from merganser.storage.env import Env
+from merganser.storage.protocol import no_lock
+
+_NOTHING: Final = "Nothing was changed."
+
+
+def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
+    """Change the schema of a table; return the table with its newest schema.
+
+    Raises:
+        InvalidInputError: a change that the table may not have; nothing was changed.
+        ConflictError: others changed the same columns or options, or wrote the first rows, meanwhile; nothing was
+            changed.
+        UnsupportedError: this version could not write or read the table then; nothing was changed.
+    """
+    what = f"cannot alter '{table.name}'"
+    changes = checked_changes(changes, what)
+    snapshots = SnapshotStore(table.paths, env, table.name)
+    seen: TableSchema | None = None
+
+    def change(now: TableDef) -> TableSchema | None:
+        nonlocal seen
+        before, seen = seen or now.schema, seen or now.schema
+        _check_untouched(before, now, changes)
+        try:
+            made = altered(now.schema, changes, written=snapshots.latest() is not None, what=what)
+            check_can_keep(made, now.schema, what=what)
+            check_formats(made, what=what)
+            check_filters(made, what=what)
+        except InvalidInputError as error:
+            if before is now.schema:
+                raise
+            raise _overtaken(now.name, error.message) from error
+        return None if made is now.schema else made
+
+    with Turn(no_lock) if snapshots.latest() is not None else take_turn(table, env):
+        made, is_new = make_next_schema(table, env, change)
+        first = snapshots.latest() if is_new else None
+        if first is not None and first.schema_id < made.schema.id:
+            _check_allowed(made, env, changes, what)
+    return made
+
+
+def _check_untouched(before: TableSchema, now: TableDef, changes: Iterable[Change]) -> None:
+    """Refuse to change a schema that others made meanwhile if the changes look at what it changed."""
+    was, there = touched(before, changes), touched(now.schema, changes)
+    for (kind, name), value in was.items():
+        if there.get((kind, name)) != value:
+            what = "the description" if kind == "comment" else f"{kind} '{name}'"
+            raise _overtaken(now.name, f"schema {now.schema.id}, which came first, changed {what}.")
+
+
+def _overtaken(table: str, fact: str) -> ConflictError:
+    return ConflictError(
+        f"cannot alter '{table}': it was altered by others at the same time. {fact} {_NOTHING} Look at the table "
+        "again, and repeat what is still wanted.",
+        table=table,
+    )
+
+
+def _check_allowed(made: TableDef, env: Env, changes: Iterable[Change], what: str) -> None:
+    """Take back a change that only a table without a snapshot may have: a snapshot came before its schema.
+
+    Raises:
+        ConflictError: the change was taken back.
+    """
+    before = SchemaStore(made.paths, env).load(made.schema.id - 1)
+    try:
+        altered(before, changes, written=True, what=what)
+    except InvalidInputError as error:
+        make_next_schema(made, env, lambda now: before if now.schema.id == made.schema.id else None)
+        raise _overtaken(made.name, error.message) from error

@@ -1,0 +1,223 @@
+"""Tables that are altered: rows before and after, handles that were opened before, and several who alter at once."""
+
+from __future__ import annotations
+
+import pytest
+
+import merganser as mg
+from merganser import changes as c
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.meta.schemas import SchemaStore
+from merganser.upkeep import alter as module
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    return catalog
+
+
+@pytest.fixture
+def table(catalog):
+    return catalog.create_table("db.t", {"id": "INT", "n": "INT", "s": "STRING"}, primary_key=["id"])
+
+
+def rows(table, **how):
+    return sorted(table.read(**how).to_pylist(), key=lambda row: row["id"])
+
+
+def test_a_table_is_altered_and_read_with_its_new_columns(catalog, table):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    made = table.alter(
+        [c.rename_column("n", "m"), c.retype_column("m", "BIGINT"), c.add_column("x", "DATE", after="id")]
+    )
+    assert made.schema.id == 1
+    assert rows(made) == [{"id": 1, "x": None, "m": 7, "s": "a"}]
+    assert catalog.table("db.t").schema == made.schema
+    assert rows(made, where="m = 7") == rows(made)
+
+
+def test_a_catalog_alters_tables_and_branches_by_name(catalog, table):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    table.tags.create("v1")
+    table.branches.create("b", tag="v1")
+    assert catalog.alter_table("db.t$branch_b", [c.drop_column("n")]).schema.names == ("id", "s")
+    assert catalog.table("db.t").schema.names == ("id", "n", "s")
+    with pytest.raises(NotFoundError, match=r"there is no table 'db\.x'"):
+        catalog.alter_table("db.x", [c.drop_column("n")])
+    with pytest.raises(InvalidInputError, match="Alter the table"):
+        catalog.alter_table("db.t$snapshots", [c.drop_column("n")])
+
+
+def test_time_travel_shows_the_columns_of_then(catalog, table):
+    first = table.write([{"id": 1, "n": 7, "s": "a"}])
+    table.tags.create("v1")
+    made = table.alter([c.drop_column("n"), c.add_column("x", "INT")])
+    made.write([{"id": 2, "s": "b", "x": 5}])
+    assert rows(made) == [{"id": 1, "s": "a", "x": None}, {"id": 2, "s": "b", "x": 5}]
+    assert rows(made, snapshot=first.id) == rows(made, tag="v1") == [{"id": 1, "n": 7, "s": "a"}]
+
+
+def test_a_handle_that_was_opened_before_goes_on(table):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    writer = table.writer()
+    writer.write([{"id": 2, "n": 8, "s": "b"}])
+    made = table.alter(
+        [c.rename_column("s", "text"), c.add_column("x", "INT", default=3), c.retype_column("n", "BIGINT")]
+    )
+    writer.commit()
+    writer.abort()
+    table.write([{"id": 3, "n": 9, "s": "c"}])
+    made.write([{"id": 4, "n": 2**40, "text": "d", "x": None}])
+    assert rows(made) == [
+        {"id": 1, "n": 7, "text": "a", "x": None},
+        {"id": 2, "n": 8, "text": "b", "x": None},
+        {"id": 3, "n": 9, "text": "c", "x": None},
+        {"id": 4, "n": 2**40, "text": "d", "x": 3},
+    ]
+    assert rows(table, columns=["id", "s"])[3] == {"id": 4, "s": "d"}
+    with pytest.raises(ConflictError, match="open the table again"):
+        rows(table)
+    made.compact(full=True)
+    assert len(rows(made)) == 4
+    assert made.check() == ()
+
+
+def test_what_others_changed_meanwhile_stays_when_it_is_something_else(table, monkeypatch):
+    other = [c.add_column("x", "INT"), c.set_option("snapshot.num-retained.max", 20)]
+    between(monkeypatch, table, other)
+    made = table.alter([c.add_column("y", "INT"), c.drop_column("n")])
+    assert made.schema.id == 2
+    assert made.schema.names == ("id", "s", "x", "y")
+    assert made.options["snapshot.num-retained.max"] == "20"
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "said"),
+    [
+        (c.drop_column("n"), c.retype_column("n", "BIGINT"), "changed column 'n'"),
+        (c.add_column("x", "INT"), c.add_column("x", "STRING"), "changed column 'x'"),
+        (c.rename_column("n", "m"), c.add_column("x", "INT", after="n"), "changed column 'n'"),
+        (c.set_option("write-only", True), c.set_option("write-only", False), "changed option 'write-only'"),
+        (c.set_comment("a"), c.set_comment("b"), "changed the description"),
+        (c.rename_column("n", "m"), c.set_option("sequence.field", "n"), "sequence field 'n' is not found"),
+    ],
+)
+def test_who_changes_the_same_as_others_is_told(table, monkeypatch, other, own, said):
+    between(monkeypatch, table, [other])
+    with pytest.raises(ConflictError, match=said):
+        table.alter([own])
+    assert SchemaStore(table.definition.paths, table.env).ids() == [0, 1]
+
+
+def between(monkeypatch, table, changes):
+    """Let another one alter the table while the next call that alters it has looked and not yet made its schema."""
+    plain = module.check_filters
+    calls = []
+
+    def looked(*args, **kwargs):
+        plain(*args, **kwargs)
+        if not calls:
+            calls.append(1)
+            mg.table(table.path).alter(changes)
+
+    monkeypatch.setattr(module, "check_filters", looked)
+
+
+def test_a_writer_that_began_before_an_empty_table_was_altered_is_told(table):
+    writer = table.writer()
+    writer.write([{"id": 1, "n": 7, "s": "a"}])
+    made = table.alter([c.set_option("merge-engine", "partial-update"), c.rename_column("id", "key")])
+    with pytest.raises(ConflictError, match="'merge-engine' has changed since this write began"):
+        writer.commit()
+    writer.abort()
+    made.write([{"key": 1, "n": 7, "s": "a"}])
+    assert made.check() == ()
+
+
+def test_a_renamed_key_is_no_other_key_to_a_writer_that_began_before(table):
+    writer = table.writer()
+    writer.write([{"id": 1, "n": 7, "s": "a"}])
+    made = table.alter([c.rename_column("id", "key")])
+    writer.commit()
+    writer.abort()
+    assert made.read().to_pylist() == [{"key": 1, "n": 7, "s": "a"}]
+
+
+def test_a_change_for_empty_tables_is_taken_back_when_rows_came_before_it(table, monkeypatch):
+    plain = SchemaStore.create
+
+    def late(store, schema):
+        if schema.id == 1:
+            monkeypatch.setattr(SchemaStore, "create", plain)
+            table.write([{"id": 1, "n": 7, "s": "a"}])
+        plain(store, schema)
+
+    monkeypatch.setattr(SchemaStore, "create", late)
+    with pytest.raises(ConflictError, match="'merge-engine' cannot change"):
+        table.alter([c.set_option("merge-engine", "aggregation")])
+    now = mg.table(table.path)
+    assert (now.schema.id, now.options.get("merge-engine")) == (2, None)
+    assert rows(now) == [{"id": 1, "n": 7, "s": "a"}]
+
+
+def test_what_this_version_could_not_write_is_refused(table):
+    with pytest.raises(UnsupportedError, match=r"cannot alter 'db\.t'.*manifest\.format"):
+        table.alter([c.set_option("manifest.format", "orc")])
+    with pytest.raises(UnsupportedError, match=r"cannot alter 'db\.t'.*Avro has no VARIANT"):
+        table.alter([c.set_option("file.format", "avro"), c.add_column("v", "VARIANT")])
+    with pytest.raises(InvalidInputError, match=r"cannot alter 'db\.t'.*cannot have a Bloom filter"):
+        table.alter([c.add_column("a", "ARRAY<INT>"), c.set_option("file-index.bloom-filter.columns", "a")])
+
+
+def test_a_dropped_table_is_not_altered(catalog, table):
+    catalog.drop_table("db.t")
+    with pytest.raises(NotFoundError, match="no longer exists"):
+        table.alter([c.drop_column("n")])
+    assert catalog.list_tables("db") == []
+    catalog.create_table("db.t", {"id": "INT"})
+    with pytest.raises(ConflictError, match="dropped and made anew"):
+        table.alter([c.drop_column("n")])
+
+
+def test_schemas_are_listed(table):
+    made = table.alter([c.add_column("x", "INT", comment="new"), c.set_comment("of things")])
+    listed = made.system("schemas").to_pylist()
+    assert [row["schema_id"] for row in listed] == [0, 1]
+    assert listed[1]["comment"] == "of things"
+    assert '"description":"new"' in listed[1]["fields"].replace(": ", ":")
+
+
+def test_options_and_columns_that_filter_are_asked_of_old_files_rightly(table):
+    table = table.alter([c.set_option("file-index.bloom-filter.columns", "n,s"), c.set_option("write-only", True)])
+    table.write([{"id": i, "n": i, "s": str(i)} for i in range(20)])
+    made = table.alter(
+        [
+            c.rename_column("s", "n2"),
+            c.rename_column("n", "s"),
+            c.retype_column("s", "BIGINT"),
+            c.rename_column("n2", "n"),
+        ]
+    )
+    assert made.options["file-index.bloom-filter.columns"] == "s,n"
+    made.write([{"id": 100 + i, "s": i, "n": str(i)} for i in range(20)])
+    assert [row["id"] for row in rows(made, where="s = 7")] == [7, 107]
+    assert [row["id"] for row in rows(made, where="n = '7'")] == [7, 107]
+    assert made.read(where="n = '33'").to_pylist() == []
+
+
+def test_keys_are_looked_up_in_files_of_older_schemas(table):
+    table.write([{"id": i, "n": i, "s": str(i)} for i in range(1000)])
+    made = table.alter([c.rename_column("id", "key"), c.retype_column("n", "STRING"), c.add_column("x", "INT")])
+    with made.lookups() as asked:
+        for _ in range(3):
+            found = asked.lookup([{"key": 7}, {"key": 8}])
+    made.write([{"key": 7, "n": "seven", "s": "", "x": 1}])
+    assert found.to_pylist() == [
+        {"key": 7, "n": "7", "s": "7", "x": None},
+        {"key": 8, "n": "8", "s": "8", "x": None},
+    ]
+    assert made.lookup([{"key": 7}]).to_pylist() == [{"key": 7, "n": "seven", "s": "", "x": 1}]
+    assert made.upsert([{"key": 8, "x": 2}], columns=["key", "x"]).updated == 1
+    assert made.lookup([{"key": 8}]).to_pylist() == [{"key": 8, "n": "8", "s": "8", "x": 2}]
