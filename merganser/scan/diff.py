@@ -39,7 +39,7 @@ from merganser.merge.keys import polars_column
 from merganser.merge.sort_merge import WINDOW_ROWS, Window, only_window, windows
 from merganser.meta.data_file import DataFile
 from merganser.scan.shown import counted_out, shown, stored_columns
-from merganser.scan.split import DiffSplit, Portion, ReadJob, What
+from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -75,7 +75,7 @@ def read_diff(job: ReadJob, split: DiffSplit, storage: Storage) -> Iterator[pa.T
                 stack.callback(run.close)
             for window in windows(runs, key=job.table.key, window_rows=WINDOW_ROWS):
                 is_new = window.run_of() >= len(split.before)
-                yield _changed(job, window.rows, is_new, window.positions, window.is_last)
+                yield _changed(job, window.rows, is_new, window.positions, window.is_last, split.phase)
 
 
 def _is_mostly_shared(split: DiffSplit) -> bool:
@@ -128,7 +128,12 @@ def _visible(rows: pa.Table) -> pa.Table:
 
 
 def _changed(
-    job: ReadJob, rows: pa.Table, is_new: npt.NDArray[np.bool_], positions: Positions, is_last: npt.NDArray[np.bool_]
+    job: ReadJob,
+    rows: pa.Table,
+    is_new: npt.NDArray[np.bool_],
+    positions: Positions,
+    is_last: npt.NDArray[np.bool_],
+    phase: Phase | None,
 ) -> pa.Table:
     """Return what became of the keys of some rows.
 
@@ -137,6 +142,7 @@ def _changed(
         is_new: bool[n], which are of the later state; a state has one row of a key at most.
         positions: int64[n], their order: by key, and the earlier state first.
         is_last: bool[n], over the ordered rows, the last of each key.
+        phase: which changes to return; None: all.
     """
     ends = np.flatnonzero(is_last)
     last = positions[ends]
@@ -144,6 +150,9 @@ def _changed(
     both = sizes == 2
     first = positions[ends - sizes + 1]
     old, new = np.where(both | ~is_new[last], first, -1), np.where(is_new[last], last, -1)
+    if phase is not None:
+        chosen = (new < 0) == (phase is Phase.GOING)
+        both, first, last, old, new = (each[chosen] for each in (both, first, last, old, new))
     if job.table.counting:
         return _recounted(job, rows, old, new)
     updated = both.copy()
@@ -187,6 +196,7 @@ class _Looked:
         self._job = job
         self._storage = storage
         self._shared = split.shared
+        self._phase = split.phase
         self._portions = (split.before[0], split.after[0])
         self._readers = tuple(
             SectionReader(job.table, portion.directory, job.schemas, storage, portion.vectors)
@@ -213,7 +223,7 @@ class _Looked:
                 spans = [(i, state.num_rows) for i, state in enumerate(states)]
                 both = only_window(rows, spans, key=self._job.table.key)
                 is_new = np.arange(rows.num_rows) >= states[0].num_rows
-                yield _changed(self._job, rows, is_new, both.positions, both.is_last)
+                yield _changed(self._job, rows, is_new, both.positions, both.is_last, self._phase)
 
     def _apart(self) -> list[_Apart]:
         """Return the rows whose keys may have changed: of files of one state, and those that one state marks alone."""

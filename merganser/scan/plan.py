@@ -58,6 +58,7 @@ class Plan:
         splits: the portions.
         counts: files left after each step of pruning, by step, for `explain`.
         notes: of changes, what they are, for `explain`: titles and texts.
+        in_order: rows of one key may lie in several splits, so they are right only in the order of the splits.
     """
 
     snapshot: Snapshot | None
@@ -65,6 +66,7 @@ class Plan:
     splits: tuple[AnySplit, ...]
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[tuple[str, str], ...] = ()
+    in_order: bool = False
 
 
 def plan(

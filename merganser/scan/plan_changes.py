@@ -6,14 +6,15 @@
 | none | the rows of the files that its commit added; compactions and overwrites publish none |
 
 Nothing is merged: a key may come several times, once for each commit, and with old values only if a producer gives
-them. Rows of a snapshot come bucket by bucket, and those of a bucket in the order of its files.
+them. Rows of a snapshot come bucket by bucket, and those of a bucket in the order of its files. Where keys move between
+partitions, they come in phases, so that a key leaves its old bucket before it comes to the new one (`scan.phases`).
 
 Format: sections "changelog files", "changelog lifecycle". Semantics: "incremental".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -22,8 +23,9 @@ from typing import Final
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
+from merganser.lsm.compact import uncounted
 from merganser.meta.changelogs import ChangelogStore
-from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
@@ -41,7 +43,7 @@ from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_thr
 from merganser.scan.plan_diff import plan_diff
 from merganser.scan.rows import counted
 from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
-from merganser.scan.split import DiffSplit, Origin, PublishedSplit, ReadJob, What
+from merganser.scan.split import AnySplit, DiffSplit, Origin, Phase, PublishedSplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -69,7 +71,7 @@ def plan_changes(
         FormatError: metadata is damaged or missing.
     """
     asked = ReadJob(table, tuple(columns), where, {}, what)
-    states = isinstance(source, Difference) or source.mode == "diff"
+    states = source != NOTHING_CHANGED and (isinstance(source, Difference) or source.mode == "diff")
     if states and what in WITH_OFFSETS:
         raise InvalidInputError(
             f"cannot read the changes of '{table.name}' with '{LOG_OFFSET.name}': what differs between two states was "
@@ -79,7 +81,8 @@ def plan_changes(
         )
     job = single_rows(asked, DiffSplit if states else PublishedSplit) if what in WHOLE_CHANGES else asked
     found = _planned(table, env, source, job, whole=what in WHOLE_CHANGES)
-    return replace(found, job=replace(found.job, columns=asked.columns, where=asked.where, what=asked.what))
+    job = replace(found.job, columns=asked.columns, where=asked.where, what=asked.what)
+    return replace(found, job=job, in_order=are_ordered(table, found.splits))
 
 
 def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whole: bool) -> Plan:
@@ -203,31 +206,49 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
             "commits added, or 'diff', what changed in all.",
             table=table.name,
         )
-    groups: list[_Group] = []
+    splits: list[PublishedSplit] = []
+    waiting: list[_Group] = []
     published = 0
     schemas = {table.schema.id: table.schema.fields}
     for snapshot, added in zip(chosen, _added(table, env, chosen, changelog=changelog), strict=True):
         published += bool(added)
-        groups += _groups(table, env, job, snapshot, added, schemas)
-    if not whole:
-        groups = [[each] for group in groups for each in group]
+        groups = _groups(table, env, job, snapshot, added, schemas)
+        if not _come_in_phases(table, groups):
+            waiting += groups
+            continue
+        splits += _parted(waiting, keyed=table.keyed, whole=whole)
+        waiting = []
+        splits += _in_phases(table, groups)
+        if len(splits) > 1 and _fit(splits[-2], splits[-1]):
+            splits[-2:] = [_joined(*splits[-2:])]
+    splits += _parted(waiting, keyed=table.keyed, whole=whole)
     notes = (
         ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
         ("from", "changelog files" if changelog else "the files that commits added"),
     )
-    return Plan(None, job, _parted(groups, keyed=table.keyed), notes=notes)
+    return Plan(None, job, tuple(splits), notes=notes)
 
 
 def published_files(
-    table: TableDef, env: Env, number: int, *, columns: Sequence[t.Field], where: Predicate | None, what: What
+    table: TableDef,
+    env: Env,
+    number: int,
+    *,
+    columns: Sequence[t.Field],
+    where: Predicate | None,
+    what: What,
+    by_bucket: bool = False,
 ) -> list[tuple[str, PublishedSplit | None]]:
     """Return what a snapshot published, by the smallest portions that can be read by themselves.
 
     Which portions there are, and their order, does not depend on the filter.
 
+    Args:
+        by_bucket: each portion is of one bucket; else it may be of several, where keys move between them.
+
     Returns:
-        The directory of the bucket, and a file as a split, or several if a change may lie in two; None in place of
-        files that hold no rows of the filter.
+        The directory of the bucket, or of one of them, and a file as a split, or several if a change may lie in two;
+        None in place of files that hold no rows of the filter.
 
     Raises:
         ExpiredError: the snapshot is not kept any more, and neither is its changelog.
@@ -250,14 +271,19 @@ def published_files(
         if where is not None and what not in WHOLE_CHANGES:
             found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
             kept = {id(target.file) for group in found for target, _ in group}
-    if what not in WHOLE_CHANGES:
-        groups = [[each] for group in groups for each in group]
-    made: list[tuple[str, PublishedSplit | None]] = []
-    for group in groups:
-        targets, origins = zip(*group, strict=True)
-        split = PublishedSplit(targets, origins) if any(id(target.file) in kept for target in targets) else None
-        made.append((directories[targets[0].file.name], split))
-    return made
+    if not by_bucket and _come_in_phases(table, groups):
+        portions = _in_phases(table, groups)
+    else:
+        if what not in WHOLE_CHANGES:
+            groups = [[each] for group in groups for each in group]
+        portions = [_split(group) for group in groups]
+    return [
+        (
+            directories[portion.targets[0].file.name],
+            portion if any(id(target.file) in kept for target in portion.targets) else None,
+        )
+        for portion in portions
+    ]
 
 
 def _publishes(snapshot: Snapshot, *, changelog: bool) -> bool:
@@ -344,7 +370,13 @@ def _groups(
     through = partitions_through(table, {entry.partition for entry in entries}, partition_filter(table, where))
     entries = [entry for entry in entries if entry.partition in through]
     if where is not None and where.columns <= {field.name for field in table.schema.fields}:
-        entries = by_stats(table, list(entries), where)
+        kept = by_stats(table, list(entries), where)
+        if table.moves_keys:  # the rows of a key say together in which phases they come
+            mixed = {(e.partition, e.bucket) for e in entries if may_retract(table, e.file)}
+            some = {(e.partition, e.bucket) for e in kept} & mixed
+            names = {e.file.name for e in kept}
+            kept = [e for e in entries if (e.partition, e.bucket) in some or e.file.name in names]
+        entries = kept
     store = SchemaStore(table.paths, env)
     groups: list[_Group] = []
     for (partition, bucket), group in groupby(entries, key=lambda entry: (entry.partition, entry.bucket)):
@@ -363,24 +395,87 @@ def _groups(
 def _origins(snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> dict[str, Origin]:
     """Return where the rows of all files of a snapshot come from, by file: rows are counted bucket by bucket."""
     counted: dict[BucketId, int] = {}
+    numbers: dict[BucketId, int] = {}
     found: dict[str, Origin] = {}
     for entry in entries:
         bucket = (entry.partition, entry.bucket)
         before = counted.get(bucket, 0)
-        found[entry.file.name] = Origin(snapshot.id * OFFSETS_PER_SNAPSHOT + before, snapshot.time_millis)
+        place = numbers.setdefault(bucket, len(numbers))
+        offset = snapshot.id * OFFSETS_PER_SNAPSHOT + before
+        found[entry.file.name] = Origin(snapshot.id, place, offset, snapshot.time_millis)
         counted[bucket] = before + entry.file.row_count
     return found
 
 
-def _parted(groups: Sequence[_Group], *, keyed: bool) -> tuple[PublishedSplit, ...]:
-    """Return groups of files as splits: groups with a large file by themselves, the others together."""
+def may_retract(table: TableDef, file: DataFile) -> bool:
+    """Return whether a file may hold rows of kind -U or -D."""
+    return file.delete_row_count != 0 or uncounted(table, file)
+
+
+def are_ordered(table: TableDef, splits: Iterable[AnySplit]) -> bool:
+    """Return whether rows of several buckets must come in the order of the splits: keys may move between these."""
+    if not table.moves_keys:
+        return False
+    for split in splits:
+        if not isinstance(split, Split) and split.phase is not None:
+            return True
+        if isinstance(split, PublishedSplit) and any(may_retract(table, file) for file in split.files):
+            return True
+    return False
+
+
+def _come_in_phases(table: TableDef, groups: Sequence[_Group]) -> bool:
+    """Return whether keys may have moved between the buckets of a snapshot."""
+    if not table.moves_keys or len({origin.place for group in groups for _, origin in group}) < 2:
+        return False
+    return any(may_retract(table, target.file) for group in groups for target, _ in group)
+
+
+def _in_phases(table: TableDef, groups: Sequence[_Group]) -> list[PublishedSplit]:
+    """Return the files of a snapshot as splits whose rows come in phases."""
+    every = [each for group in groups for each in group]
+    if len(every) <= _TOGETHER and all(is_small(target.file) for target, _ in every):
+        return [_split(every, Phase.IN_PHASES)]
+    by_place: dict[int, _Group] = {}
+    for target, origin in every:
+        by_place.setdefault(origin.place, []).append((target, origin))
+    mixed: list[_Group] = []
+    staying: list[_Group] = []
+    for group in by_place.values():
+        (mixed if any(may_retract(table, target.file) for target, _ in group) else staying).append(group)
+    return [
+        _split([each for group in mixed for each in group], Phase.GOING),
+        *(replace(split, phase=Phase.STAYING) for split in _parted(mixed, keyed=True, whole=True)),
+        *_parted(staying, keyed=True, whole=True),
+    ]
+
+
+def _fit(one: PublishedSplit, other: PublishedSplit) -> bool:
+    return one.phase is other.phase is Phase.IN_PHASES and len(one.targets) + len(other.targets) <= _TOGETHER
+
+
+def _joined(one: PublishedSplit, other: PublishedSplit) -> PublishedSplit:
+    return replace(one, targets=one.targets + other.targets, origins=one.origins + other.origins)
+
+
+def _split(group: _Group, phase: Phase | None = None) -> PublishedSplit:
+    targets, origins = zip(*group, strict=True)
+    return PublishedSplit(targets, origins, phase)
+
+
+def _parted(groups: Sequence[_Group], *, keyed: bool, whole: bool) -> list[PublishedSplit]:
+    """Return groups of files as splits: groups with a large file by themselves, the others together.
+
+    Args:
+        whole: groups are not torn; else each file is one.
+    """
     parts: list[_Group] = []
     open_part = False
-    for group in groups:
+    for group in groups if whole else [[each] for every in groups for each in every]:
         small = keyed and all(is_small(target.file) for target, _ in group)
         if small and open_part and len(parts[-1]) + len(group) <= _TOGETHER:
             parts[-1] += group
         else:
             parts.append(list(group))
         open_part = small
-    return tuple(PublishedSplit(*(tuple(each) for each in zip(*part, strict=True))) for part in parts)
+    return [_split(part) for part in parts]

@@ -27,11 +27,12 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.rules.gaps import check_can_read
+from merganser.scan.forms import kind_column
 from merganser.scan.plan import Plan, buckets_through, is_masked, level_0_waits, partitions_of
 from merganser.scan.read import key_filter
 from merganser.scan.rows import counted
 from merganser.scan.source import Difference
-from merganser.scan.split import DiffSplit, Portion, ReadJob
+from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob
 from merganser.schema.table_schema import SEQUENCE_NUMBER
 from merganser.storage.env import Env
 
@@ -56,6 +57,8 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
     states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
     narrow = key_filter(job.where, table.key) if table.keyed else None
     splits = [split for group in _groups(*states) for split in _splits(table, env, group, states, narrow)]
+    if table.moves_keys and kind_column(job.what) is not None:
+        splits = _in_phases(splits)
     ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
     store = SchemaStore(table.paths, env)
     schemas = {i: table.schema.fields if i == table.schema.id else store.load(i).fields for i in ids}
@@ -66,6 +69,13 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
         ("from", f"states compared: {counted(len(splits), 'split')} of {counted(buckets, 'bucket')}"),
     )
     return Plan(None, replace(job, schemas=schemas, key_filter=narrow), tuple(splits), notes=notes)
+
+
+def _in_phases(splits: Sequence[DiffSplit]) -> list[DiffSplit]:
+    """Return splits whose deletes come first: a key leaves its old bucket before it comes to the new one."""
+    going = [replace(split, phase=Phase.GOING) for split in splits if any(portion.files for portion in split.before)]
+    staying = [replace(split, phase=Phase.STAYING) for split in splits if any(portion.files for portion in split.after)]
+    return going + staying
 
 
 def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None, where: Predicate | None) -> _Buckets:

@@ -60,12 +60,29 @@ class Origin:
     """Where the rows of a file of changes come from.
 
     Attributes:
+        snapshot: the snapshot that published it.
+        place: a number that the files of one bucket share, among those of the snapshot.
         offset: of its first row; see `scan.forms`.
         time_ms: when its snapshot was committed.
     """
 
+    snapshot: int
+    place: int
     offset: int
     time_ms: int
+
+
+class Phase(Enum):
+    """Which changes of a split are read, where keys move between partitions; see `scan.phases`.
+
+    IN_PHASES: all, each snapshot phase by phase. The files are small.
+    GOING: those of keys that have no row in the bucket afterwards.
+    STAYING: the others.
+    """
+
+    IN_PHASES = "in phase"
+    GOING = "going"
+    STAYING = "staying"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +92,13 @@ class PublishedSplit:
     Attributes:
         targets: the files, in order.
         origins: of each file, where its rows come from.
+        phase: which of the rows, and in which order; None: all, as they stand. Else the split has all files that hold
+            retractions of their buckets and snapshots, or may hold rows of the same keys.
     """
 
     targets: tuple[FileToRead, ...]
     origins: tuple[Origin, ...]
+    phase: Phase | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -118,11 +138,13 @@ class DiffSplit:
     Attributes:
         before, after: the portions of both; several where the rows moved between buckets.
         shared: names of the files that both states have, perhaps with other deletion vectors.
+        phase: which changes, GOING or STAYING; None: all.
     """
 
     before: tuple[Portion, ...]
     after: tuple[Portion, ...]
     shared: frozenset[str] = frozenset()
+    phase: Phase | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:

@@ -28,7 +28,7 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.forms import WITH_OFFSETS, columns_of
 from merganser.scan.scan import Scan, chosen_columns
-from merganser.scan.source import Compacted, Increment, Published, State
+from merganser.scan.source import NOTHING_CHANGED, Compacted, Increment, Published, State
 from merganser.scan.split import What
 from merganser.schema import types as t
 
@@ -87,10 +87,10 @@ def checked_columns(what: What, table: TableDef) -> tuple[t.Field, ...]:
     return fields
 
 
-def _kept(name: str, scan: Scan) -> Published:
+def _kept(name: str, scan: Scan) -> Increment:
     """Return the changes that a log shows: those that the scan asks for, else all that are kept."""
     source, table = scan.source, scan.table
-    if isinstance(source, Published):
+    if isinstance(source, Published) or source == NOTHING_CHANGED:
         return source
     if source != State():
         raise InvalidInputError(

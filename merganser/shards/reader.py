@@ -240,7 +240,7 @@ class ShardReader:
     # parts of a page
 
     def _new_batches(self) -> TableBatches:
-        return TableBatches(self.table, self.env, what=What.CHANGED, columns=self._columns, where=None)
+        return TableBatches(self.table, self.env, what=What.CHANGED, columns=self._columns, where=None, by_bucket=True)
 
     def _bounds(self, place: Place, newest: Snapshot | None) -> tuple[Shard, int]:
         with self.store.lock:

@@ -82,6 +82,8 @@ def changes(
 ) -> DataFrame:
     """Return what snapshots published, or changed in all, as a DataFrame with the kinds in `_row_kind`, in no order.
 
+    If keys of the table may move between partitions, one task returns all rows in the order of `Table.changes`.
+
     Args:
         spark: the session whose tasks read.
         table: a table, or its path. If it was opened with an option such as 'incremental-between', and `start` and
@@ -112,7 +114,7 @@ def _frame(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Data
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
     warn_of_other_python(spark)
-    packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark))
+    packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark), in_order=plan.in_order)
     job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
     frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(job), schema)
     return frame if limit is None else frame.limit(limit)

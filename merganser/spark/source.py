@@ -236,7 +236,8 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         plan = scan.plan()
         schema = arrow_schema_of(self._schema)
         wanted = _number(self._options, "parallelism")
-        packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * (wanted or max(_CORES_MIN, os.cpu_count() or 1)))
+        tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, os.cpu_count() or 1))
+        packs = packed(plan.splits, tasks_max=tasks_max, in_order=plan.in_order)
         return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

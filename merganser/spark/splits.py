@@ -25,8 +25,16 @@ _FILE_BYTES: Final = 1 << 20
 Pack = tuple[AnySplit, ...]
 
 
-def packed(splits: Sequence[AnySplit], *, tasks_max: int) -> tuple[Pack, ...]:
-    """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first."""
+def packed(splits: Sequence[AnySplit], *, tasks_max: int, in_order: bool = False) -> tuple[Pack, ...]:
+    """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first.
+
+    Args:
+        splits: the splits.
+        tasks_max: most packs.
+        in_order: the rows are right only in the order of the splits, so these are one pack.
+    """
+    if in_order:
+        return (tuple(splits),)
     weights = [weight_of(split.size_bytes, len(split.files)) for split in splits]
     return tuple(tuple(splits[i] for i in pack) for pack in balanced(weights, tasks_max=tasks_max))
 

@@ -31,10 +31,10 @@ from merganser.options import read as r
 from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
-from merganser.scan.plan_changes import from_changelog, published_files
+from merganser.scan.plan_changes import are_ordered, from_changelog, published_files
 from merganser.scan.read import read_split
 from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
-from merganser.scan.split import AnySplit, PublishedSplit, ReadJob, Split, What
+from merganser.scan.split import AnySplit, Phase, PublishedSplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
@@ -195,6 +195,9 @@ class Part:
 Turn = tuple[Part, ...]
 """Parts that are read one after the other."""
 
+_ANY_BUCKET: Final = "any"
+"""The place of parts whose order counts, whatever bucket they are of."""
+
 
 class Portion(Protocol):
     """What a batch takes as a whole or leaves to the next one."""
@@ -261,6 +264,7 @@ class TableBatches:
         columns: to return, of the form.
         where: rows to return; None: all.
         limits: how much a batch may have.
+        by_bucket: rows are read bucket by bucket, also where keys move between these.
 
     Raises:
         InvalidInputError: an option that a stream does not have.
@@ -275,6 +279,7 @@ class TableBatches:
         columns: tuple[t.Field, ...],
         where: Predicate | None,
         limits: Limits = UNLIMITED,
+        by_bucket: bool = False,
     ) -> None:
         self._action = f"cannot follow '{table.name}'"
         check_batches(table, self._action)
@@ -285,6 +290,7 @@ class TableBatches:
         self._columns = columns
         self._where = where
         self._limits = limits
+        self._by_bucket = by_bucket
         self._consumer = table.options.get(r.CONSUMER_ID)
         self._consumers = ConsumerStore(table.paths, env, table.name)
         self._store = SnapshotStore(table.paths, env, table.name)
@@ -359,6 +365,8 @@ class TableBatches:
     def turns(self, start: Position | None, end: Position) -> tuple[Turn, ...]:
         """Return what lies between two positions. Rows of a bucket lie in one turn, in their order.
 
+        If keys may have moved between buckets, all rows lie in one turn.
+
         Args:
             start: where the rows begin; None: before all.
 
@@ -372,7 +380,7 @@ class TableBatches:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
         if end.splits is None:
             found += self._between(None if begins else start, end)
-        return _turns(found, keyed=self._table.keyed)
+        return _turns(self._table, found)
 
     def keep(self, position: Position) -> None:
         """Take note that all before a position was handed over for good: the consumer, if there is one, moves on.
@@ -517,7 +525,13 @@ class TableBatches:
             else:
                 job = ReadJob(self._table, self._columns, self._where, {}, self._what)
                 files = published_files(
-                    self._table, self._env, number, columns=self._columns, where=self._where, what=self._what
+                    self._table,
+                    self._env,
+                    number,
+                    columns=self._columns,
+                    where=self._where,
+                    what=self._what,
+                    by_bucket=self._by_bucket,
                 )
                 found = [Part(self._place(directory), job, split, directory=directory) for directory, split in files]
             self._plans[number] = found
@@ -549,13 +563,14 @@ class TableBatches:
         return directory if self._table.keyed or self._table.schema.bucket_key else ""
 
 
-def _turns(parts: Sequence[Part], *, keyed: bool) -> tuple[Turn, ...]:
+def _turns(table: TableDef, every: Sequence[Part]) -> tuple[Turn, ...]:
     """Return parts place by place; small files that follow each other are read at once."""
+    parts = [part for part in every if part.split is not None]
+    if _may_move(table, parts):
+        parts = [replace(part, place=_ANY_BUCKET) for part in parts]
     places: dict[str, list[Part]] = {}
     turns: list[list[Part]] = []
     for part in parts:
-        if part.split is None:
-            continue
         if not part.place:
             turns.append([part])
             continue
@@ -563,7 +578,7 @@ def _turns(parts: Sequence[Part], *, keyed: bool) -> tuple[Turn, ...]:
             places[part.place] = []
             turns.append(places[part.place])
         turn = places[part.place]
-        joined = _joined(turn[-1], part) if turn and keyed else None
+        joined = _joined(turn[-1], part) if turn and table.keyed else None
         if joined is None:
             turn.append(part)
         else:
@@ -576,8 +591,17 @@ def _joined(one: Part, other: Part) -> Part | None:
     first, second = one.split, other.split
     if not isinstance(first, PublishedSplit) or not isinstance(second, PublishedSplit):
         return None
+    if first.phase is not second.phase or first.phase not in (None, Phase.IN_PHASES):
+        return None
     if len(first.targets) + len(second.targets) > _FILES_TOGETHER:
         return None
     if not all(is_small(target.file) for target in (first.targets[-1], *second.targets)):
         return None
-    return replace(one, split=PublishedSplit(first.targets + second.targets, first.origins + second.origins))
+    split = PublishedSplit(first.targets + second.targets, first.origins + second.origins, first.phase)
+    return replace(one, split=split)
+
+
+def _may_move(table: TableDef, parts: Sequence[Part]) -> bool:
+    """Return whether keys may have moved between the buckets of some parts."""
+    removes = table.moves_keys and any(part.form is not None and part.form.kind == "-D" for part in parts)
+    return removes or are_ordered(table, [part.split for part in parts if part.split is not None])

@@ -272,14 +272,16 @@ class MovingBuckets:
         at = np.flatnonzero(starts)
         key = rows.key[at]
         known = np.array([bucket for _, bucket in self._places.buckets] or [0], np.int64)
-        there = rows.first[at] & (moves.at[at] == rows.before[key])
+        there = moves.at[at] == rows.before[key]
         found = np.where(there, known[places[key]], _NOWHERE)
         new = np.flatnonzero(found == _NOWHERE)
         for partition, members in parted(moves.at[at[new]]):
             which = new[members]
+            arrives = np.append(True, key[which[1:]] != key[which[:-1]])  # a key that returns has a bucket there
             filling = self._filled(partitions[partition])
-            sizes = filling.take(len(which), self._known)
-            found[which] = in_order(sizes, rows.order[at[which]])
+            sizes = filling.take(int(arrives.sum()), self._known)
+            buckets = in_order(sizes, rows.order[at[which[arrives]]])
+            found[which] = buckets[np.cumsum(arrives) - 1]
         of_rows: Numbers = found[np.cumsum(starts) - 1]
         return of_rows
 

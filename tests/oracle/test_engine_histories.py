@@ -40,6 +40,18 @@ def _partial(**options: str) -> EngineOracle:
     return _oracle(**{"merge-engine": "partial-update", **groups, **options})
 
 
+def test_a_retraction_of_an_equal_number_counts_as_newer_once_a_commit_has_merged_it_with_an_addition() -> None:
+    options = {"merge-engine": "aggregation", "sequence.field": "g", "sequence.auto-padding": "row-kind-flag"}
+    options["fields.default-aggregate-function"] = "last_value"
+    later = [("-D", _row(g=7, n=8)), ("+I", _row(g=2, n=8))]
+    one, apart = _oracle(**options), _oracle(**options)
+    for oracle, flushes in ((one, [later]), (apart, [[change] for change in later])):
+        oracle.flush([("+I", _row(g=7, n=1))])
+        for flush in flushes:
+            oracle.flush(flush)
+    assert (one.visible(), apart.visible()) == ([_row(g=7)], [_row(g=7, n=1)])
+
+
 def test_the_oracle_hides_a_key_that_was_only_taken_back() -> None:
     oracle = _oracle(**{"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"})
     oracle.flush([("-D", _row(n=3)), ("-U", _row(n=4))])
