@@ -384,11 +384,20 @@ class Reads:
         snapshot: the state that was read; None: the table had no snapshot.
         buckets: the buckets that were read. A bucket without files counts too: rows may come.
         partitions: the partitions that were read, with all their buckets.
+        covers: says of a data file that came or went whether it may hold rows that were read or looked for; None: no
+            other files count than those of the buckets and partitions.
     """
 
     snapshot: Snapshot | None
     buckets: frozenset[BucketId] = frozenset()
     partitions: frozenset[bytes] = frozenset()
+    covers: Callable[[ManifestEntry], bool] | None = None
+
+    def touched_by(self, entry: ManifestEntry) -> bool:
+        """Return whether a data file that came or went may change what was read."""
+        if entry.partition in self.partitions or (entry.partition, entry.bucket) in self.buckets:
+            return True
+        return self.covers is not None and self.covers(entry)
 
 
 def check_reads(
@@ -418,7 +427,7 @@ def check_reads(
         if snapshot.commit_kind == COMPACT:
             continue
         for entry in delta(snapshot):
-            if entry.partition in reads.partitions or (entry.partition, entry.bucket) in reads.buckets:
+            if reads.touched_by(entry):
                 raise _read_before(
                     f"snapshot {snapshot.id} of commit user '{snapshot.commit_user}' changed bucket {entry.bucket}",
                     table,

@@ -68,6 +68,7 @@ from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
+from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
@@ -114,6 +115,7 @@ class Change:
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         rescales: the rows of its partitions move to another number of buckets.
+        edit: what it does to rows that it looked at; None: it looked at none.
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
     """
 
@@ -135,6 +137,7 @@ class Change:
     steps: Sequence[CommitStep] = ()
     turn: Turn | None = None
     reads: Reads | None = None
+    edit: RowEdit | None = None
     untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
     rescales: bool = False
 
@@ -382,7 +385,9 @@ class Publisher:
                 **change.properties,
                 **mark(state.next_id, untracked),
                 **(rescaled(state.next_id) if change.rescales else {}),
+                **(counted(state.next_id, change.edit.counts()) if change.edit else {}),
             },
+            operation=change.edit.operation if change.edit else None,
             log_offsets=offsets or None,
         )
         known = self._history.committers_after(snapshot, previous, change.batch)
@@ -563,7 +568,7 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
 def _carried(previous: Snapshot | None) -> dict[str, str]:
     """Return the properties that a snapshot has from the one before."""
     there = {} if previous is None else previous.properties or {}
-    return {name: text for name, text in there.items() if name != UNTRACKED}
+    return {name: text for name, text in there.items() if name not in (UNTRACKED, ROWS_CHANGED)}
 
 
 def _later(before: int | None, now: int | None) -> int | None:

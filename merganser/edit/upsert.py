@@ -1,9 +1,8 @@
 """Upsert: rows are written by key, exactly and with knowledge of the rows that are there.
 
-A round: look up the keys in the newest snapshot, rows that still wait for their compaction included. Make the rows that
-the keys shall have. Write what differs, and commit. The commit fails if another commit changed one of the buckets since
-that snapshot (`commit.conflict.check_reads`). Then nothing of the round is visible, its files are removed, and the next
-round begins. So the result is as if nobody else had written meanwhile, with and without locks.
+A round (`edit.rounds`): look up the keys in the newest snapshot, rows that still wait for their compaction included.
+Make the rows that the keys shall have. Write what differs, and commit. The commit fails if another commit changed one
+of the buckets since that snapshot.
 
 Docs: decision 0035.
 """
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -20,18 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
-from merganser.commit.turns import Turns
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.partial import Partial
-from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
+from merganser.edit.rounds import check_columns, in_rounds
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.rules import merge_of
 from merganser.meta.newest import for_writing
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -136,28 +135,19 @@ class Upsert:
     def run(self, data: Any, kinds: Any, identifier: int | None, watermark: int | datetime | None = None) -> Upserted:
         """Write rows as one commit."""
         self._watermark = checked_watermark(watermark, self._action)
-        session, turns = self._session, Turns(self._table, self._env)
-        error: BaseException | None = None
-        try:
+        session = self._session
+        with closing(session):
             given = self._given(data, kinds)
             if identifier is not None:
                 done, snapshot = session.applied(identifier)
                 if done:
                     return self._applied(given, snapshot)
-            while True:
-                begun = self._env.seconds()
-                try:
-                    return self._round(given, identifier, is_first=not turns.lost)
-                except ConflictError as conflict:
-                    session.abort()
-                    if "read" not in conflict.context or not turns.wait_for_next(begun):
-                        raise
-        except BaseException as caught:
-            error = caught
-            raise
-        finally:
-            turns.end()
-            session.close(error)
+            return in_rounds(
+                self._table,
+                self._env,
+                lambda is_first: self._round(given, identifier, is_first=is_first),
+                session.abort,
+            )
 
     def _given(self, data: Any, kinds: Any) -> Given:
         """Return the rows of the call, checked.
@@ -246,7 +236,7 @@ class Upsert:
         if given.rows.nbytes <= SMALL_BYTES or not is_first:
             session.take_turn()
         snapshot, which, rows = shared_lookup(self._table, self._env, waiting=True).rows_of(given.keys)
-        self._check_schema(snapshot)
+        check_columns(self._table, self._env, snapshot, self._action)
         before = Images.of(given.keys.num_rows, which, rows)
         edit = self._edit(given, before)
         reads = None
@@ -266,23 +256,6 @@ class Upsert:
         if self._table.assigns_keys:
             return Reads(snapshot, partitions=frozenset(one for one, _ in partition_groups(self._table, keys)))
         return Reads(snapshot, frozenset(group.id for group in FixedBuckets(self._table).assign(keys)))
-
-    def _check_schema(self, snapshot: Snapshot | None) -> None:
-        """Refuse to rewrite rows with a schema older than theirs: values of newer columns would be lost.
-
-        Raises:
-            ConflictError: the table has other columns now.
-        """
-        schema = self._table.schema
-        if snapshot is None or snapshot.schema_id <= schema.id:
-            return
-        newest = SchemaStore(self._table.paths, self._env).load(snapshot.schema_id)
-        if newest.fields != schema.fields:
-            raise ConflictError(
-                f"{self._action}: it was opened with schema {schema.id}, and its columns have changed with schema "
-                f"{newest.id}. Nothing was written. Open the table again.",
-                table=self._table.name,
-            )
 
     def _edit(self, given: Given, before: Images) -> _Edit:
         if self._keeps:

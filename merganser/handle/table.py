@@ -8,6 +8,7 @@ from typing import Any
 
 from merganser.changes import Change
 from merganser.errors import FormatError, NotFoundError
+from merganser.handle.editing import EditVerbs
 from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
@@ -28,7 +29,7 @@ from merganser.upkeep.alter import alter
 
 
 @dataclass(frozen=True, repr=False)
-class Table(ReadVerbs, WriteVerbs, UpkeepVerbs, StreamVerbs):
+class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
     """One table, to read, write and inspect. It is cheap to create and holds no open file.
 
     Get one from `Catalog.table`, `Catalog.create_table` or `merganser.table`.

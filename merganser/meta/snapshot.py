@@ -17,6 +17,7 @@ from typing import Any, Final
 from merganser.errors import FormatError
 from merganser.meta.commit_metrics import CommitMetrics
 from merganser.meta.data_file import plain_name
+from merganser.meta.row_counts import RowCounts, counts_in
 from merganser.meta.seal import JSON_SEAL, check_json_seal, sealed_json
 
 VERSION: Final = 3
@@ -100,6 +101,25 @@ class Snapshot:
     def apart(self) -> Snapshot:
         """Return it as one that only holds a place."""
         return replace(self, unknown={**self.unknown, _APART: True})
+
+    @property
+    def rows_inserted(self) -> int | None:
+        """How many rows a merge inserted; None: the commit was no delete, update or merge."""
+        return self._rows_changed.inserted
+
+    @property
+    def rows_updated(self) -> int | None:
+        """How many rows an update or merge changed; None: as for `rows_inserted`."""
+        return self._rows_changed.updated
+
+    @property
+    def rows_deleted(self) -> int | None:
+        """How many rows a delete or merge removed; None: as for `rows_inserted`, or files went without being read."""
+        return self._rows_changed.deleted
+
+    @property
+    def _rows_changed(self) -> RowCounts:
+        return counts_in(self.properties, self.id) or RowCounts(None, None, None)
 
     def without_changelog(self) -> Snapshot:
         """Return it as one that made no changelog files."""

@@ -12,7 +12,7 @@ Files from before they were turned on are merged with what they meet (`lsm.unmar
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,8 +29,8 @@ from merganser.expr.prune import may_match_many
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.unmarked import unmarked_schemas
-from merganser.meta.data_file import DataFile, ManifestEntry
-from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.live_files import EMPTY, BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -342,7 +342,7 @@ def _keyed_splits(
         alone &= ~unmarked
     narrow = key_filter(where, table.key)
     if narrow is not None:
-        keep &= _may_match_keys(table, narrow, known)
+        keep &= _may_match_keys(table, narrow, known.low[0], known.high[0], known.row_counts)
     places = np.flatnonzero(keep)
     # A file without the keys of the filter holds no version of them, so the others are merged without it.
     places = places[indexes.may_match(directory, [known.files[i] for i in places.tolist()], table.key)]
@@ -373,17 +373,37 @@ def _keyed_splits(
     return _packed(directory, bucket, parts, vectors, target)
 
 
-def _may_match_keys(table: TableDef, narrow: Predicate, known: BucketColumns) -> np.ndarray:
-    """Return which files may hold a key of the filter. Only the first key column is bounded by first and last key."""
+def may_concern(table: TableDef, entry: ManifestEntry, where: Predicate | None) -> bool:
+    """Return whether a data file may hold a row of a filter, or another version of such a row; from metadata alone."""
+    alone = EMPTY.apply([replace(entry, kind=ADD)], source=f"'{table.name}'")
+    if not buckets_through(table, partitions_of(table, alone, where), where):
+        return False
+    if not table.keyed:
+        return bool(by_stats(table, [entry], where))
+    narrow = key_filter(where, table.key)
+    if narrow is None or entry.bucket < 0 or entry.file.schema_id != table.schema.id:
+        return True
+    low, high = (deserialize_columns([key], table.key_types)[0] for key in (entry.file.min_key, entry.file.max_key))
+    return bool(_may_match_keys(table, narrow, low, high, np.array([entry.file.row_count], np.int64))[0])
+
+
+def _may_match_keys(
+    table: TableDef, narrow: Predicate, low: pa.Array, high: pa.Array, row_counts: np.ndarray
+) -> np.ndarray:
+    """Return which files may hold a key of the filter. Only the first key column is bounded by first and last key.
+
+    Args:
+        low, high: the first key column of the first and the last key of each file.
+    """
     name = table.key[0]
-    count = len(known.files)
+    count = len(row_counts)
     first = conjunction([part for part in conjuncts(narrow) if part.columns == {name}])
     if first is None or table.key_types[0].nullable:
         return np.ones(count, np.bool_)
     if isinstance(table.key_types[0], t.Float | t.Double):
         return np.ones(count, np.bool_)
     nulls = np.zeros(count, np.int64)
-    return may_match_many(first, {name: known.low[0]}, {name: known.high[0]}, {name: nulls}, known.row_counts)
+    return may_match_many(first, {name: low}, {name: high}, {name: nulls}, row_counts)
 
 
 def by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:

@@ -17,6 +17,7 @@ from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import InvalidInputError
 from merganser.meta.newest import for_writing
+from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
@@ -113,6 +114,7 @@ class WriteSession:
         identifier: int | None = None,
         reads: Reads | None = None,
         watermark: int | datetime | None = None,
+        edit: RowEdit | None = None,
     ) -> Snapshot | None:
         """Publish what was written since the last commit.
 
@@ -123,6 +125,7 @@ class WriteSession:
             identifier: which of the user's commits it is; None: one that is never repeated.
             reads: the rows that the written rows were made from; they must not have changed.
             watermark: the time up to which event times were seen; None: the commit says nothing of it.
+            edit: what the commit does to rows that it looked at; None: it looked at none.
         """
         transaction = self._transaction
         transaction.identifier = checked_identifier(identifier, self._named)
@@ -131,7 +134,7 @@ class WriteSession:
         try:
             if self._writer is not None:
                 self._finish_files(self._writer)
-            return transaction.finish(self._written, keep_files=True, reads=reads)
+            return transaction.finish(self._written, keep_files=True, reads=reads, edit=edit)
         finally:
             transaction.end_turn()
             if transaction.stands:

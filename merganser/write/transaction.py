@@ -29,6 +29,7 @@ from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
 from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.lsm.abandoned import remove_files
+from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
@@ -187,6 +188,7 @@ class Transaction:
         removes: ow.Selection | None = None,
         keep_files: bool = False,
         reads: Reads | None = None,
+        edit: RowEdit | None = None,
     ) -> Snapshot | None:
         """Make written files one commit, and do what is owed after it.
 
@@ -195,6 +197,7 @@ class Transaction:
             removes: the choice of files that the commit removes; None: what the target says.
             keep_files: leave the files of a commit that failed, for the caller to try again or to abort.
             reads: the rows that the write was made from; they must not have changed.
+            edit: what the write does to rows that it looked at; None: it looked at none.
 
         Returns:
             The snapshot; None when there was nothing to commit, or when a twin's snapshot of this commit has expired.
@@ -212,12 +215,12 @@ class Transaction:
         chosen = self.target.selection(messages) if removes is None else removes
         try:
             try:
-                snapshot = self._publish(messages, chosen, reads)
+                snapshot = self._publish(messages, chosen, reads, edit)
             except FormatError as error:
                 if not _lacks_file_of(messages, error):
                     raise
                 # A copy has committed meanwhile and removed what its snapshot does not name: that is found now.
-                snapshot = self._publish(messages, chosen, reads)
+                snapshot = self._publish(messages, chosen, reads, edit)
         except CommitUnknownError as error:
             tried = error.context["snapshot"]
             self.unknown_since = tried if self.unknown_since is None else min(tried, self.unknown_since)
@@ -283,7 +286,11 @@ class Transaction:
             self._made = []
 
     def _publish(
-        self, messages: Sequence[CommitMessage], removes: ow.Selection | None, reads: Reads | None
+        self,
+        messages: Sequence[CommitMessage],
+        removes: ow.Selection | None,
+        reads: Reads | None,
+        edit: RowEdit | None,
     ) -> Snapshot | None:
         options = self.table.options
         if self.target.overwrites:
@@ -309,6 +316,7 @@ class Transaction:
             batch=self.batch,
             turn=self._turn,
             reads=reads,
+            edit=edit,
             untracked=None if publishes_by_compaction(options) else self.target.untracked,
         )
         return Publisher(self.table, self.env).commit(change)

@@ -1,0 +1,95 @@
+"""The rows of a table that a filter lets through, as of one snapshot, and what was read to find them.
+
+Rows that reads do not see before a compaction count too: a change of the rows that are there is exact only with them.
+A filter that names the keys it asks for is a lookup; any other is a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from merganser.codec.stored import stored_to_arrow
+from merganser.commit.conflict import Reads
+from merganser.expr.predicate import Predicate, points
+from merganser.lookup.lookup import shared_lookup
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
+from merganser.options import read as r
+from merganser.scan.plan import level_0_waits, may_concern
+from merganser.scan.scan import Scan, check_is_there
+from merganser.scan.source import State
+from merganser.storage.env import Env
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Finds rows of a table.
+
+    Attributes:
+        where: the rows to find; None: all.
+        action: what is being done, as messages begin.
+    """
+
+    table: TableDef
+    env: Env
+    where: Predicate | None
+    action: str
+
+    def keys(self) -> pa.Table | None:
+        """Return the only keys that matching rows can have, if the filter names them; None: it does not."""
+        table = self.table
+        if self.where is None or not table.keyed or table.counting:
+            return None
+        pinned = points(self.where, table.row_key)
+        if pinned is None:
+            return None
+        count = len(table.schema.primary_keys)
+        if any(None in row[:count] for row in pinned):  # no lookup finds them
+            return None
+        kinds = [table.schema.field(name).type for name in table.row_key]
+        columns = [stored_to_arrow([row[i] for row in pinned], kind) for i, kind in enumerate(kinds)]
+        return pa.table(dict(zip(table.row_key, columns, strict=True)))
+
+    def found(self, keys: pa.Table | None) -> tuple[Snapshot | None, Iterator[pa.Table]]:
+        """Return the newest snapshot, and the rows there in parts: the columns of users.
+
+        Args:
+            keys: what `keys` has returned.
+
+        Raises:
+            ExpiredError: while the parts are taken: the snapshot expired.
+        """
+        if keys is not None:
+            snapshot, _, rows = shared_lookup(self.table, self.env, waiting=True).rows_of(keys)
+            assert self.where is not None
+            return snapshot, iter([self.where.apply(rows)] if rows.num_rows else [])
+        state = MetaReader(self.table.paths, self.env, self.table.name).latest()
+        check_is_there(self.table, self.env, state.snapshot, self.action)
+        return state.snapshot, self._scanned(state)
+
+    def _scanned(self, state: TableState) -> Iterator[pa.Table]:
+        if state.snapshot is None:
+            return
+        table = seeing_all(self.table, state)
+        scan = Scan(table, self.env, table.schema.user_fields, self.where, State(state.snapshot))
+        for batch in scan.to_batches():
+            yield pa.Table.from_batches([batch])
+
+    def reads(self, snapshot: Snapshot | None) -> Reads:
+        """Return what a search for the rows in a snapshot reads.
+
+        Rows that come count as well as rows that are there: with them the filter would have found others.
+        """
+        where = None if self.table.moves_keys else self.where  # a row that comes may remove one of another partition
+        return Reads(snapshot, covers=lambda entry: may_concern(self.table, entry, where))
+
+
+def seeing_all(table: TableDef, state: TableState) -> TableDef:
+    """Return a table as reads see it that see every row of a state, also those that wait for a compaction."""
+    if not level_0_waits(table) or all(entry.file.level for entry in state.live):
+        return table
+    return replace(table, options=table.options.merged({r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}))

@@ -1,0 +1,67 @@
+"""Rounds: what was made from rows of a table is committed, or made again from newer rows.
+
+A round reads the newest snapshot, writes files, and commits. The commit fails if another commit has changed what was
+read since that snapshot (`commit.conflict.check_reads`). Then nothing of the round is visible, its files are removed,
+and the next round begins. So the result is as if nobody else had written meanwhile, with and without locks.
+
+Docs: decision 0035.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from merganser.commit.turns import Turns
+from merganser.errors import ConflictError, ExpiredError
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.storage.env import Env
+
+R = TypeVar("R")
+
+
+def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Callable[[], None]) -> R:
+    """Return the result of the first round that nothing has come between.
+
+    Args:
+        round_: reads, writes and commits; it is told whether it is the first one.
+        abort: removes what a round wrote that has not committed.
+
+    Raises:
+        ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
+            the commit failed for another reason.
+        ExpiredError: the same, of snapshots that expired while they were read.
+    """
+    turns = Turns(table, env)
+    try:
+        while True:
+            begun = env.seconds()
+            try:
+                return round_(not turns.lost)
+            except (ConflictError, ExpiredError) as error:
+                abort()
+                came_between = isinstance(error, ExpiredError) or "read" in error.context
+                if not came_between or not turns.wait_for_next(begun):
+                    raise
+    finally:
+        turns.end()
+
+
+def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: str) -> None:
+    """Refuse to rewrite rows with a schema older than theirs: values of newer columns would be lost.
+
+    Raises:
+        ConflictError: the table has other columns now.
+    """
+    schema = table.schema
+    if snapshot is None or snapshot.schema_id <= schema.id:
+        return
+    newest = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    if newest.fields != schema.fields:
+        raise ConflictError(
+            f"{action}: it was opened with schema {schema.id}, and its columns have changed with schema {newest.id}. "
+            "Nothing was written. Open the table again.",
+            table=table.name,
+        )

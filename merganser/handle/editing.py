@@ -1,0 +1,94 @@
+"""The verbs that change rows by a condition, as part of `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from merganser.edit.assign import assignments
+from merganser.edit.change import Change
+from merganser.expr.text import to_predicate
+from merganser.handle.base import TableBase
+from merganser.meta.snapshot import Snapshot
+
+
+class EditVerbs(TableBase):
+    """Deletes, updates and merges."""
+
+    def delete(
+        self,
+        where: str | Any | None,
+        *,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        timezone: str = "UTC",
+        changes: bool = True,
+    ) -> Snapshot | None:
+        """Remove rows as one commit.
+
+        If another commit changes rows that the filter asks for, the call looks at the rows again. So the result is as
+        if nobody else had written meanwhile.
+
+        Args:
+            where: the rows to remove: SQL text, a `pyarrow.compute` expression or a predicate. None: all rows.
+            commit_user, identifier: see `write`. A repeated call changes nothing and returns the first one's snapshot.
+            timezone: the time zone of texts in `where`; see `read`.
+            changes: see `write`.
+
+        Returns:
+            The snapshot; its `rows_deleted` says how many rows were removed. None if no row matches.
+
+        Raises:
+            InvalidInputError: the filter is invalid, or the merge engine has no rule for deletes. Nothing was written.
+            ConflictError: other commits changed the rows again and again until `commit.max-retries` or
+                `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
+            CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
+        """
+        setting = self.setting(timezone)
+        return Change(
+            self.definition,
+            self.env,
+            to_predicate(where, self.schema.fields, setting=setting),
+            None,
+            f"cannot delete from '{self.name}'",
+            commit_user,
+            identifier,
+            changes,
+        ).run()
+
+    def update(
+        self,
+        where: str | Any | None,
+        set: Mapping[str, str],
+        *,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        timezone: str = "UTC",
+        changes: bool = True,
+    ) -> Snapshot | None:
+        """Give rows new values as one commit.
+
+        Args:
+            where, commit_user, identifier, timezone, changes: see `delete`.
+            set: SQL text by column: {"amount": "0", "x": "x + 1"}. Each value is computed from the row as it was. Key
+                and partition columns stay as they are.
+
+        Returns:
+            The snapshot; its `rows_updated` says how many rows are not what they were. None if no row changes.
+
+        Raises:
+            InvalidInputError: the filter or a value is invalid; a value does not fit its column; or the merge engine
+                takes no new values. Nothing was written.
+            ConflictError, CommitUnknownError: see `delete`.
+        """
+        setting, action = self.setting(timezone), f"cannot update '{self.name}'"
+        return Change(
+            self.definition,
+            self.env,
+            to_predicate(where, self.schema.fields, setting=setting),
+            assignments(self.definition, set, action, setting),
+            action,
+            commit_user,
+            identifier,
+            changes,
+        ).run()

@@ -1,0 +1,84 @@
+"""Conditions and new values as SQL text and as Python: what deletes and updates are held against."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+COLUMNS = {"p": "STRING", "k": "INT", "a": "INT", "b": "STRING", "n": "BIGINT NOT NULL"}
+SYMBOLS = {"+I": 1, "+U": 1, "-U": -1, "-D": -1}
+
+
+def row(rng: random.Random, keys: int = 30) -> Row:
+    """Return a row; some values are null."""
+    k = rng.randrange(keys)
+    return {
+        "p": "xyz"[k % 3],  # so that a key lies in one partition
+        "k": k,
+        "a": rng.choice([None, *range(-5, 6)]),
+        "b": rng.choice([None, "", "red", "blue"]),
+        "n": rng.randrange(1000),
+    }
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A filter, and the rows that it lets through."""
+
+    sql: str
+    holds: Callable[[Row], bool]
+
+
+def condition(rng: random.Random) -> Condition:
+    """Draw a filter: by value, by key, by partition, by all of them."""
+    low, keys, part = rng.randrange(-5, 6), rng.sample(range(35), rng.choice([1, 3, 20])), rng.choice("xyz")
+    listed = ", ".join(map(str, keys))
+    return rng.choice(
+        [
+            Condition(f"a < {low}", lambda row: row["a"] is not None and row["a"] < low),
+            Condition("a IS NULL AND b <> 'red'", lambda row: row["a"] is None and row["b"] not in (None, "red")),
+            Condition(f"k IN ({listed})", lambda row: row["k"] in keys),
+            Condition(f"p = '{part}' AND k IN ({listed})", lambda row: row["p"] == part and row["k"] in keys),
+            Condition(f"p = '{part}' AND n % 2 = 0", lambda row: row["p"] == part and row["n"] % 2 == 0),
+            Condition(f"k > {keys[0]} OR b = 'blue'", lambda row: row["k"] > keys[0] or row["b"] == "blue"),
+            Condition(f"p = '{part}'", lambda row: row["p"] == part),
+        ]
+    )
+
+
+def assignment(rng: random.Random, *, nulls: bool = True) -> tuple[dict[str, str], Callable[[Row], Row]]:
+    """Draw new values, and what they make of a row.
+
+    Args:
+        nulls: some values are null.
+    """
+    number = rng.randrange(100)
+    whole: list[tuple[dict[str, str], Callable[[Row], Row]]] = [
+        ({"n": f"n + {number}"}, lambda row: {**row, "n": row["n"] + number}),
+        ({"b": "'new'", "n": "k"}, lambda row: {**row, "b": "new", "n": row["k"]}),
+        ({"n": "n"}, lambda row: row),
+    ]
+    some: list[tuple[dict[str, str], Callable[[Row], Row]]] = [
+        ({"a": "NULL"}, lambda row: {**row, "a": None}),
+        ({"a": "n % 7", "b": "concat(b, p)"}, lambda row: {**row, "a": row["n"] % 7, "b": _joined(row["b"], row["p"])}),
+    ]
+    return rng.choice(whole + some if nulls else whole)
+
+
+def _joined(first: str | None, second: str) -> str | None:
+    return None if first is None else first + second
+
+
+def replayed(changes: list[Row]) -> list[Row]:
+    """Return the rows that changes leave, each as often as it is there."""
+    found: dict[str, int] = {}
+    rows: dict[str, Row] = {}
+    for change in changes:
+        kept = {name: value for name, value in change.items() if name != "_row_kind"}
+        rows[repr(kept)] = kept
+        found[repr(kept)] = found.get(repr(kept), 0) + SYMBOLS[change["_row_kind"]]
+    assert not [text for text, count in found.items() if count < 0]
+    return [rows[text] for text, count in found.items() for _ in range(count)]
