@@ -44,6 +44,7 @@ def check_removals(changes: Sequence[ManifestEntry], live: LiveFiles, *, table: 
             f"{lost[0].bucket}). Nothing was changed. Plan the change again from snapshot {snapshot}.",
             table=table,
             snapshot=snapshot,
+            replaced=lost[0].file.name,
         )
 
 
@@ -264,6 +265,7 @@ def _other_vectors(table: str, name: str, bucket: int, snapshot: int) -> Conflic
         table=table,
         snapshot=snapshot,
         file=name,
+        replaced=name,
     )
 
 

@@ -1,5 +1,9 @@
 """Delete and update: the rows that a filter lets through are removed, or get new values, as one commit.
 
+A table with a key, or one that counts equal rows, takes rows that say so (`row_changes`). Of other tables files are
+written anew, or their rows marked (`rewrite`). A delete of whole partitions, and of files whose rows all match, removes
+files without a look at them.
+
 Docs: decision 0059.
 """
 
@@ -7,22 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
+from merganser.edit.rewrite import RunRewrites, rewriting, rows_in, run_here
 from merganser.edit.rounds import check_columns, in_rounds
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
-from merganser.errors import UnsupportedError
 from merganser.expr.predicate import Predicate
+from merganser.files.masks import vectors_by_bucket
+from merganser.meta.data_file import DELETE, ManifestEntry
+from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
+from merganser.scan.plan import partitions_through
 from merganser.storage.env import Env
+from merganser.write.begin import begin
 from merganser.write.distribute import distribute
 from merganser.write.session import WriteSession
+from merganser.write.transaction import Transaction
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class Change:
         where: the rows; None: all.
         sets: their new values; None: they are deleted.
         changes: publish what changes; see `Table.write`.
+        run_rewrites: where files are written anew; None: on the threads of this process.
     """
 
     table: TableDef
@@ -43,6 +56,7 @@ class Change:
     commit_user: str | None = None
     identifier: int | None = None
     changes: bool = True
+    run_rewrites: RunRewrites | None = None
 
     def run(self) -> Snapshot | None:
         """Change the rows.
@@ -51,14 +65,15 @@ class Change:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
             ConflictError: other commits changed the rows again and again; nothing was written.
         """
-        if not self.table.keyed:
-            raise UnsupportedError(
-                f"{self.action}: this version of merganser changes rows by a condition only in tables with a primary "
-                "key, and in those that count equal rows. Nothing was written. Write what is to stay, with overwrite.",
-                table=self.table.name,
-            )
         check = check_can_delete if self.sets is None else check_can_update
         check(self.table, self.action)
+        if self._drops_partitions:
+            return self._dropped()
+        return self._in_rows() if self.table.keyed else self._in_files()
+
+    # as rows
+
+    def _in_rows(self) -> Snapshot | None:
         session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes)
         with closing(session):
             if self.identifier is not None:
@@ -80,11 +95,10 @@ class Change:
         out = RowChanges(table, session, frozenset(self.sets.values if self.sets else ()), self.action)
         self._write(parts, out)
         counts = RowCounts(out.inserted, out.updated, out.deleted)
-        edit = RowEdit("DELETE" if self.sets is None else "UPDATE", lambda: counts)
         if counts == RowCounts():
             session.abort()
             return None
-        return session.commit(self.identifier, matching.reads(snapshot), edit=edit)
+        return session.commit(self.identifier, matching.reads(snapshot), edit=RowEdit(self._operation, lambda: counts))
 
     def _write(self, parts: Iterator[pa.Table], out: RowChanges) -> None:
         for rows in parts:
@@ -92,3 +106,83 @@ class Change:
                 out.delete(rows)
             else:
                 out.update(rows, self.sets.apply(rows))
+
+    # as files
+
+    def _in_files(self) -> Snapshot | None:
+        transaction = self._begun()
+        done, snapshot = transaction.applied()
+        if done:
+            return snapshot
+        return in_rounds(transaction.table, self.env, self._files_round, lambda: None)
+
+    def _files_round(self, is_first: bool) -> Snapshot | None:
+        transaction = self._begun()
+        try:
+            if not is_first:
+                transaction.take_turn()
+            table = transaction.table
+            state = MetaReader(table.paths, self.env, table.name).latest(to_commit=True)
+            check_columns(table, self.env, state.snapshot, self.action)
+            todo = rewriting(table, self.env, state, self.where, self.sets)
+            outcomes = (self.run_rewrites or run_here(self.env))(todo.jobs) if todo.jobs else []
+            messages = todo.messages(table, self.env, outcomes)
+            if not messages:
+                return None
+            changed, dropped = sum(outcome.rows for outcome in outcomes), todo.dropped_rows
+            deleted = None if dropped is None else changed + dropped
+            counts = RowCounts(deleted=deleted) if self.sets is None else RowCounts(updated=changed)
+            matching = Matching(table, self.env, self.where, self.action)
+            edit = RowEdit(self._operation, lambda: counts)
+            return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
+        finally:
+            transaction.end_turn()
+
+    # as partitions
+
+    @property
+    def _drops_partitions(self) -> bool:
+        """Whether whole partitions go, and nobody is told which rows they had."""
+        if self.sets is not None or self.table.options.get(w.DELETE_FORCE_PRODUCE_CHANGELOG):
+            return False
+        if self.table.keyed and self.table.options.get(w.CHANGELOG_PRODUCER) != "none":
+            return False
+        return self.where is None or self.where.columns <= set(self.table.schema.partition_keys)
+
+    def _dropped(self) -> Snapshot | None:
+        transaction = self._begun()
+        done, snapshot = transaction.applied()
+        if done:
+            return snapshot
+        found: list[ManifestEntry] = []
+
+        def chosen(live: LiveFiles) -> list[ManifestEntry]:
+            partitions = {partition for partition, _ in live.buckets}
+            gone = partitions_through(transaction.table, partitions, self.where)
+            found[:] = [
+                entry for (partition, _), files in live.buckets.items() if partition in gone for entry in files.entries
+            ]
+            return [replace(entry, kind=DELETE) for entry in found]
+
+        return transaction.finish([], removes=chosen, edit=RowEdit(self._operation, lambda: self._counted(found)))
+
+    def _counted(self, gone: list[ManifestEntry]) -> RowCounts:
+        """Return how many rows files have, where each row of a file is a row of the table."""
+        if self.table.keyed:
+            return RowCounts(deleted=None)
+        reader = MetaReader(self.table.paths, self.env, self.table.name)
+        vectors = vectors_by_bucket(self.table, reader.index(reader.latest().snapshot))
+        return RowCounts(deleted=rows_in(gone, vectors))
+
+    def _begun(self) -> Transaction:
+        return begin(
+            self.table,
+            self.env,
+            commit_user=self.commit_user,
+            identifier=self.identifier,
+            changes=self.changes,
+        )
+
+    @property
+    def _operation(self) -> str:
+        return "DELETE" if self.sets is None else "UPDATE"

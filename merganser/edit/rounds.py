@@ -42,7 +42,7 @@ def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Cal
                 return round_(not turns.lost)
             except (ConflictError, ExpiredError) as error:
                 abort()
-                came_between = isinstance(error, ExpiredError) or "read" in error.context
+                came_between = isinstance(error, ExpiredError) or not {"read", "replaced"}.isdisjoint(error.context)
                 if not came_between or not turns.wait_for_next(begun):
                     raise
     finally:

@@ -36,9 +36,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("blob-view-field", COLUMNS, (), "Large object columns that refer to other tables."),
     ("write.sequence-number-init-mode", choice("scan", "snapshot"), "scan",
      "Where a writer finds the last sequence number: in the files of the bucket, or in a property of the snapshot."),
-    # changelogs
-    ("delete.force-produce-changelog", BOOLEAN, False,
-     "Publish every row that a DELETE removes, instead of dropping whole partitions silently."),
     # files and manifests
     ("data-file.external-paths.strategy", TEXT, "none", "How a place of 'data-file.external-paths' is chosen."),
     ("manifest.delete-file-drop-stats", BOOLEAN, False, "Leave the statistics of deleted files out of manifests."),

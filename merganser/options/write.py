@@ -469,6 +469,10 @@ COMMIT_USER_PREFIX: Final = Option[str | None](
 SNAPSHOT_IGNORE_EMPTY_COMMIT: Final = Option[bool | None](
     "snapshot.ignore-empty-commit", BOOLEAN, None, "false: a batch commit without changes makes a snapshot too."
 )
+DELETE_FORCE_PRODUCE_CHANGELOG: Final = Option(
+    "delete.force-produce-changelog", BOOLEAN, False,
+    "Publish every row that a DELETE removes, instead of dropping whole partitions silently.",
+)  # fmt: skip
 SINK_PARALLELISM: Final = Option[int | None]("sink.parallelism", integer(1), None, "How many tasks write.")
 
 # the shard stream

@@ -11,7 +11,7 @@ Files from before they were turned on are merged with what they meet (`lsm.unmar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ from merganser.codec.stats import EMPTY_ROW
 from merganser.codec.stored import sort_key
 from merganser.errors import FormatError
 from merganser.expr.predicate import Predicate, conjunction, conjuncts, points
-from merganser.expr.prune import may_match_many
+from merganser.expr.prune import may_match_many, must_match_many
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.unmarked import unmarked_schemas
@@ -410,11 +410,35 @@ def by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | N
     """Return the files whose value statistics may match; for files whose rows nothing can shadow."""
     if where is None or not entries:
         return entries
+    return _chosen_by_stats(table, entries, where, may_match_many, unknown=True)
+
+
+def surely_matching(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
+    """Return the files whose value statistics say that a filter keeps every row; None keeps all."""
+    if where is None or not entries:
+        return entries
+    return _chosen_by_stats(table, entries, where, must_match_many, unknown=False)
+
+
+def _chosen_by_stats(
+    table: TableDef,
+    entries: list[ManifestEntry],
+    where: Predicate,
+    question: Callable[..., np.ndarray],
+    *,
+    unknown: bool,
+) -> list[ManifestEntry]:
+    """Return the files of which the answer to a question about their statistics is yes.
+
+    Args:
+        question: `may_match_many` or `must_match_many`.
+        unknown: the answer where there are no statistics of columns that the filter looks at.
+    """
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     for i, entry in enumerate(entries):
         if entry.file.schema_id == table.schema.id:  # older schemas: names and types may differ, so no pruning
             groups.setdefault((entry.file.schema_id, entry.file.value_stats_columns), []).append(i)
-    keep = np.ones(len(entries), np.bool_)
+    keep = np.full(len(entries), unknown)
     for (_, names), members in groups.items():
         fields = (
             table.schema.fields
@@ -427,7 +451,7 @@ def by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | N
         files = [entries[i].file for i in members]
         stats = _stats_columns(files, fields, used)
         if stats is not None:
-            keep[members] = may_match_many(where, *stats, np.array([file.row_count for file in files], np.int64))
+            keep[members] = question(where, *stats, np.array([file.row_count for file in files], np.int64))
     return [entry for entry, kept in zip(entries, keep.tolist(), strict=True) if kept]
 
 

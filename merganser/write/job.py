@@ -10,13 +10,14 @@ wrap it and lose its class. Raised is only what another attempt may cure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 import merganser
+from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
@@ -42,6 +43,7 @@ class Outcome:
         version: of merganser where it ran, which must be that of the transaction's process.
         rows: that it was given and wrote; fewer are stored where rows of one key become one.
         retractions: how many of these rows take something back: -U and -D.
+        marked: rising positions of rows that go, by data file that stays; where rows are changed in place.
         held: the folder in which the rows wait for their buckets, instead of messages (`write.held`); None: none wait.
     """
 
@@ -51,6 +53,7 @@ class Outcome:
     rows: int = 0
     retractions: int = 0
     held: str | None = None
+    marked: Mapping[str, Positions] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[DataFile, ...]:

@@ -306,7 +306,7 @@ class Transaction:
             identifier=self.identifier,
             kind=self._kind,
             overwrites=removes,
-            adapt=self._adapting(messages) if removes is None and messages else None,
+            adapt=self._adapting(messages) if removes is None and not any(one.removed for one in messages) else None,
             allow_empty=allow_empty,
             uuid=self.uuid,
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
@@ -322,8 +322,11 @@ class Transaction:
         return Publisher(self.table, self.env).commit(change)
 
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
-        """Return what keeps the new rows the newest and finds out what they changed; None: nothing needs to."""
-        if not is_numbered(self.table):
+        """Return what keeps the new rows the newest and finds out what they changed; None: nothing needs to.
+
+        Files that replace others keep the numbers of their rows.
+        """
+        if not messages or not is_numbered(self.table):
             return None
         renumbering = Renumbering(self.table, self.env, messages, self._made)
         recording = None

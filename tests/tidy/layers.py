@@ -87,9 +87,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 }
 """The same inside of packages whose docstrings draw it: all modules of each, lowest first."""
 
-WAITING: Final[dict[str, str]] = {
-    "expr.prune.must_match_many": "delete drops files whole whose rows all match",
-}
+WAITING: Final[dict[str, str]] = {}
 """Functions and classes of `CALLED` without a caller yet, each with the work that brings one."""
 
 CALLED: Final[tuple[str, ...]] = ("expr", "schema", "rules", "options")

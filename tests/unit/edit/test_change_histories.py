@@ -28,6 +28,9 @@ TABLES: dict[str, dict[str, str]] = {
         "changelog-producer": "lookup",
     },
     "counting": {"write-mode": "change-log"},
+    "append": {},
+    "append vectors": {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"},
+    "append buckets": {"bucket": "2", "bucket-key": "k"},
 }
 EXACT = ("input", "lookup", "full-compaction", "per-record", "partial-update lookup", "counting")
 
@@ -36,10 +39,9 @@ def _made(path: Path, kind: str, rng: random.Random) -> mg.Table:
     catalog = mg.catalog(str(path), options={"local.sync": "false"})
     catalog.create_database("db")
     parted = rng.random() < 0.6
-    counting = kind == "counting"
-    bucket = (
-        "1" if counting else rng.choice(["1", "3", "-1", "-2"] if kind in ("deduplicate", "vectors") else ["1", "3"])
-    )
+    counting = kind == "counting" or kind.startswith("append")
+    buckets = ["1", "3", "-1", "-2"] if kind in ("deduplicate", "vectors") else ["1", "3"]
+    bucket = "1" if kind == "counting" else "-1" if counting else rng.choice(buckets)
     options = {"bucket": bucket, "file.format": rng.choice(["parquet", "parquet", "orc", "avro"]), **TABLES[kind]}
     return catalog.create_table(
         "db.t",
@@ -53,7 +55,7 @@ def _made(path: Path, kind: str, rng: random.Random) -> mg.Table:
 def _history(seed: int, kind: str, path: Path) -> None:
     rng = random.Random(f"{seed} {kind}")
     table, rows = _made(path, kind, rng), list[Row]()
-    counting, partial = kind == "counting", kind.startswith("partial-update")
+    counting, partial = kind == "counting" or kind.startswith("append"), kind.startswith("partial-update")
     for step in range(8):
         message = f"seed {seed}, {kind}, step {step}"
         expected: Any = None
