@@ -1,11 +1,11 @@
 """The shard stream: `python -m benchmarks.shards`.
 
-Records of one shard, in pages of 1,000 and 10,000, from 1M changes of ten columns in commits of 100,000; half of the later
-ones are updates. The floor reads the same changelog files by pyarrow, and nothing else. Both run on one core.
+Records of one shard, in pages of 1,000 and 10,000, from 1M changes of ten columns in commits of 100,000; half of the
+later ones are updates. The floor reads the same changelog files by pyarrow, and nothing else. Both run on one core.
 
 Polls of a shard without news. An iterator at a timestamp in a table of 100,000 snapshots (`--snapshots`), by a process
-that has made one before, and by a fresh one. The description of 100,000 shards (`--shards`), at once and page by page; and
-commits to such a table with their expiry, against a table of one shard.
+that has made one before, and by a fresh one. The description of 100,000 shards (`--shards`), at once and page by page;
+and commits to such a table with their expiry, against a table of one shard.
 
 Four workers in processes of their own follow 64 shards and look every 20 ms: how long after its commit a change of one
 row is handled, and the last change of a commit to all shards. Then one worker is killed: how long after the kill the

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from merganser.shards.records import Shape, record_table
 from merganser.storage.env import Env
 from merganser.stream.batches import Part, TableBatches
 
+_Known: TypeAlias = dict[int, Snapshot]
 _CURSORS_MAX: Final = 256
 _CURSORS_BYTES: Final = 256 << 20
 """So much memory rows and records take that pages have left over."""
@@ -119,20 +120,21 @@ class ShardReader:
             FormatError: metadata or data is damaged or missing.
         """
         newest = self.newest()
+        known: _Known = {} if newest is None else {newest.id: newest}
         shard, end = self._bounds(place, newest)
-        self.check_kept(place, newest)
+        self.check_kept(place, newest, known)
         found = Gathered(shape, self.empty)
         at = place
         last = min(end, place.snapshot + _SNAPSHOTS_MAX)
         while (room := limit - found.count) and at.snapshot < last:
-            cursor = self._cursor(at, shard, shape, skip_gaps=skip_gaps)
+            cursor = self._cursor(at, shard, shape, known, skip_gaps=skip_gaps)
             if cursor is None:
-                at = self._behind(at)
+                at = self._behind(at, known)
                 continue
             while (room := limit - found.count) and (taken := cursor.take(room)) is not None:
                 found.add(taken)
             if cursor.is_done():
-                at = self._behind(at)
+                at = self._behind(at, known)
             else:
                 at = replace(at, row=cursor.row)
                 self._keep(at, shape, cursor)
@@ -183,15 +185,18 @@ class ShardReader:
                 self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
             )
 
-    def check_kept(self, place: Place, newest: Snapshot | None) -> None:
+    def check_kept(self, place: Place, newest: Snapshot | None, known: _Known | None = None) -> None:
         """Refuse a position that the table has no records behind any more.
+
+        Args:
+            known: see `_kept`.
 
         Raises:
             TrimmedDataError: it is older than the retention, or lies in a history that a rollback removed.
         """
         what = f"cannot read records of '{self.table.name}'"
         if place.before_ms >= 0:
-            before = self._kept(place.snapshot - 1)
+            before = self._kept(place.snapshot - 1, known)
             gone = before is None and place.snapshot - 1 > (0 if newest is None else newest.id)
             if gone or (before is not None and before.time_millis != place.before_ms):
                 raise TrimmedDataError(
@@ -203,7 +208,7 @@ class ShardReader:
                 )
         if newest is None or place.snapshot > newest.id:
             return
-        found = self._kept(place.snapshot)
+        found = self._kept(place.snapshot, known)
         if found is None or found.time_millis < self._horizon_ms():
             raise self._trimmed(place.snapshot)
 
@@ -258,12 +263,22 @@ class ShardReader:
     def _horizon_ms(self) -> float:
         return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
 
-    def _kept(self, number: int) -> Snapshot | None:
-        return self._snapshots.get(number) or self._changelogs.get(number)
+    def _kept(self, number: int, known: _Known | None = None) -> Snapshot | None:
+        """Return a snapshot, or its changelog where it has expired; None: nothing of it is there.
 
-    def _behind(self, place: Place) -> Place:
+        Args:
+            known: the snapshots that one page has looked at, each of them once.
+        """
+        found = None if known is None else known.get(number)
+        if found is None:
+            found = self._snapshots.get(number) or self._changelogs.get(number)
+            if known is not None and found is not None:
+                known[number] = found
+        return found
+
+    def _behind(self, place: Place, known: _Known) -> Place:
         """Return the position behind a snapshot."""
-        found = self._kept(place.snapshot)
+        found = self._kept(place.snapshot, known)
         return replace(place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis)
 
     def _keep(self, at: Place, shape: Shape, cursor: Cursor) -> None:
@@ -281,13 +296,13 @@ class ShardReader:
             found = self._none[shape] = record_table([], shape, self.empty)[0]
         return found
 
-    def _cursor(self, at: Place, shard: Shard, shape: Shape, *, skip_gaps: bool) -> Cursor | None:
+    def _cursor(self, at: Place, shard: Shard, shape: Shape, looked: _Known, *, skip_gaps: bool) -> Cursor | None:
         """Return what the shard has of a snapshot from a position on; None: nothing."""
         with self._lock:
             known = self._cursors.pop((at, shape), None)
         if known is not None:
             return known
-        snapshot = self._kept(at.snapshot)
+        snapshot = self._kept(at.snapshot, looked)
         if snapshot is None:
             raise TrimmedDataError(
                 f"cannot read records of '{self.table.name}': snapshot {at.snapshot} has expired while it was read.",
