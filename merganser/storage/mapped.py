@@ -49,6 +49,17 @@ class Arrays:
                 "was changed. Make room where temporary files lie, or set TMPDIR to another disk."
             ) from error
 
+    def shortened(self, array: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+        """Return the first elements of one of its arrays, which nothing else may use from then on."""
+        if memory_of(array) and count < len(array):
+            self._left += (len(array) - count) * array.itemsize
+            array.resize(count, refcheck=False)
+        return array[:count]
+
+    def give_back(self, *arrays: npt.NDArray[Any]) -> None:
+        """Take note that some of its arrays are not used any more."""
+        self._left += sum(map(memory_of, arrays))
+
 
 def memory_of(array: npt.NDArray[Any]) -> int:
     """Return how many bytes of the process's own memory an array takes."""

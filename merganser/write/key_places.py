@@ -27,6 +27,11 @@ GONE: Final = -1
 Places = npt.NDArray[np.int32]
 _GROWTH: Final = 4
 """A run is merged with the next older one once it has so large a part of its keys."""
+_PIECE_ROWS: Final = 1 << 20
+"""So many keys of a table are sorted at once."""
+_STEP_ROWS: Final = 1 << 16
+"""Keys that are merged at a time: they stay in the cache."""
+_HASHES: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +63,23 @@ class KeyHashes:
         """Return the positions in the order of the hashes; equal ones keep their order."""
         count = len(self)
         low = (1 << max(1, (count - 1).bit_length())) - 1
-        packed = (self.first & ~low) | np.arange(count)  # half the time of a sort of positions
-        packed.sort()
+        packed = self.first & ~low
+        packed |= np.arange(count)
+        packed.sort()  # half the time of a sort of positions
         order = packed & low
-        first, second = self.first[order], self.second[order]
         packed &= ~low
-        alike = packed[1:] == packed[:-1]
-        if (alike & ((first[1:] != first[:-1]) | (second[1:] != second[:-1]))).any():  # hashes that begin alike
+        alike = np.flatnonzero(packed[1:] == packed[:-1])
+        if len(alike) and self._differ(order[alike], order[alike + 1]).any():  # hashes that begin alike
             which = np.zeros(count, np.bool_)
-            which[1:] |= alike
-            which[:-1] |= alike
+            which[alike] = which[alike + 1] = True
             at = order[which]
             order[which] = at[np.lexsort((self.second[at], self.first[at]))]
         return order
+
+    def _differ(self, some: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        differ: npt.NDArray[np.bool_] = self.first[some] != self.first[others]
+        differ |= self.second[some] != self.second[others]
+        return differ
 
     def starts(self) -> npt.NDArray[np.bool_]:
         """Return which of ordered hashes differ from the one before."""
@@ -88,6 +97,10 @@ class _Run:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def slice(self, start: int, end: int) -> _Run:
+        """Return a part, without a copy."""
+        return _Run(KeyHashes(self.hashes.first[start:end], self.hashes.second[start:end]), self.places[start:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +121,18 @@ class KeyPlaces:
         """Return the place of each key, int32[n], or `GONE`."""
         found = np.full(len(hashes), GONE, np.int32)
         for run in self.runs:
-            at = np.searchsorted(run.hashes.first, hashes.first)
-            todo = np.arange(len(hashes))
+            first, second = run.hashes.first, run.hashes.second
+            here = np.searchsorted(first, hashes.first)
+            todo = np.flatnonzero(first[np.minimum(here, len(run) - 1)] == hashes.first)
+            here = here[todo]
             while len(todo):  # once, unless two keys of the run have one first hash
-                here = at[todo]
-                inside = here < len(run)
-                todo, here = todo[inside], here[inside]
-                same = run.hashes.first[here] == hashes.first[todo]
-                todo, here = todo[same], here[same]
-                known = run.hashes.second[here] == hashes.second[todo]
+                same = second[here] == hashes.second[todo]
+                known = np.flatnonzero(same)
                 found[todo[known]] = run.places[here[known]]
-                todo = todo[~known]
-                at[todo] += 1
+                rest = np.flatnonzero(~same & (here + 1 < len(run)))
+                todo, here = todo[rest], here[rest] + 1
+                rest = np.flatnonzero(first[here] == hashes.first[todo])
+                todo, here = todo[rest], here[rest]
         return found
 
     def with_places(self, hashes: KeyHashes, places: Places, arrays: Arrays) -> KeyPlaces:
@@ -136,24 +149,79 @@ class KeyPlaces:
         return KeyPlaces(tuple(run for run in runs if len(run)))
 
 
+class Pieces:
+    """Keys that are told piece by piece, in any order, until all are known; they are sorted once."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._parts: list[_Run] = []
+        self._runs: list[_Run] = []
+
+    def add(self, hashes: KeyHashes, place: int) -> None:
+        """Take keys and the place where they lie."""
+        self._parts.append(_Run(hashes, np.full(len(hashes), place, np.int32)))
+        if sum(map(len, self._parts)) >= _PIECE_ROWS:
+            self._sort()
+
+    def places(self) -> KeyPlaces:
+        """Return where all keys lie; of a key that lies in several places, one is known."""
+        self._sort()
+        runs = [run for run in self._runs if len(run)]
+        if len(runs) > 1:
+            runs = [_merged(runs, self._arrays, whole=True)]
+            for run in self._runs:
+                self._arrays.give_back(run.hashes.first, run.hashes.second, run.places)
+        return KeyPlaces(tuple(runs))
+
+    def _sort(self) -> None:
+        if self._parts:
+            both = _joined(self._parts)
+            run = _picked(both, both.hashes.order(), self._arrays)
+            starts = run.hashes.starts()
+            if not starts.all():
+                run = _picked(run, np.flatnonzero(starts), self._arrays)
+            self._runs.append(run)
+            self._parts = []
+
+
 def _merged(runs: Sequence[_Run], arrays: Arrays, *, whole: bool) -> _Run:
-    """Return two runs as one, where the younger one says what a key of both became.
+    """Return runs as one, a range of hashes at a time; the youngest run says what a key of several became.
 
     Args:
+        runs: from the oldest to the youngest.
         whole: nothing older is there, so keys that are gone need not be known.
     """
-    both = KeyHashes(
-        np.concatenate([run.hashes.first for run in runs]), np.concatenate([run.hashes.second for run in runs])
-    )
-    places = np.concatenate([run.places for run in runs])
-    order = both.order()
-    last = np.roll(both[order].starts(), -1)  # the youngest of each key
-    kept = order[last]
-    if whole:
-        kept = kept[places[kept] != GONE]
-    first, second = arrays.empty(len(kept), np.int64), arrays.empty(len(kept), np.uint32)
-    at = arrays.empty(len(kept), np.int32)
-    np.take(both.first, kept, out=first)
-    np.take(both.second, kept, out=second)
-    np.take(places, kept, out=at)
-    return _Run(KeyHashes(first, second), at)
+    total = sum(map(len, runs))
+    steps = total // _STEP_ROWS + 1
+    bounds = np.linspace(-_HASHES // 2, _HASHES // 2, steps + 1)[1:-1].astype(np.int64)
+    cuts = [[0, *np.searchsorted(run.hashes.first, bounds).tolist(), len(run)] for run in runs]
+    first, second, places = (arrays.empty(total, kind) for kind in (np.int64, np.uint32, np.int32))
+    done = 0
+    for step in range(steps):
+        part = _joined([run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)])
+        order = part.hashes.order()
+        last = np.roll(part.hashes[order].starts(), -1)  # the youngest of each key
+        kept = order[np.flatnonzero(last)]
+        if whole:
+            kept = kept[np.flatnonzero(part.places[kept] != GONE)]
+        end = done + len(kept)
+        first[done:end], second[done:end] = part.hashes.first[kept], part.hashes.second[kept]
+        places[done:end] = part.places[kept]
+        done = end
+    first, second, places = (arrays.shortened(array, done) for array in (first, second, places))
+    return _Run(KeyHashes(first, second), places)
+
+
+def _joined(runs: Sequence[_Run]) -> _Run:
+    """Return runs one after the other; it is not a run any more."""
+    first = np.concatenate([run.hashes.first for run in runs])
+    second = np.concatenate([run.hashes.second for run in runs])
+    return _Run(KeyHashes(first, second), np.concatenate([run.places for run in runs]))
+
+
+def _picked(run: _Run, at: npt.NDArray[np.int64], arrays: Arrays) -> _Run:
+    first, second, places = (arrays.empty(len(at), kind) for kind in (np.int64, np.uint32, np.int32))
+    np.take(run.hashes.first, at, out=first)
+    np.take(run.hashes.second, at, out=second)
+    np.take(run.places, at, out=places)
+    return _Run(KeyHashes(first, second), places)

@@ -16,7 +16,6 @@ Format: section "Cross-partition mode".
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -46,7 +45,7 @@ from merganser.storage.mapped import Arrays
 from merganser.write.buckets import Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.incoming import Prepared
-from merganser.write.key_places import GONE, KeyHashes, KeyPlaces
+from merganser.write.key_places import GONE, KeyHashes, KeyPlaces, Pieces
 from merganser.write.start import RowsState, Start
 
 Positions = npt.NDArray[np.int64]
@@ -55,8 +54,6 @@ Mask = npt.NDArray[np.bool_]
 _NOWHERE: Final = -1
 """In place of a partition: there is no row of the key."""
 _BUCKET_BITS: Final = 16
-_ROWS_AT_ONCE: Final = 1 << 20
-"""So many keys of a table are sorted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,32 +363,19 @@ class MovingBuckets:
         todo = [number for number in shares if number not in found]
         if not todo:
             return found
-        keys = {number: KeyPlaces() for number in todo}
-        held: dict[int, list[tuple[KeyHashes, npt.NDArray[np.int32]]]] = defaultdict(list)
+        pieces = {number: Pieces(self._arrays) for number in todo}
         for place, rows in self._keys_of_table():
-            numbers = self._shares(rows)
             hashes = KeyHashes.of(rows)
-            for number, at in parted(numbers):
-                if number in keys:
-                    held[number].append((hashes[at], np.full(len(at), place, np.int32)))
-                    if sum(map(len, (own for own, _ in held[number]))) >= _ROWS_AT_ONCE:
-                        keys[number] = self._added(keys[number], held.pop(number))
-        for number, parts in held.items():
-            keys[number] = self._added(keys[number], parts)
-        for number, known in keys.items():
-            self._remember(number, _Known(self._state.version, known))
-        return found | keys
-
-    def _added(self, keys: KeyPlaces, parts: Sequence[tuple[KeyHashes, npt.NDArray[np.int32]]]) -> KeyPlaces:
-        """Return known keys and more of them; of a key that lies in several partitions, one is known."""
-        if not parts:
-            return keys
-        hashes = KeyHashes(
-            np.concatenate([part.first for part, _ in parts]), np.concatenate([part.second for part, _ in parts])
-        )
-        order = hashes.order()
-        order = order[hashes[order].starts()]
-        return keys.with_places(hashes[order], np.concatenate([at for _, at in parts])[order], self._arrays)
+            if self._assigners == 1:
+                pieces[0].add(hashes, place)
+                continue
+            for number, at in parted(self._shares(rows)):
+                if number in pieces:
+                    pieces[number].add(hashes[at], place)
+        for number, piece in pieces.items():
+            found[number] = piece.places()
+            self._remember(number, _Known(self._state.version, found[number]))
+        return found
 
     def _keys_of_table(self) -> Iterator[tuple[int, pa.Table]]:
         """Yield the keys of each bucket, with the number of its place. Rows count that reads do not see yet."""
@@ -402,14 +386,14 @@ class MovingBuckets:
             changed[w.MERGE_ENGINE.key] = "deduplicate"
         table = replace(self._table, options=self._table.options.merged(changed))
         state = MetaReader(table.paths, self._env, table.name).state(self._state.snapshot)
-        fields = [table.schema.field(name) for name in dict.fromkeys((*self._key, *table.schema.partition_keys))]
+        fields = [table.schema.field(name) for name in self._key]
         planned = plan(table, self._env, state, columns=fields, where=None)
+        buckets = {table.bucket_directory(*bucket): bucket for bucket in state.live.buckets}
         for split in planned.splits:
             assert isinstance(split, Split)
+            place = self._places.number(buckets[split.directory])
             for rows in read_split(planned.job, split, self._env.storage):
-                for partition, members in partition_groups(table, rows):
-                    own = rows if len(members) == rows.num_rows else rows.take(pa.array(members))
-                    yield self._places.number((partition, split.bucket)), own.select(self._key)
+                yield place, rows.select(self._key)
 
     def _learn(
         self,

@@ -12,11 +12,12 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError, UnsupportedError
+from merganser.storage import mapped
 from merganser.storage.cache import Cache
 from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.write import moving
-from merganser.write.key_places import GONE, KeyHashes, KeyPlaces
+from merganser.write import key_places, moving
+from merganser.write.key_places import GONE, KeyHashes, KeyPlaces, Pieces
 from tests.seeds import seeds
 
 _names = itertools.count()
@@ -222,20 +223,48 @@ def test_a_key_with_a_part_of_the_partition_stays_in_that_part() -> None:
     assert sorted((row["r"], row["d"], row["v"]) for row in table.read().to_pylist()) == [("x", "2", 3), ("y", "1", 2)]
 
 
-def test_runs_of_places_say_what_a_dict_says() -> None:
+def _hashes(pairs: list[tuple[int, int]]) -> KeyHashes:
+    return KeyHashes(np.array([a for a, _ in pairs]), np.array([b for _, b in pairs], np.uint32))
+
+
+def _pairs(rng: np.random.Generator, width: int) -> list[tuple[int, int]]:
+    """Hashes in order, each once; there are few first ones, so that many keys share one."""
+    drawn = zip(rng.integers(-20, 20, 30).tolist(), rng.integers(0, 3, 30).tolist(), strict=True)
+    return sorted({(a * width, b) for a, b in drawn})
+
+
+@pytest.mark.parametrize("width", [1, 1 << 58])  # all in one range of the hashes, and spread over all
+@pytest.mark.parametrize("budget", [1 << 20, 64])
+def test_runs_of_places_say_what_a_dict_says(width: int, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_places, "_STEP_ROWS", 8)
+    monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
     rng = np.random.default_rng(2)
-    for budget in (1 << 20, 64):
-        known: dict[tuple[int, int], int] = {}
-        places = KeyPlaces()
-        for _ in range(50):
-            # few first hashes, so that many keys share one
-            pairs = {(int(a), int(b)) for a, b in zip(rng.integers(0, 40, 30), rng.integers(0, 3, 30), strict=True)}
-            new = sorted(pairs)
-            hashes = KeyHashes(np.array([a for a, _ in new]), np.array([b for _, b in new], np.uint32))
-            assert (hashes.order() == np.arange(len(new))).all()
-            at = rng.integers(-1, 5, len(new)).astype(np.int32)
-            places = places.with_places(hashes, at, Arrays(budget))
-            known |= dict(zip(new, at.tolist(), strict=True))
-            asked = [(a, b) for a in range(42) for b in range(4)]
-            found = places.find(KeyHashes(np.array([a for a, _ in asked]), np.array([b for _, b in asked], np.uint32)))
-            assert found.tolist() == [known.get(pair, GONE) for pair in asked]
+    known: dict[tuple[int, int], int] = {}
+    places, arrays = KeyPlaces(), Arrays(budget)
+    for _ in range(50):
+        new = _pairs(rng, width)
+        assert (_hashes(new).order() == np.arange(len(new))).all()
+        at = rng.integers(-1, 5, len(new)).astype(np.int32)
+        places = places.with_places(_hashes(new), at, arrays)
+        known |= dict(zip(new, at.tolist(), strict=True))
+        asked = [(a * width, b) for a in range(-21, 22) for b in range(4)]
+        assert places.find(_hashes(asked)).tolist() == [known.get(pair, GONE) for pair in asked]
+
+
+@pytest.mark.parametrize("budget", [1 << 20, 64])
+def test_pieces_of_keys_in_any_order_are_known_once_each(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_places, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
+    rng = np.random.default_rng(3)
+    told: dict[tuple[int, int], set[int]] = {}
+    pieces = Pieces(Arrays(budget))
+    for place in range(20):
+        new = _pairs(rng, 1 << 58)
+        rng.shuffle(new)
+        pieces.add(_hashes(new), place)
+        for pair in new:
+            told.setdefault(pair, set()).add(place)
+    places = pieces.places()
+    assert len(places) == len(told)
+    found = places.find(_hashes(list(told))).tolist()
+    assert all(place in among for place, among in zip(found, told.values(), strict=True))
