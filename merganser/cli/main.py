@@ -22,6 +22,7 @@ import typer
 from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows, commands_stream
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
+from merganser.cli.serve_command import serve_stream
 from merganser.errors import MerganserError
 
 _IN_PYTHON: Final = (
@@ -87,6 +88,7 @@ for _group in (*commands_references.GROUPS, *commands_stream.GROUPS):
     app.add_typer(_group)
 
 
+app.command("serve-stream")(serve_stream)
 app.command("check")(check)
 app.command("doctor")(doctor)
 

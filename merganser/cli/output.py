@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from merganser.cli.json_lines import base64, json_lines
+from merganser.codec.json_lines import base64, json_lines
 from merganser.errors import InvalidInputError, StorageError, UnsupportedError
 from merganser.scan.rows import Rows
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from merganser.errors import AlreadyExistsError, CommitUnknownError, FormatError, NotFoundError
 from merganser.meta.create_once import create_once
@@ -90,6 +90,9 @@ class SchemaStore:
                 "Restore the file.",
                 path=path,
             ) from error
+        kept = self.env.cache.get(("schema file", path))
+        if kept is not None and kept[0] == data:
+            return cast(TableSchema, kept[1])
         check_json_seal(data, path)
         schema = from_json(data, path=path)
         if schema.id != schema_id:
@@ -99,6 +102,7 @@ class SchemaStore:
         if isinstance(cached, TableSchema) and cached != schema:
             self.env.cache.drop_prefix(self.paths.root)
         self.env.cache.put(path, schema, len(data) * 10)
+        self.env.cache.put(("schema file", path), (data, schema), len(data))
         return schema
 
     def create(self, schema: TableSchema) -> None:

@@ -93,6 +93,20 @@ class ShardStore:
                 self._go_on(known, known.shards, upto)
             return known.shards
 
+    def is_open(self, shard_id: str, newest: Snapshot) -> bool | None:
+        """Return whether a shard is open as of a snapshot; None: not known without a look at the store, or a wait."""
+        known = self._known()
+        if not known.lock.acquire(blocking=False):
+            return None
+        try:
+            shards = known.shards
+            if shards is None or shards.head != newest.id or known.head != _identity(newest):
+                return None
+            shard = shards.get(shard_id)
+            return shard is not None and shard.closed is None
+        finally:
+            known.lock.release()
+
     def remember(self, newest: Snapshot | None) -> None:
         """Write the shards as of the newest snapshot, for processes that come later."""
         known = self._known()

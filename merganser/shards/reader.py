@@ -107,6 +107,24 @@ class ShardReader:
         """Return the newest snapshot."""
         return self._snapshots.latest()
 
+    def idle(self, place: Place, newest: Snapshot | None) -> bool:
+        """Return whether a position is behind all records of an open shard, as of the newest snapshot.
+
+        It looks at memory alone and never waits. False may also mean that this is not known: `page` finds out.
+        """
+        return (
+            newest is not None
+            and (place.snapshot, place.row, place.before_ms) == (newest.id + 1, 0, newest.time_millis)
+            and self.store.is_open(place.shard_id, newest) is True
+        )
+
+    def no_records(self, shape: Shape) -> pa.Table:
+        """Return a page without records, as most polls do."""
+        found = self._none.get(shape)
+        if found is None:
+            found = self._none[shape] = record_table([], shape, self.empty)[0]
+        return found
+
     def page(self, place: Place, limit: int, shape: Shape, *, skip_gaps: bool) -> Page:
         """Return records from a position on.
 
@@ -120,6 +138,8 @@ class ShardReader:
             FormatError: metadata or data is damaged or missing.
         """
         newest = self.newest()
+        if self.idle(place, newest):
+            return Page(self.no_records(shape), place, False)
         known: _Known = {} if newest is None else {newest.id: newest}
         shard, end = self._bounds(place, newest)
         self.check_kept(place, newest, known)
@@ -139,7 +159,7 @@ class ShardReader:
                 at = replace(at, row=cursor.row)
                 self._keep(at, shape, cursor)
         closed = shard.closed is not None and at.snapshot >= end
-        records = found.table() if found.count else self._no_records(shape)
+        records = found.table() if found.count else self.no_records(shape)
         return Page(records, None if closed else at, at.snapshot < end)
 
     def pieces(self, snapshot: Snapshot, newest: Snapshot | None, *, skip_gaps: bool) -> list[Piece]:
@@ -288,13 +308,6 @@ class ShardReader:
             held = sum(each.size_bytes for each in self._cursors.values())
             while len(self._cursors) > _CURSORS_MAX or (held > _CURSORS_BYTES and len(self._cursors) > 1):
                 held -= self._cursors.popitem(last=False)[1].size_bytes
-
-    def _no_records(self, shape: Shape) -> pa.Table:
-        """Return a page without records, as most polls do."""
-        found = self._none.get(shape)
-        if found is None:
-            found = self._none[shape] = record_table([], shape, self.empty)[0]
-        return found
 
     def _cursor(self, at: Place, shard: Shard, shape: Shape, looked: _Known, *, skip_gaps: bool) -> Cursor | None:
         """Return what the shard has of a snapshot from a position on; None: nothing."""

@@ -15,6 +15,7 @@ from merganser.errors import StreamNotFoundError, StreamParameterError
 from merganser.meta.newest import newest
 from merganser.meta.shard_stream import ShardStream, stream_of
 from merganser.meta.shards import Shard as StoredShard
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.scan.plan import partition_values
@@ -204,6 +205,16 @@ class Verbs:
         place = place_of(iterator, table=self.table.name, stream_id=self.stream.id)
         page = self.reader.page(place, limit, self.shape(before=before, full=full), skip_gaps=gaps == "skip")
         return Records(page.records, None if page.next is None else iterator_text(page.next), page.more)
+
+    def idle(self, iterator: str, newest: Snapshot | None) -> bool:
+        """Return whether a position is behind all records of an open shard as of the newest snapshot.
+
+        It looks at memory alone, for servers with many polls. False may also mean that this is not known.
+
+        Raises:
+            TrimmedDataError: the position is damaged or of another stream.
+        """
+        return self.reader.idle(place_of(iterator, table=self.table.name, stream_id=self.stream.id), newest)
 
     def shape(self, *, before: bool, full: bool) -> Shape:
         """Return what records have."""

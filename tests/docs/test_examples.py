@@ -4,7 +4,8 @@ The blocks of a page share their names, as a reader would type them one after th
 `orders.read().count()   # 3` is also a claim: when the comment is a Python literal, the value must equal it. A list or
 a dictionary may stand in the comment lines below its statement instead. Pages
 with blocks marked `python spark` share one process and one Spark session. In `sh` blocks the
-lines that start with `merganser` or `printf` run after the Python blocks before them, except the demo.
+lines that start with `merganser`, `curl` or `printf` run after the Python blocks before them, except the demo. A
+command with `&` at its end is a server: it runs until the end of the page, on a port that is free.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import ast
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(python spark|python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HOLDS = "__holds__"
+_PORT = "8470"
+"""That of `merganser serve-stream`."""
 _COMMENT = re.compile(r"\s#\s(.+)$")
 
 
@@ -92,21 +96,40 @@ def test_the_examples_of_pages_with_spark_run(tmp_path: Path) -> None:
 def run_page(page: Path) -> None:
     """Run all blocks of a page in the working directory."""
     names: dict[str, Any] = {"__name__": "__example__"}
-    for block in blocks_of(page):
-        if block.kind == "sh":
+    port = str(_free_port())
+    servers: list[subprocess.Popen[str]] = []
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    try:
+        for block in blocks_of(page):
+            block = replace(block, text=block.text.replace(_PORT, port))
+            if block.kind != "sh":
+                _run_python(page, block, names)
+                continue
             for command in _commands(block):
-                ours = shlex.join([sys.executable, "-m", "merganser"])
-                done = subprocess.run(
-                    re.sub("^merganser", ours, command),
-                    shell=True,
-                    env=os.environ | {"PYTHONPATH": str(ROOT)},
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
+                ours = re.sub("^merganser", shlex.join([sys.executable, "-m", "merganser"]), command)
+                if command.endswith("&"):
+                    servers.append(_started([*shlex.split(ours[:-1]), "--port", port], env))
+                    continue
+                done = subprocess.run(ours, shell=True, env=env, capture_output=True, text=True, check=False)
                 assert done.returncode == 0, f"{page.name}:{block.line}: {command}\n{done.stderr}"
-        else:
-            _run_python(page, block, names)
+    finally:
+        for server in servers:
+            server.terminate()
+        assert [server.wait(30) for server in servers] == [0] * len(servers)
+
+
+def _started(command: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a server, and return when it says that it serves."""
+    server = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stdout.readline().startswith("serving "), command
+    return server
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
@@ -143,7 +166,9 @@ def _literal(lines: list[str]) -> tuple[Any] | None:
 def _commands(block: Block) -> list[str]:
     lines = block.text.replace("\\\n", " ").splitlines()
     return [
-        line for line in lines if line.startswith(("merganser ", "printf ")) and not line.startswith("merganser demo")
+        line
+        for line in lines
+        if line.startswith(("merganser ", "printf ", "curl ")) and not line.startswith("merganser demo")
     ]
 
 

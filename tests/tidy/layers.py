@@ -46,6 +46,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("handle.doors",),
     # engines, people, tests
     ("spark",),
+    ("serve",),
     ("cli",),
     ("__main__",),
     ("testing",),

@@ -1,0 +1,13 @@
+"""The verbs of the shard stream over HTTP, for programs in any language. See docs/serve-stream.md.
+
+::
+
+    operations      what can be asked, as data: paths, parameters and their limits
+    openapi         the same as an OpenAPI document, and as a page for people
+    answers         errors, records and shards as bytes
+    watch           what is known of a table, looked up for many requests at once
+    service         a request in, an answer out; who may ask, and how many at once
+    server          sockets, signals, and the end
+
+Modules import Starlette and uvicorn, which the extra `console` brings. Nothing else in merganser imports them.
+"""
