@@ -15,6 +15,7 @@ snapshot that needs it exists.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,12 +39,14 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.upkeep.check_files import HeldFiles, directory_of, facts
+from merganser.upkeep.check_keys import key_in_two_places
 from merganser.upkeep.findings import Findings, Holder
 
 _AHEAD: Final = 64
@@ -212,6 +215,8 @@ class _Line:
             self._hold_all(state)
             if self.table.indexes_keys:
                 self._look_at_keys(state)
+            if self.table.moves_keys and self.inside:
+                self._look_at_places(state)
 
     def _look_at_one(self, path: str, snapshot: Snapshot) -> None:
         """Look at a snapshot that is kept by a name: its state, which is all that a tag keeps."""
@@ -440,6 +445,14 @@ class _Line:
             twice = self.files.key_in_two(self.table, entries)
             if twice:
                 self.findings.note("index", path, twice, state.read.holder)
+
+    def _look_at_places(self, state: _State) -> None:
+        """Look whether each key has rows in one bucket of the table alone."""
+        found = None
+        with contextlib.suppress(MerganserError):  # files that cannot be read are findings of their own
+            found = key_in_two_places(self.table, Env(self.env.storage), TableState(state.read.snapshot, state.live))
+        if found is not None:
+            self.findings.note("placement", *found, state.read.holder)
 
     def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
         for bucket in touched:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -30,14 +30,13 @@ from merganser.errors import InvariantError
 from merganser.lsm.bucket_numbers import parted
 from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.rules import merge_of
+from merganser.merge.wide_hashes import KeyHashes
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.options import read as r
 from merganser.options import write as w
-from merganser.scan.plan import partitions_table, plan
-from merganser.scan.read import read_split
-from merganser.scan.split import Split
+from merganser.scan.keys import keys_of
+from merganser.scan.plan import partitions_table
 from merganser.schema import row_kind
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
@@ -45,7 +44,7 @@ from merganser.storage.mapped import Arrays
 from merganser.write.buckets import Group, NewKeys, check_directory, partition_groups
 from merganser.write.filling import Filling, in_order
 from merganser.write.incoming import Prepared
-from merganser.write.key_places import GONE, KeyHashes, KeyPlaces, Pieces
+from merganser.write.key_places import GONE, KeyPlaces, Pieces
 from merganser.write.start import RowsState, Start
 
 Positions = npt.NDArray[np.int64]
@@ -381,19 +380,10 @@ class MovingBuckets:
         """Yield the keys of each bucket, with the number of its place. Rows count that reads do not see yet."""
         if self._state.snapshot is None:
             return
-        changed: dict[str, str | None] = {r.DELETION_VECTORS_MERGE_ON_READ.key: "true"}
-        if self._table.options.get(w.MERGE_ENGINE) == "first-row":
-            changed[w.MERGE_ENGINE.key] = "deduplicate"
-        table = replace(self._table, options=self._table.options.merged(changed))
-        state = MetaReader(table.paths, self._env, table.name).state(self._state.snapshot)
-        fields = [table.schema.field(name) for name in self._key]
-        planned = plan(table, self._env, state, columns=fields, where=None)
-        buckets = {table.bucket_directory(*bucket): bucket for bucket in state.live.buckets}
-        for split in planned.splits:
-            assert isinstance(split, Split)
-            place = self._places.number(buckets[split.directory])
-            for rows in read_split(planned.job, split, self._env.storage):
-                yield place, rows.select(self._key)
+        state = MetaReader(self._table.paths, self._env, self._table.name).state(self._state.snapshot)
+        buckets = {self._table.bucket_directory(*bucket): bucket for bucket in state.live.buckets}
+        for split, rows in keys_of(self._table, self._env, state):
+            yield self._places.number(buckets[split.directory]), rows.select(self._key)
 
     def _learn(
         self,

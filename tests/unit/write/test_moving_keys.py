@@ -12,12 +12,13 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ConflictError, InvalidInputError, UnsupportedError
+from merganser.merge.wide_hashes import KeyHashes
 from merganser.storage import mapped
 from merganser.storage.cache import Cache
 from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_places, moving
-from merganser.write.key_places import GONE, KeyHashes, KeyPlaces, Pieces
+from merganser.write.key_places import GONE, KeyPlaces, Pieces
 from tests.seeds import seeds
 
 _names = itertools.count()
@@ -195,6 +196,21 @@ def test_a_second_writer_at_once_is_told_and_leaves_nothing() -> None:
         other.commit()
     assert _rows(table) == {1: {"p": "c", "v": 3, "w": None}}
     assert table.check() == ()
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 22])
+def test_the_check_finds_keys_with_rows_in_two_partitions(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table()
+    table.write([_row(k, "a", 1) for k in range(9)], kinds="op")
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyPlaces, "find", lambda self, hashes: np.full(len(hashes), GONE, np.int32))
+        table.write([_row(k, "b", 2) for k in (3, 20)], kinds="op")  # as a writer that knows nothing of the first
+    monkeypatch.setattr("merganser.upkeep.check_keys.KEYS_AT_ONCE", at_once)
+    (finding,) = table.check()
+    assert (finding.code, finding.snapshot) == ("placement", table.snapshots()[-1].id)
+    assert finding.problem.startswith("the key {'k': 3} has a row in ")
+    assert all(f"/p={place}/bucket-" in finding.problem for place in "ab")
+    assert table.check(quick=True) == ()
 
 
 def test_an_overwrite_replaces_the_table_and_not_a_partition() -> None:
