@@ -56,6 +56,42 @@ def list_shards(table: TableName, warehouse: Warehouse = None, store: Store = No
     render.list_of(rows, headings, right=["bucket"], none=f"the stream of '{table}' has no shards yet")
 
 
+def list_followers(
+    table: TableName,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="PLACE",
+            help="Where the workers keep their leases, as they name it. Default: in the table.",
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Show how far the workers that follow a table have come, shard by shard.
+
+    Rows are stored rows that were not handled; an update that has the row before counts twice.
+    """
+    from merganser.cli import render
+    from merganser.cli.target import table_of
+
+    rows = [
+        [
+            one.shard_id,
+            one.worker or "",
+            "ended" if one.done else "waiting" if one.iterator is None else "read",
+            f"{one.snapshots:,}",
+            f"{one.rows:,}",
+            f"{one.behind.total_seconds():.1f} s",
+        ]
+        for one in table_of(table, warehouse, store).followers(checkpoints)
+    ]
+    headings = ["shard", "worker", "state", "snapshots behind", "rows behind", "time behind"]
+    right = ["snapshots behind", "rows behind", "time behind"]
+    render.list_of(rows, headings, right=right, none=f"the stream of '{table}' has no shards yet")
+
+
 def tail(
     table: TableName,
     start: Annotated[
@@ -97,8 +133,17 @@ def tail(
 _stream = typer.Typer(
     name="stream", help="The changes of a table, shard by shard.", rich_markup_mode=None, no_args_is_help=True
 )
-for _verb, _command in (("enable", enable), ("disable", disable), ("shards", list_shards)):
+for _verb, _command in (
+    ("enable", enable),
+    ("disable", disable),
+    ("shards", list_shards),
+    ("followers", list_followers),
+):
     _stream.command(_verb)(_command)
 
 GROUPS: Final = (_stream,)
-COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (("shards", list_shards), ("tail", tail))
+COMMANDS: Final[tuple[tuple[str, Callable[..., None]], ...]] = (
+    ("shards", list_shards),
+    ("followers", list_followers),
+    ("tail", tail),
+)

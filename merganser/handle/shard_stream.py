@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from merganser.handle.base import TableBase
+from merganser.meta.table_def import TableDef
 from merganser.shards.enable import disable, enable, span_of
 from merganser.shards.follow import Batch, Worker
+from merganser.shards.followers import Follower, followers, leases_at
 from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
+from merganser.storage.env import Env
 
 
 class StreamVerbs(TableBase):
@@ -104,7 +108,7 @@ class StreamVerbs(TableBase):
         self,
         worker: str,
         handler: Callable[[Batch], object],
-        checkpoints: str | None = None,
+        checkpoints: TableBase | str | None = None,
         lease: str | timedelta = "30 s",
         interval: str | timedelta = "20 ms",
         limit: int = 1000,
@@ -118,13 +122,15 @@ class StreamVerbs(TableBase):
 
         Several workers, in threads, processes or machines, share the shards among them. If a worker dies, the others
         take its shards when its leases have run out. Records whose handler did not return come again, so each comes
-        at least once; a handler that stores `next_iterator` with its results, in one transaction, sees each once.
+        at least once. A handler that stores the last `_sequence` of each shard with its results, in one transaction,
+        and takes `Batch.after` of it, sees each once.
 
         Args:
             worker: the name of this worker, unlike that of any other that runs.
             handler: takes a `Batch` of records of one shard. Its errors end this worker.
-            checkpoints: a directory or URL where the workers keep leases and positions, the same for all of them;
-                workers with another one are another group, which sees all records, too. None: in the table.
+            checkpoints: where the workers keep leases and positions, the same for all of them: a table, its path, its
+                name if it lies in the same warehouse, or another directory or URL. Workers with another one are
+                another group, which sees all records, too. None: in the directory of this table.
             lease: how long a shard stays with a worker that is not heard of. A handler has to return within it.
             interval: how long to wait before the next look, once all is read.
             limit: most records of a batch.
@@ -142,7 +148,7 @@ class StreamVerbs(TableBase):
             self.definition,
             self.env,
             worker,
-            checkpoints,
+            partial(leases_at, self.definition, self.env, checkpoints=_held(checkpoints), action=what),
             handler,
             lease=span_of(lease, "lease", what=what),
             interval=span_of(interval, "interval", what=what),
@@ -153,5 +159,24 @@ class StreamVerbs(TableBase):
             gaps=gaps,
         ).run(threading.Event() if stop is None else stop)
 
+    def followers(self, checkpoints: TableBase | str | None = None) -> tuple[Follower, ...]:
+        """Return how far the workers of a group have come, shard by shard, in the order of `shards`.
+
+        Args:
+            checkpoints: where the group keeps its leases; see `follow`.
+
+        Raises:
+            StreamNotFoundError: the table keeps no stream.
+            StreamParameterError: checkpoints names a table that holds no leases.
+        """
+        what = f"cannot show the followers of '{self.definition.name}'"
+        verbs = Verbs(self.definition, self.env, what)
+        leases = leases_at(self.definition, self.env, verbs.stream.id, checkpoints=_held(checkpoints), action=what)
+        return followers(verbs, leases)
+
     def _verbs(self, action: str) -> Verbs:
         return Verbs(self.definition, self.env, f"cannot {action} '{self.definition.name}'")
+
+
+def _held(checkpoints: TableBase | str | None) -> tuple[TableDef, Env] | str | None:
+    return (checkpoints.definition, checkpoints.env) if isinstance(checkpoints, TableBase) else checkpoints

@@ -1,18 +1,14 @@
 """Following a whole table: workers share its shards among them, and each shard is read by one worker at a time.
 
-    leases     <checkpoints>/<shard id>/<n>     who reads the shard until when, and from which position on
-    workers    <checkpoints>/workers/<name>     who is there, so that shards are shared out evenly
-
-A lease is a numbered file that only one worker can create, so the newest number decides. Taking, prolonging, saving a
-position and giving back all create the next number. A worker that was taken for dead finds the next number taken, and
-stops reading the shard: nothing of it is saved any more. A shard is given to a worker when all its parents are done.
+A shard is given to a worker when all its parents are done; see `leases` for how one worker gets it. A poll looks at the
+newest snapshot, however many shards there are. What has come since says which shards have news, and only these are
+read. The positions of the others move on when their leases are prolonged.
 
 Semantics: "Table Store Stream", stream client.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,17 +16,24 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from merganser.errors import FormatError, NotFoundError, StreamParameterError
-from merganser.meta.create_once import create_once
+from merganser.errors import StreamParameterError
+from merganser.meta.refs import same_snapshot
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.shards.iterator import iterator_text
+from merganser.shards.leases import Lease, Leases
+from merganser.shards.records import SEQUENCE
 from merganser.shards.verbs import Shard, Verbs
 from merganser.storage.env import Env
-from merganser.storage.open import storage_for
-from merganser.storage.paths import join
 
-_WORKERS: Final = "workers"
 _NAME_MAX: Final = 100
+_LOOKS_PER_LEASE: Final = 3
+_WAITING_MS: Final = 500
+"""So often a worker looks for shards that it may take, while others are not read by anybody."""
+_BEHIND_MS: Final = 20
+"""So long after the end of the lease of another worker this one looks whether it was prolonged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,7 @@ class Batch:
         shard: where they come from.
         records: see `Records`.
         iterator: the position before them.
-        next_iterator: the position behind them; None: the shard is closed, and this is its end. A handler that stores
-            it with its results, in one transaction, sees each record once.
+        next_iterator: the position behind them; None: the shard is closed, and this is its end.
     """
 
     shard: Shard
@@ -50,96 +52,18 @@ class Batch:
     iterator: str
     next_iterator: str | None
 
+    def after(self, sequence: int | None) -> pa.Table:
+        """Return the records whose `_sequence` is greater.
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """What a group of workers knows of one shard.
+        A handler that stores the last `_sequence` of each shard with its results, in one transaction, and handles the
+        records after it, sees each record once, even if a batch comes again, perhaps cut differently.
 
-    Attributes:
-        shard_id: the shard.
-        number: counts the changes of the lease; 0: there was none yet.
-        worker: the name of the worker that reads it; None: nobody.
-        until_ms: when others may take it, in epoch milliseconds.
-        iterator: the position behind the last records that were handled; None: none were.
-        done: it was read to its end.
-    """
-
-    shard_id: str
-    number: int = 0
-    worker: str | None = None
-    until_ms: int = 0
-    iterator: str | None = None
-    done: bool = False
-
-
-class Leases:
-    """The leases of one group of workers, below a path."""
-
-    def __init__(self, env: Env, path: str) -> None:
-        self._env = env
-        self._path = path
-        self._known: dict[str, int] = {}
-
-    def read(self, shard_id: str) -> Lease:
-        """Return the newest lease of a shard.
-
-        Raises:
-            FormatError: its file is damaged.
+        Args:
+            sequence: the last one of this shard that was handled; None: none was.
         """
-        storage, directory = self._env.storage, join(self._path, shard_id)
-        known = self._known.get(shard_id)
-        if known is None or storage.exists(join(directory, str(known + 1))):
-            names = [entry.name for entry in storage.list(directory) if not entry.is_directory]
-            known = max((int(name) for name in names if name.isdigit()), default=0)
-        while known:
-            path = join(directory, str(known))
-            try:
-                said: dict[str, Any] = json.loads(storage.read(path))
-                self._known[shard_id] = known
-                return Lease(shard_id, known, said["worker"], said["until"], said["iterator"], said["done"])
-            except NotFoundError:
-                known += 1  # a later one has replaced it meanwhile
-            except (ValueError, KeyError, TypeError) as error:
-                raise FormatError(
-                    f"cannot read the lease '{path}': {error}. Remove the directory of the shard: it is then read from "
-                    "the beginning.",
-                    path=path,
-                ) from error
-        return Lease(shard_id)
-
-    def change(self, lease: Lease, **changes: Any) -> Lease | None:
-        """Store a lease with changes; None: another worker was first, and nothing was stored."""
-        made = replace(lease, number=lease.number + 1, **changes)
-        path = join(self._path, made.shard_id, str(made.number))
-        said = {"worker": made.worker, "until": made.until_ms, "iterator": made.iterator, "done": made.done}
-        data = json.dumps(said | {"by": self._env.new_id()}).encode()
-        created = create_once(self._env, path, data, is_ours=lambda found, _: found == data)
-        if created.stored is None:
-            return None
-        self._known[made.shard_id] = made.number
-        if lease.number > 1:  # the one before stays for readers who found its number
-            self._env.storage.delete([join(self._path, made.shard_id, str(lease.number - 1))])
-        return made
-
-    def come(self, worker: str, until_ms: int) -> None:
-        """Say that a worker is there until some time."""
-        self._env.storage.replace(join(self._path, _WORKERS, worker), str(until_ms).encode())
-
-    def leave(self, worker: str) -> None:
-        """Say that a worker has gone."""
-        self._env.storage.delete([join(self._path, _WORKERS, worker)])
-
-    def workers(self, now_ms: int) -> list[str]:
-        """Return the names of the workers that are there, in order."""
-        found = []
-        for entry in self._env.storage.list(join(self._path, _WORKERS)):
-            try:
-                until = int(self._env.storage.read(join(self._path, _WORKERS, entry.name)))
-            except (NotFoundError, ValueError):
-                continue
-            if until > now_ms:
-                found.append(entry.name)
-        return sorted(found)
+        if sequence is None:
+            return self.records
+        return self.records.filter(pc.greater(self.records.column(SEQUENCE), sequence))
 
 
 class Worker:
@@ -147,6 +71,7 @@ class Worker:
 
     Args:
         name: its own, unlike that of any other worker that runs.
+        leases: returns the leases of the group for the id of the stream.
         handler: takes the records of one shard at a time. After it returned, they count as handled.
         lease: how long a shard stays with a worker that is not heard of.
         interval: how long to wait before the next look, once all is read.
@@ -165,7 +90,7 @@ class Worker:
         table: TableDef,
         env: Env,
         name: str,
-        checkpoints: str | None,
+        leases: Callable[[str], Leases],
         handler: Callable[[Batch], object],
         *,
         lease: timedelta,
@@ -197,17 +122,13 @@ class Worker:
         self._start = start
         self._asked: dict[str, Any] = {"before": before, "full": full, "gaps": gaps}
         self._what = what
-        verbs = Verbs(table, env, what)
-        if checkpoints is None:
-            self._leases = Leases(env, join(table.paths.stream(verbs.stream.id), "followers"))
-        else:
-            storage, path = storage_for(checkpoints)
-            self._leases = Leases(replace(env, storage=storage), join(path, verbs.stream.id))
+        self._leases = leases(Verbs(table, env, what).stream.id)
         self._mine: dict[str, Lease] = {}
         self._shards: dict[str, Shard] = {}
+        self._pending: set[str] = set()
+        self._unsaved: dict[str, Lease] = {}
+        self._seen: Snapshot | None = None
         self._due_ms = 0
-        self._seen: int | None = None
-        self._more = True
 
     def run(self, stop: threading.Event) -> None:
         """Follow the table until the event is set, then give the shards back.
@@ -216,105 +137,122 @@ class Worker:
         """
         try:
             while not stop.is_set():
-                if not self.step():
+                if not self.step(stop):
                     stop.wait(self._interval)
         finally:
             self._give_back()
 
-    def step(self) -> bool:
-        """Look once at each shard of this worker; return whether there may be more to read at once."""
-        now = self._env.now_ms()
-        if now >= self._due_ms:
-            self._share(now)
-            self._due_ms = now + self._lease_ms // 3
+    def step(self, stop: threading.Event | None = None) -> bool:
+        """Read what there is in the shards of this worker, a page of each; return whether there may be more at once."""
         verbs = Verbs(self._table, self._env, self._what)
-        newest = verbs.reader.newest()
-        number = 0 if newest is None else newest.id
-        if number == self._seen and not self._more:
-            return False
-        self._seen, self._more = number, False
-        ended = False
-        for shard_id in list(self._mine):
-            ended |= self._read(verbs, shard_id)
-            if self._env.now_ms() >= self._due_ms:
-                self._more = True
+        if self._env.now_ms() >= self._due_ms:
+            self._share(verbs)
+        self._look(verbs)
+        for shard_id in [each for each in self._mine if each in self._pending]:
+            self._read(verbs, shard_id)
+            now = self._env.now_ms()
+            if now >= self._due_ms or (stop is not None and stop.is_set()):
                 break
-        if ended:
-            self._due_ms = 0  # children may be read now
-            self._more = True
-        return self._more
+        self._save()
+        return bool(self._pending & self._mine.keys())
 
-    def _read(self, verbs: Verbs, shard_id: str) -> bool:
-        """Handle the next records of a shard; return whether it ended."""
+    def _look(self, verbs: Verbs) -> None:
+        """Find out which shards have news."""
+        newest, seen = verbs.reader.newest(), self._seen
+        if newest is None or (seen is not None and same_snapshot(seen, newest)):
+            return
+        news = None if seen is None else verbs.reader.news(seen, newest, skip_gaps=self._asked["gaps"] == "skip")
+        self._pending |= self._mine.keys() if news is None else news
+        if news is not None and not news <= self._shards.keys():
+            self._due_ms = 0  # shards were opened
+        self._pending |= verbs.reader.closed_among(self._mine, newest)
+        self._pending &= self._mine.keys()
+        self._seen = newest
+
+    def _read(self, verbs: Verbs, shard_id: str) -> None:
+        """Handle the next records of a shard."""
         lease, shard = self._mine[shard_id], self._shards[shard_id]
         at = lease.iterator
         if at is None:
-            begin = "trim_horizon" if shard.parents else self._start
-            at = verbs.iterator(shard_id, None, begin)
-            saved = self._leases.change(lease, iterator=at)
-            if saved is None:
-                del self._mine[shard_id]
-                return False
-            lease = self._mine[shard_id] = saved
+            at = verbs.iterator(shard_id, None, "trim_horizon" if shard.parents else self._start)
+            if not self._change([lease.changed(iterator=at)]):
+                return
+            lease = self._mine[shard_id]
         got = verbs.records(at, self._limit, **self._asked)
-        ended = got.next_iterator is None
+        if not got.may_have_more:
+            self._pending.discard(shard_id)
         if got.records.num_rows:
             self._handler(Batch(shard, got.records, at, got.next_iterator))
-        elif not ended:
-            # A position moves on without records, too; it is saved when the lease is prolonged.
+        until = self._env.now_ms() + self._lease_ms
+        if got.next_iterator is None:
+            self._unsaved[shard_id] = lease.changed(done=True, worker=None, until_ms=until)
+            self._due_ms = 0  # children may be read now
+        elif got.records.num_rows:
+            self._unsaved[shard_id] = lease.changed(iterator=got.next_iterator, until_ms=until)
+        else:  # a position moves on without records, too; it is saved when the lease is prolonged
             self._mine[shard_id] = replace(lease, iterator=got.next_iterator)
-            self._more |= got.may_have_more
-            return False
-        now = self._env.now_ms()
-        changes: dict[str, Any] = {"iterator": got.next_iterator, "until_ms": now + self._lease_ms}
-        if ended:
-            changes = {"iterator": at, "done": True, "worker": None}
-        saved = self._leases.change(lease, **changes)
-        if saved is None or ended:
-            del self._mine[shard_id]
-        else:
-            self._mine[shard_id] = saved
-        self._more |= got.may_have_more
-        return ended and saved is not None
+        if not self._leases.saves_together:
+            self._save()
 
-    def _share(self, now: int) -> None:
+    def _save(self) -> None:
+        """Store the positions behind what was handled."""
+        unsaved, self._unsaved = list(self._unsaved.values()), {}
+        self._change(unsaved)
+
+    def _change(self, leases: list[Lease]) -> bool:
+        """Store leases, and return whether all were; shards of the others are no longer read by this worker."""
+        stored = self._leases.change(leases) if leases else []
+        for lease, won in zip(leases, stored, strict=True):
+            if won and lease.worker == self._name:
+                self._mine[lease.shard_id] = lease
+            else:
+                self._mine.pop(lease.shard_id, None)
+                self._pending.discard(lease.shard_id)
+        return all(stored)
+
+    def _share(self, verbs: Verbs) -> None:
         """Prolong the leases of this worker, and take or give back shards, so that all workers have as many."""
+        now = self._env.now_ms()
         until = now + self._lease_ms
         self._leases.come(self._name, until)
-        for shard_id, lease in list(self._mine.items()):
-            saved = self._leases.change(lease, until_ms=until)
-            if saved is None:
-                del self._mine[shard_id]
-            else:
-                self._mine[shard_id] = saved
-        described = Verbs(self._table, self._env, self._what).describe(None, None)
-        self._shards = {shard.shard_id: shard for shard in described.shards}
-        leases = {shard_id: self._leases.read(shard_id) for shard_id in self._shards}
+        self._shards = {shard.shard_id: shard for shard in verbs.describe(None, None).shards}
+        leases = self._leases.read(list(self._shards))
+        for shard_id in [
+            one for one in self._mine if one not in leases or leases[one].number != self._mine[one].number
+        ]:
+            del self._mine[shard_id]  # it was trimmed, or another worker has taken it
         ready = [
             shard_id
             for shard_id, shard in self._shards.items()
             if not leases[shard_id].done and all(leases[p].done for p in shard.parents if p in leases)
         ]
-        workers = self._leases.workers(now)
-        share = -(-len(ready) // max(len(workers), 1))
-        for shard_id in [each for each in self._mine if each not in self._shards or len(self._mine) > share]:
-            if len(self._mine) <= share and shard_id in self._shards:
-                break
-            self._leases.change(self._mine.pop(shard_id), worker=None, until_ms=0)
-        for shard_id in ready:
-            if len(self._mine) >= share:
-                break
-            lease = leases[shard_id]
-            held = lease.worker not in (None, self._name) and lease.until_ms > now
-            if held or shard_id in self._mine:
-                continue
-            taken = self._leases.change(lease, worker=self._name, until_ms=until)
-            if taken is not None:
-                self._mine[shard_id] = taken
-                self._more = True
+        share = -(-len(ready) // max(len(self._leases.workers(now)), 1))
+        given = [lease.changed(worker=None, until_ms=0) for lease in list(self._mine.values())[share:]]
+        kept = [lease.changed(until_ms=until) for lease in self._moved_on(verbs)[:share]]
+        others = [lease for lease in leases.values() if lease.worker not in (None, self._name) and lease.until_ms > now]
+        held = {lease.shard_id for lease in others} | self._mine.keys()
+        free = [shard_id for shard_id in ready if shard_id not in held]
+        taken = [leases[shard_id].changed(worker=self._name, until_ms=until) for shard_id in free[: share - len(kept)]]
+        self._change([*given, *kept, *taken])
+        self._pending |= {lease.shard_id for lease in taken} & self._mine.keys()
+        looks = [now + self._lease_ms // _LOOKS_PER_LEASE, *(lease.until_ms + _BEHIND_MS for lease in others)]
+        undone = sum(not lease.done for lease in leases.values())
+        if undone > len(others) + len(self._mine):  # some are read by nobody, or wait for their parents
+            looks.append(now + min(_WAITING_MS, self._lease_ms // _LOOKS_PER_LEASE))
+        self._due_ms = min(looks)
+
+    def _moved_on(self, verbs: Verbs) -> list[Lease]:
+        """Return the leases of this worker; those without news are behind all that is known."""
+        if self._seen is None:
+            return list(self._mine.values())
+        found = []
+        for shard_id, lease in self._mine.items():
+            idle = shard_id not in self._pending and lease.iterator is not None
+            at = verbs.reader.behind_all(shard_id, self._seen) if idle else None
+            found.append(lease if at is None else replace(lease, iterator=iterator_text(at)))
+        return found
 
     def _give_back(self) -> None:
-        for lease in self._mine.values():
-            self._leases.change(lease, worker=None, until_ms=0)
-        self._mine.clear()
+        self._save()
+        self._change([lease.changed(worker=None, until_ms=0) for lease in self._mine.values()])
         self._leases.leave(self._name)

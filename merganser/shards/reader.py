@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from merganser.commit.committers import WRITER
-from merganser.errors import ExpiredError, MerganserError, NotFoundError, TrimmedDataError
+from merganser.errors import ExpiredError, FormatError, MerganserError, NotFoundError, TrimmedDataError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
+from merganser.meta.refs import same_snapshot
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
@@ -46,6 +47,7 @@ _Known: TypeAlias = dict[int, Snapshot]
 _CURSORS_MAX: Final = 256
 _CURSORS_BYTES: Final = 256 << 20
 """So much memory rows and records take that pages have left over."""
+_NEWS_MAX: Final = 64
 _SNAPSHOTS_MAX: Final = 1024
 """So many snapshots without records a page passes before it returns; the next one goes on behind them."""
 
@@ -188,6 +190,54 @@ class ShardReader:
             for shard, parts in zip(owners, found.values(), strict=True)
             if shard is not None
         ]
+
+    def pieces_of(self, number: int, newest: Snapshot | None) -> list[Piece]:
+        """Return what a snapshot published in all shards, as far as it is there still."""
+        snapshot = self._kept(number)
+        try:
+            return [] if snapshot is None else self.pieces(snapshot, newest, skip_gaps=True)
+        except TrimmedDataError:
+            return []
+
+    def news(self, after: Snapshot, newest: Snapshot, *, skip_gaps: bool) -> set[str] | None:
+        """Return the ids of the shards that snapshots have records of.
+
+        Args:
+            after: the snapshot before them.
+            newest: the last of them.
+
+        Returns:
+            None if it is not known: there are too many snapshots, or a reader of the shards will get an error.
+        """
+        kept = self._kept(after.id)
+        if kept is None or not same_snapshot(kept, after) or not after.id < newest.id <= after.id + _NEWS_MAX:
+            return None
+        found: set[str] = set()
+        for number in range(after.id + 1, newest.id + 1):
+            snapshot = self._kept(number)
+            if snapshot is None:
+                return None
+            try:
+                if not skip_gaps:
+                    self.refuse_gap(snapshot)
+                found.update(piece.shard.id for piece in self.pieces(snapshot, newest, skip_gaps=skip_gaps))
+            except (ExpiredError, NotFoundError, FormatError):
+                return None
+        return found
+
+    def closed_among(self, shard_ids: Iterable[str], newest: Snapshot) -> set[str]:
+        """Return those of some shards that are closed, or trimmed."""
+        with self.store.lock:
+            shards = self.store.up_to(newest)
+            return {each for each in shard_ids if (found := shards.get(each)) is None or found.closed is not None}
+
+    def behind_all(self, shard_id: str, newest: Snapshot) -> Place | None:
+        """Return the position of an open shard behind a snapshot; None: it is closed."""
+        with self.store.lock:
+            shard = self.store.up_to(newest).get(shard_id)
+        if shard is None or shard.closed is not None:
+            return None
+        return Place(self.stream.id, shard_id, newest.id + 1, 0, newest.time_millis)
 
     def refuse_gap(self, snapshot: Snapshot, shard: Shard | None = None) -> None:
         """Refuse to go on behind a commit that did not log what it changed in a shard, or in any.

@@ -21,6 +21,16 @@ def test_a_stream_is_enabled_listed_and_disabled(run: Run, orders: mg.Table) -> 
     assert "retention is 'soon'" in run("stream", "enable", "shop.orders", "--retention", "soon").err
 
 
+def test_the_lag_of_followers_is_shown(run: Run, orders: mg.Table) -> None:
+    orders.enable_stream()
+    orders.write(orders.read(limit=2).to_arrow())
+    heading, *rows = run("followers", "shop.orders").out.splitlines()
+    assert " ".join(heading.split()) == "shard worker state snapshots behind rows behind time behind"
+    assert len(rows) == len(orders.shards())
+    assert any(" waiting " in row and " 1 " in row for row in rows)
+    assert run("stream", "followers", "shop.orders", "--checkpoints", "shop.orders").code == 1
+
+
 def test_changes_are_shown_as_they_come(run: Run, orders: mg.Table) -> None:
     shown = run("tail", "shop.orders", "--from", "latest-full", "--once")
     assert shown.code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 
 import merganser as mg
 from merganser.errors import StreamParameterError
-from merganser.shards.follow import Batch, Leases
+from merganser.shards.follow import Batch
+from merganser.shards.lease_table import COLUMNS, TableLeases
+from merganser.shards.leases import FileLeases, Leases
 
 
 def rows(keys: range, value: int) -> pa.Table:
@@ -112,59 +115,138 @@ def test_a_group_goes_on_where_it_stopped(tmp_path: Path) -> None:
         assert len(group.seen) == 20
 
 
-def _follow(folder: str, log: str) -> None:
+def _follow(folder: str, checkpoints: str) -> None:
     table = mg.catalog(f"{folder}/warehouse").table("db.t")
+    results = sqlite3.connect(f"{folder}/results", timeout=60)
 
     def handler(batch: Batch) -> None:
-        with open(log, "a") as out:
-            for record in batch.records.to_pylist():
-                out.write(f"{record['k']} {record['v']}\n")
-        time.sleep(0.05)
+        shard = batch.shard.shard_id
+        with results:
+            results.execute("BEGIN IMMEDIATE")
+            last = results.execute("SELECT max(sequence) FROM once WHERE shard = ?", (shard,)).fetchone()[0]
+            for record in batch.after(last).to_pylist():
+                row = (shard, record["_sequence"], record["k"], record["v"])
+                results.execute("INSERT INTO once (shard, sequence, k, v) VALUES (?, ?, ?, ?)", row)
 
-    table.follow(f"worker-{os.getpid()}", handler, f"{folder}/group", lease="1 s", limit=5)
+    table.follow(f"worker-{os.getpid()}", handler, checkpoints, lease="1 s", limit=5)
 
 
-def test_others_take_over_the_shards_of_a_worker_that_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept_in", ["files", "table"])
+def test_processes_that_are_killed_handle_each_record_once(tmp_path: Path, kept_in: str) -> None:
     table = made(tmp_path)
-    log = tmp_path / "log"
-    log.touch()
+    mg.catalog(str(tmp_path / "warehouse")).create_table("db.followers", COLUMNS, options={"bucket": "1"})
+    checkpoints = "db.followers" if kept_in == "table" else str(tmp_path / "group")
+    results = sqlite3.connect(tmp_path / "results", timeout=60)
+    results.execute("PRAGMA journal_mode = WAL")
+    results.execute("CREATE TABLE once (number INTEGER PRIMARY KEY, shard TEXT, sequence INT, k INT, v INT)")
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_follow, args=(str(tmp_path), str(log))) for _ in range(2)]
-    for worker in workers:
+
+    def started() -> Any:
+        worker = context.Process(target=_follow, args=(str(tmp_path), checkpoints))
         worker.start()
+        return worker
+
+    def handled() -> int:
+        return int(results.execute("SELECT count(*) FROM once").fetchone()[0])
+
+    until = time.monotonic() + 90
+    workers = [started() for _ in range(2)]
     try:
         for turn in range(4):
             table.write(rows(range(30), turn))
-        until = time.monotonic() + 60
-        while len(log.read_text().splitlines()) < 30:
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        assert workers[0].pid is not None
-        os.kill(workers[0].pid, signal.SIGKILL)
-        wanted = {f"{key} {turn}" for key in range(30) for turn in range(4)}
-        while not wanted <= set(log.read_text().splitlines()):
+            if turn in (1, 2):
+                table.rescale(turn * 2)
+                table.expire(retain_max=1, retain_min=1)
+            while handled() < 30 * turn + 10:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            if turn < 2:
+                victim = workers.pop(0)
+                os.kill(victim.pid, signal.SIGKILL)
+                victim.join(30)
+                workers.append(started())
+        while handled() < 120:
             assert time.monotonic() < until
             time.sleep(0.05)
     finally:
         for worker in workers:
             worker.kill()
             worker.join(30)
-    for key in range(30):  # what came again came again in order
-        values = [int(line.split()[1]) for line in log.read_text().splitlines() if line.split()[0] == str(key)]
-        firsts = [values.index(turn) for turn in range(4)]
-        assert firsts == sorted(firsts)
+    assert handled() == 120
+    for key in range(30):
+        found = results.execute("SELECT v, sequence FROM once WHERE k = ? ORDER BY number", (key,)).fetchall()
+        assert [value for value, _ in found] == list(range(4))
+        assert found == sorted(found, key=lambda one: one[1])
 
 
-def test_of_two_workers_one_gets_the_lease(tmp_path: Path) -> None:
-    env = mg.catalog(str(tmp_path)).env
-    one, two = Leases(env, str(tmp_path / "l")), Leases(env, str(tmp_path / "l"))
-    seen = two.read("s")
-    taken = one.change(one.read("s"), worker="one", until_ms=5)
-    assert taken is not None
-    assert two.change(seen, worker="two", until_ms=5) is None
-    assert two.read("s") == taken
-    assert two.change(two.read("s"), worker="two", until_ms=9) is not None
-    assert one.change(taken, iterator="x") is None  # it was taken for dead, and saves nothing any more
+@pytest.mark.parametrize("kept_in", ["files", "table", "dynamic table"])
+def test_of_two_workers_one_gets_the_lease(tmp_path: Path, kept_in: str) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    options = {"bucket": "1"} if kept_in == "table" else {}
+    table = catalog.create_table("db.leases", COLUMNS, options=options)
+
+    def opened() -> Leases:
+        if kept_in == "files":
+            return FileLeases(catalog.env, str(tmp_path / "l"))
+        again = mg.table(table.path)
+        return TableLeases(again.definition, again.env, "0" * 32, "cannot follow")
+
+    one, two = opened(), opened()
+    seen = two.read(["s", "t"])
+    assert one.change([seen["s"].changed(worker="one", until_ms=5)]) == [True]
+    taken = one.read(["s"])["s"]
+    both = [each.changed(worker="two", until_ms=7) for each in seen.values()]
+    assert two.change(both) == [False, True]
+    assert two.read(["s"]) == {"s": taken}
+    assert two.change([taken.changed(worker="two", iterator="y", done=True)]) == [True]
+    assert one.change([taken.changed(iterator="x")]) == [False]  # it was taken for dead, and saves nothing any more
+    assert [(lease.worker, lease.iterator, lease.done) for lease in one.read(["s", "t", "u"]).values()] == [
+        ("two", "y", True),
+        ("two", None, False),
+        (None, None, False),
+    ]
+    late = one.read(["s"])["s"]
+    for _ in range(4):
+        assert two.change([two.read(["s"])["s"].changed(worker="two")]) == [True]
+    assert one.change([late.changed(worker="one")]) == [False]  # although nobody keeps the lease that came after it
+    assert two.read(["s"])["s"].number == late.number + 4
+    for worker, until in (("a", 50), ("b", 70), ("c", 90)):
+        opened().come(worker, catalog.env.now_ms() + until * 1000)
+    one.leave("c")
+    assert list(two.workers(catalog.env.now_ms() + 60_000)) == ["b"]
+    assert sorted(two.workers(0)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kept_in", ["files", "table"])
+def test_one_of_many_workers_wins_each_change(tmp_path: Path, kept_in: str) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.leases", COLUMNS, options={"bucket": "1"})
+    won: list[tuple[str, int]] = []
+
+    def work(name: str) -> None:
+        own = mg.catalog(str(tmp_path)).table("db.leases")
+        leases: Leases = FileLeases(own.env, str(tmp_path / "l"))
+        if kept_in == "table":
+            leases = TableLeases(own.definition, own.env, "0" * 32, "cannot follow")
+        for _ in range(6):
+            there = leases.read(["s", "t"])
+            made = [lease.changed(worker=name) for lease in there.values()]
+            for lease, stored in zip(made, leases.change(made), strict=True):
+                if stored:
+                    won.append((lease.shard_id, lease.number))
+
+    threads = [threading.Thread(target=work, args=(f"w{i}",)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(won)) == len(won)
+    last = {shard_id: max(number for found, number in won if found == shard_id) for shard_id in ("s", "t")}
+    if kept_in == "table":  # of files, a worker that was overtaken at once is told that it lost
+        assert len(won) == sum(last.values())
+        assert {row["shard_id"]: row["number"] for row in table.read().to_pylist()} == last
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", 7, "x" * 101])

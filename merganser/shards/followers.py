@@ -1,0 +1,145 @@
+"""The workers of a table from outside: where they keep their leases, and how far they are behind."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from merganser.errors import StreamParameterError, TrimmedDataError
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_def import TableDef
+from merganser.shards.iterator import Place, place_of
+from merganser.shards.lease_table import TableLeases
+from merganser.shards.leases import FileLeases, Lease, Leases
+from merganser.shards.verbs import Verbs
+from merganser.storage.env import Env
+from merganser.storage.open import storage_for
+from merganser.storage.paths import TablePaths, join
+
+_NAME: Final = re.compile(r"(\w[^./\\]*)\.([^./\\]+)")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """How far a group of workers has come in one shard.
+
+    Attributes:
+        shard_id: the shard.
+        worker: which worker reads it; None: nobody does now.
+        until: when others may take it, if the worker is not heard of; None: nobody reads it.
+        iterator: the position behind the last records that were handled; None: it was not begun.
+        done: it was read to its end.
+        snapshots: how many snapshots have records of the shard that were not handled.
+        rows: how many stored rows these are; an update that has the row before counts twice.
+        behind: how long ago the first of them was committed; zero: all were handled.
+    """
+
+    shard_id: str
+    worker: str | None
+    until: datetime | None
+    iterator: str | None
+    done: bool
+    snapshots: int
+    rows: int
+    behind: timedelta
+
+
+def leases_at(
+    table: TableDef,
+    env: Env,
+    stream_id: str,
+    *,
+    checkpoints: tuple[TableDef, Env] | str | None,
+    action: str,
+) -> Leases:
+    """Return the leases of the workers of a stream.
+
+    Args:
+        checkpoints: a table with the environment that reads it; the path of a table, or its name if it lies beside
+            `table` in a warehouse; another path or URL; None: in the directory of `table`.
+        action: beginning of messages.
+
+    Raises:
+        StreamParameterError: it is none of these, or a table with other columns.
+    """
+    if checkpoints is None:
+        return FileLeases(env, join(table.paths.stream(stream_id), "followers"))
+    if isinstance(checkpoints, tuple):
+        return TableLeases(*checkpoints, stream_id, action)
+    if not isinstance(checkpoints, str) or not checkpoints:
+        raise StreamParameterError(
+            f"{action}: checkpoints is {checkpoints!r:.60}. Give a table, its path or name, or a directory.",
+            table=table.name,
+        )
+    database, _, _ = table.path.rpartition("/")
+    if (named := _NAME.fullmatch(checkpoints)) and database.endswith(".db"):
+        beside = join(join(database.rpartition("/")[0], f"{named[1]}.db"), named[2])
+        if (found := _table_at(beside, env, checkpoints)) is not None:
+            return TableLeases(found, env, stream_id, action)
+    storage, path = storage_for(checkpoints)
+    own = replace(env, storage=storage)
+    if (found := _table_at(path, own, path)) is not None:
+        return TableLeases(found, own, stream_id, action)
+    return FileLeases(own, join(path, stream_id))
+
+
+def followers(verbs: Verbs, leases: Leases) -> tuple[Follower, ...]:
+    """Return how far a group has come, shard by shard."""
+    reader, now = verbs.reader, verbs.env.now_ms()
+    newest = reader.newest()
+    shards = verbs.stored()
+    known = leases.read([shard.id for shard in shards])
+    first = reader.first_kept()
+    places = {
+        shard.id: _place(verbs, known[shard.id], max(first, shard.opened))
+        for shard in shards
+        if not known[shard.id].done
+    }
+    counts: dict[str, tuple[int, int, int]] = {}
+    low = max(first, min((place.snapshot for place in places.values()), default=first))
+    for number in range(low, 0 if newest is None else newest.id + 1):
+        for piece in reader.pieces_of(number, newest):
+            place = places.get(piece.shard.id)
+            if place is None or number < place.snapshot:
+                continue
+            snapshots, rows, since_ms = counts.get(piece.shard.id, (0, 0, piece.time_ms))
+            left = piece.rows - (place.row if number == place.snapshot else 0)
+            counts[piece.shard.id] = snapshots + 1, rows + max(left, 0), since_ms
+    found = []
+    for shard in shards:
+        lease = known[shard.id]
+        held = lease.worker is not None and lease.until_ms > now
+        snapshots, rows, since_ms = counts.get(shard.id, (0, 0, now))
+        found.append(
+            Follower(
+                shard.id,
+                lease.worker if held else None,
+                _EPOCH + timedelta(milliseconds=lease.until_ms) if held else None,
+                lease.iterator,
+                lease.done,
+                snapshots,
+                rows,
+                timedelta(milliseconds=max(now - since_ms, 0)),
+            )
+        )
+    return tuple(found)
+
+
+def _place(verbs: Verbs, lease: Lease, first: int) -> Place:
+    """Return where a group goes on in a shard; a position that is trimmed counts as the oldest that is kept."""
+    begin = Place(verbs.stream.id, lease.shard_id, first)
+    if lease.iterator is None:
+        return begin
+    try:
+        place = place_of(lease.iterator, table=verbs.table.name, stream_id=verbs.stream.id)
+    except TrimmedDataError:
+        return begin
+    return max(place, begin, key=lambda one: (one.snapshot, one.row))
+
+
+def _table_at(path: str, env: Env, name: str) -> TableDef | None:
+    schema = SchemaStore(TablePaths(path), env).latest()
+    return None if schema is None else TableDef(name, path, schema, schema.options)
