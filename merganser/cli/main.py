@@ -19,7 +19,14 @@ from typing import Annotated, Final
 
 import typer
 
-from merganser.cli import commands_catalog, commands_expiry, commands_references, commands_rows, commands_stream
+from merganser.cli import (
+    commands_alter,
+    commands_catalog,
+    commands_expiry,
+    commands_references,
+    commands_rows,
+    commands_stream,
+)
 from merganser.cli.check_command import check, doctor
 from merganser.cli.demo_command import demo
 from merganser.cli.serve_command import serve_stream
@@ -84,7 +91,7 @@ for _name, _command in (
     *commands_stream.COMMANDS,
 ):
     app.command(_name)(_command)
-for _group in (*commands_references.GROUPS, *commands_stream.GROUPS):
+for _group in (*commands_alter.GROUPS, *commands_references.GROUPS, *commands_stream.GROUPS):
     app.add_typer(_group)
 
 

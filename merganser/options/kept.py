@@ -47,10 +47,6 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
      "INSERT OVERWRITE replaces only partitions that receive rows. false: all that the statement names."),
     ("commit.force-compact", BOOLEAN, False, "Every commit waits for the compaction that it caused."),
     ("auto-create", BOOLEAN, False, "Create the table when it is written first."),
-    # changing the schema
-    ("write.merge-schema", BOOLEAN, False, "Add columns of the data that the table lacks."),
-    ("write.merge-schema.explicit-cast", BOOLEAN, False, "With 'write.merge-schema': also narrow types of columns."),
-    ("write.merge-schema.type-widening", BOOLEAN, False, "With 'write.merge-schema': also widen types of columns."),
     # log beside the files
     ("log.format", TEXT, "debezium-json", "Form of rows in the log."),
     ("log.key.format", TEXT, "json", "Form of keys in the log."),

@@ -501,6 +501,18 @@ DISABLE_EXPLICIT_TYPE_CASTING: Final = Option(
 NULL_TO_NOT_NULL_DISABLED: Final = Option(
     "alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."
 )
+MERGE_SCHEMA: Final = Option(
+    "write.merge-schema", BOOLEAN, False,
+    "Add columns of the data that the table lacks. Columns that the data lacks get their default or null.",
+)  # fmt: skip
+MERGE_SCHEMA_CASTING: Final = Option(
+    "write.merge-schema.explicit-cast", BOOLEAN, False,
+    "With 'write.merge-schema': give columns the types of the data, also those that lose something.",
+)  # fmt: skip
+MERGE_SCHEMA_WIDENING: Final = Option(
+    "write.merge-schema.type-widening", BOOLEAN, False,
+    "With 'write.merge-schema': give columns the types of the data that hold more, such as BIGINT for INT.",
+)  # fmt: skip
 DELETION_VECTORS_MODIFIABLE: Final = Option(
     "deletion-vectors.modifiable", BOOLEAN, False, "Let 'deletion-vectors.enabled' change after the table has data."
 )

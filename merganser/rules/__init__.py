@@ -9,6 +9,7 @@
     starts  merging         scan options; merge engines
     option_changes          which options may change
     named_columns           the columns that options name
+    merged                  the changes that rows to be written need
     facts                   what checks need to know of a table, and how they refuse one
 
 Options themselves are defined in `options`, which knows no table.

@@ -122,8 +122,9 @@ def write(
         identifier=identifier,
         watermark=watermark,
         run=on_tasks(df.sparkSession, found.env),
+        rows=arrow_schema_of(good.schema),
+        kinds=kinds,
     )
-    transaction.target.check_names_and_types(arrow_schema_of(good.schema), kinds)
     done, snapshot = transaction.applied()
     if done:
         return snapshot

@@ -258,6 +258,10 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         table = _table(options)
         spelling = _spelling(table, options)
+        given = arrow_schema_of(schema)
+        names = spelling.names(given.names) or ()
+        kinds = spelling.column(options.get("kinds"), names)
+        self._names = list(names)
         self._transaction = begin(
             table.definition,
             table.env,
@@ -266,13 +270,8 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             commit_user=options.get("commit-user"),
             identifier=_number(options, "identifier"),
             watermark=_number(options, "watermark"),
-        )
-        given = arrow_schema_of(schema)
-        names = spelling.names(given.names) or ()
-        kinds = spelling.column(options.get("kinds"), names)
-        self._names = list(names)
-        self._transaction.target.check_names_and_types(
-            pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]), kinds
+            rows=pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]),
+            kinds=kinds,
         )
         self._applied, _ = self._transaction.applied()
         self._job = self._transaction.job(kinds=kinds)

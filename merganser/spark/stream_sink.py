@@ -55,6 +55,7 @@ from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
+from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, check_user
 from merganser.write.writer import arrives, takes_any_order
@@ -616,7 +617,8 @@ def request_of(
         InvalidInputError: the rows do not fit the table, or an argument is invalid.
         UnsupportedError: the table needs a feature that this version does not have.
     """
-    definition = for_writing(table.definition, table.env)
+    rows = pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)])
+    definition = with_columns_of(for_writing(table.definition, table.env), table.env, rows, without=(kinds or "",))
     options = definition.options
     if compaction is not None and compaction not in COMPACTIONS:
         raise InvalidInputError(
@@ -632,9 +634,7 @@ def request_of(
         overwrite={} if complete else None,
         streams=True,
     )
-    target.check_names_and_types(
-        pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)]), kinds
-    )
+    target.check_names_and_types(rows, kinds)
     check_user(user, target.action)
     prefix = options.get(w.COMMIT_USER_PREFIX) or ""
     given = "" if user is None else f"{user}-"

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+
 from merganser.meta.newest import for_writing
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.distribute import distribute
+from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
 
@@ -35,6 +38,8 @@ def begin(
     identifier: int | None = None,
     watermark: int | datetime | None = None,
     run: RunJobs | None = None,
+    rows: pa.Schema | None = None,
+    kinds: Any = None,
 ) -> Transaction:
     """Return the transaction of one call that writes, checked before any row is taken.
 
@@ -46,13 +51,20 @@ def begin(
         identifier: which of their commits it is; None: one that is never repeated.
         watermark: the time up to which event times were seen; None: the commit says nothing of it.
         run: where compactions that follow the commit run; None: on the threads of this process.
+        rows: the columns of the rows, if they are known. They are checked, and the table gets those that it lacks if
+            `write.merge-schema` says so.
+        kinds: the column of `rows` with the row kinds.
 
     Raises:
-        InvalidInputError: an argument that the table does not take.
+        InvalidInputError: an argument or a column that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
     table = for_writing(table, env)
+    if rows is not None:
+        table = with_columns_of(table, env, rows, without=(kinds,))
     target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
+    if rows is not None:
+        target.check_names_and_types(rows, kinds)
     settle(target, env, run=run)
     user = checked_user(target, env, commit_user)
     transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.write.begin import settle
 from merganser.write.incoming import Prepared
+from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
 from merganser.write.writer import TableWriter, table_writer
@@ -50,7 +52,8 @@ class WriteSession:
     ) -> None:
         self.table = table = for_writing(table, env)
         self.env = env
-        self.target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
+        self._target_of = partial(WriteTarget, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
+        self.target = self._target_of(table)
         settle(self.target, env)
         self.user = checked_user(self.target, env, commit_user)
         self._named = commit_user
@@ -74,6 +77,7 @@ class WriteSession:
             return
         self._check_known()
         begun = self.env.seconds()
+        self._take_columns_of(rows.schema)
         prepared = self.target.accepted(rows, kinds)
         self._transaction.spent("check", self.env.seconds() - begun)
         self.put(prepared, held=held)
@@ -98,6 +102,27 @@ class WriteSession:
             self.give_up()
             raise
         self._transaction.spent("write", self.env.seconds() - begun)
+
+    def _take_columns_of(self, rows: pa.Schema) -> None:
+        """Write to the table with the columns that rows bring, if it takes new ones; see `with_columns_of`.
+
+        Raises:
+            InvalidInputError: rows of the same commit were taken without them.
+        """
+        table = with_columns_of(self.table, self.env, rows)
+        if table.schema.id == self.table.schema.id:
+            return
+        if self._taking:
+            raise InvalidInputError(
+                f"{self.target.action}: the rows have other columns than those before them in this commit, and the "
+                f"table has got them (schema {table.schema.id}). These rows were not taken. Commit what was taken, and "
+                "give them again.",
+                table=table.name,
+            )
+        self.table = table
+        self.target = self._target_of(table)
+        self._writer = None
+        self._settle()
 
     def take_turn(self) -> None:
         """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""

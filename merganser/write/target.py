@@ -152,6 +152,7 @@ class WriteTarget:
         fields = table.schema.fields_with_defaults
         if self.columns is not None:
             self._check_given(rows)
+        if self.columns is not None or table.options.get(w.MERGE_SCHEMA):
             rows = fill_missing(rows, fields)
         rows = conform(
             rows,

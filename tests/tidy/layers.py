@@ -78,7 +78,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("sources", "new_tables"),
     ),
     "rules": (
-        ("facts", "named_columns"),
+        ("facts", "named_columns", "merged"),
         ("tag_periods", "starts", "merging", "definition", "option_changes"),
         ("dialects",),
         ("checks",),

@@ -221,3 +221,92 @@ def test_keys_are_looked_up_in_files_of_older_schemas(table):
     assert made.lookup([{"key": 7}]).to_pylist() == [{"key": 7, "n": "seven", "s": "", "x": 1}]
     assert made.upsert([{"key": 8, "x": 2}], columns=["key", "x"]).updated == 1
     assert made.lookup([{"key": 8}]).to_pylist() == [{"key": 8, "n": "8", "s": "8", "x": 2}]
+
+
+def test_a_stream_goes_on_with_the_columns_of_each_commit(table):
+    stream = table.stream(start="latest-full", follow=False)
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    made = table.alter([c.add_column("x", "INT"), c.rename_column("n", "m"), c.retype_column("m", "STRING")])
+    made.write([{"id": 2, "m": "8", "s": "b", "x": 5}])
+    assert [found.drop_columns(["_row_kind"]).to_pylist() for found in stream] == [
+        [{"id": 1, "n": 7, "s": "a"}],
+        [{"id": 2, "m": "8", "s": "b", "x": 5}],
+    ]
+
+
+def test_a_stream_that_asks_for_a_column_that_goes_says_so_and_where_to_go_on(table):
+    stream = table.stream(start="latest-full", follow=False, columns=["id", "n"])
+    made = table.alter([c.drop_column("n")])
+    snapshot = made.write([{"id": 2, "s": "b"}])
+    with pytest.raises(ConflictError, match=f"no column 'n' any more.*'scan.snapshot-id' = '{snapshot.id}'"):
+        next(stream)
+
+
+def test_a_changelog_of_an_older_schema_is_read_with_the_newest_columns(catalog):
+    table = catalog.create_table(
+        "db.c", {"id": "INT", "n": "INT"}, primary_key=["id"], options={"changelog-producer": "lookup", "bucket": "1"}
+    )
+    table.write([{"id": 1, "n": 1}])
+    made = table.alter([c.rename_column("n", "m"), c.retype_column("m", "BIGINT"), c.add_column("x", "INT")])
+    made.write([{"id": 1, "m": 2**40, "x": 3}])
+    assert [tuple(row.values()) for row in made.changes().to_pylist()] == [
+        ("+I", 1, 1, None),
+        ("-U", 1, 1, None),
+        ("+U", 1, 2**40, 3),
+    ]
+
+
+def test_functions_fold_old_values_in_the_new_type(catalog):
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "bucket": "1"}
+    table = catalog.create_table("db.a", {"id": "INT", "n": "INT"}, primary_key=["id"], options=options)
+    table.write([{"id": 1, "n": 2**31 - 1}])
+    made = table.alter([c.retype_column("n", "BIGINT"), c.rename_column("n", "total")])
+    made.write([{"id": 1, "total": 2**31}])
+    table.write([{"id": 1, "n": 1}])
+    assert made.read().to_pylist() == [{"id": 1, "total": 2**32}]
+    made.compact(full=True)
+    assert made.read().to_pylist() == [{"id": 1, "total": 2**32}]
+
+
+def test_records_of_a_shard_stream_have_the_columns_of_their_commit(catalog):
+    table = catalog.create_table(
+        "db.s", {"id": "INT", "n": "INT"}, primary_key=["id"], options={"bucket": "1", "stream.enabled": "true"}
+    )
+    table.write([{"id": 1, "n": 7}])
+    made = table.alter([c.rename_column("n", "m"), c.add_column("x", "INT")])
+    made.write([{"id": 1, "m": 8, "x": 9}])
+    (shard,) = made.shards()
+    got = made.records(made.shard_iterator(shard.shard_id, at="trim_horizon"), limit=10)
+    assert got.records.select(["id", "m", "x"]).to_pylist() == [
+        {"id": 1, "m": 7, "x": None},
+        {"id": 1, "m": 8, "x": 9},
+    ]
+
+
+def test_rows_move_to_another_number_of_buckets_that_was_set(table):
+    table.alter([c.set_option("bucket", 2)])
+    table = mg.table(table.path)
+    table.write([{"id": i, "n": i, "s": ""} for i in range(50)])
+    made = table.alter([c.set_option("bucket", 3)])
+    with pytest.raises(InvalidInputError, match="bucket"):
+        made.write([{"id": 7, "n": 0, "s": ""}])
+    made.rescale(buckets=3)
+    made.write([{"id": 7, "n": 0, "s": ""}])
+    assert made.read().count() == 50
+    assert made.check() == ()
+
+
+def test_deletion_vectors_are_turned_on_and_off(table):
+    table.write([{"id": i, "n": i, "s": ""} for i in range(20)])
+    on = table.alter(
+        [c.set_option("deletion-vectors.modifiable", True), c.set_option("deletion-vectors.enabled", True)]
+    )
+    on.compact(full=True)
+    on.write([{"id": 3, "n": -1, "s": ""}])
+    off = on.alter([c.set_option("deletion-vectors.enabled", False)])
+    off.write([{"id": 4, "n": -2, "s": ""}])
+    table.write([{"id": 5, "n": -3, "s": ""}])
+    for _ in range(2):
+        assert [row["n"] for row in rows(off)] == [0, 1, 2, -1, -2, -3, *range(6, 20)]
+        assert off.check() == ()
+        off.compact(full=True)

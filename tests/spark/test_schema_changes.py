@@ -1,0 +1,91 @@
+"""Tables that are altered under Spark's eyes: reads, writes and streams that began before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+import merganser.spark as ms
+from merganser import changes as c
+from merganser.errors import InvalidInputError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> mg.Table:
+    catalog = mg.catalog(str(tmp_path / "w"), options={"local.sync": "false"})
+    catalog.create_database("db")
+    return catalog.create_table(
+        "db.t", {"id": "INT", "n": "INT", "s": "STRING"}, primary_key=["id"], options={"bucket": "2"}
+    )
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    return sorted((row.asDict() for row in frame.collect()), key=lambda row: row["id"])
+
+
+def test_reads_show_the_columns_of_the_handle_and_of_the_path(spark: Any, table: mg.Table) -> None:
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    before = ms.read(spark, table)
+    made = table.alter(
+        [c.rename_column("n", "m"), c.retype_column("m", "STRING"), c.add_column("x", "INT", after="id")]
+    )
+    made.write([{"id": 2, "x": 5, "m": "8", "s": "b"}])
+    after = [{"id": 1, "x": None, "m": "7", "s": "a"}, {"id": 2, "x": 5, "m": "8", "s": "b"}]
+    assert rows(ms.read(spark, made)) == rows(ms.read(spark, table.path)) == after
+    assert rows(ms.read(spark, made, where="m = '7'")) == after[:1]
+    assert rows(before.select("id", "s")) == [{"id": 1, "s": "a"}]  # a DataFrame stays at its snapshot
+    assert rows(ms.changes(spark, made, 1, 2).drop("_row_kind")) == after
+
+
+@pytest.mark.parametrize("through", ["arrow", "files", "source"])
+def test_writes_bring_new_columns_where_the_table_takes_them(spark: Any, table: mg.Table, through: str) -> None:
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    frame = spark.createDataFrame([(2, 2**40, [1.5])], "id INT, n BIGINT, new ARRAY<DOUBLE>")
+    options = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true"}
+    if through == "source":
+        ms.register(spark)
+        frame.write.format("merganser").mode("append").options(**options).save(table.path)
+    else:
+        with pytest.raises(InvalidInputError, match="column 'new' of the data is not a column of the table"):
+            ms.write(frame, table, through=through)
+        ms.write(frame, table.with_options(options), through=through)
+    assert rows(ms.read(spark, table.path)) == [
+        {"id": 1, "n": 7, "s": "a", "new": None},
+        {"id": 2, "n": 2**40, "s": None, "new": [1.5]},
+    ]
+    assert mg.table(table.path).check() == ()
+
+
+def test_a_stream_goes_on_with_its_columns_and_a_new_one_sees_the_new_columns(
+    spark: Any, table: mg.Table, tmp_path: Path
+) -> None:
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    target = tmp_path / "target"
+    catalog = mg.catalog(str(target), options={"local.sync": "false"})
+    catalog.create_database("db")
+    copy = catalog.create_table("db.copy", {"id": "INT", "n": "INT", "s": "STRING"}, primary_key=["id"])
+    merging = copy.with_options({"write.merge-schema": "true"})
+
+    def run(source: mg.Table | str) -> None:
+        frame = ms.read_stream(spark, source)
+        query = ms.write_stream(
+            frame, merging, checkpoint=str(tmp_path / "checkpoint"), kinds="_row_kind", trigger={"availableNow": True}
+        )
+        query.awaitTermination()
+
+    run(table)
+    made = table.alter([c.add_column("x", "INT"), c.rename_column("s", "text")])
+    made.write([{"id": 2, "n": 8, "text": "b", "x": 5}])
+    run(table)  # a handle from before: the columns of then
+    made.write([{"id": 3, "n": 9, "text": "c", "x": 6}])
+    run(made)
+    assert rows(ms.read(spark, copy.path)) == [
+        {"id": 1, "n": 7, "s": "a", "text": None, "x": None},
+        {"id": 2, "n": 8, "s": "b", "text": None, "x": None},
+        {"id": 3, "n": 9, "s": None, "text": "c", "x": 6},
+    ]
