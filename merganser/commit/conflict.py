@@ -180,11 +180,13 @@ def check_keys(messages: Sequence[CommitMessage], index: Callable[[], Sequence[I
     """Refuse rows whose buckets were chosen by other index files than the live ones: a key might get two buckets.
 
     Args:
-        messages: of the change; those whose buckets no index has chosen are left alone.
+        messages: of the change, after its keys have joined those of the newest state as far as they can; messages
+            whose buckets no index has chosen are left alone.
         index: returns the live index files.
 
     Raises:
-        ConflictError: another commit has added keys to a partition, or replaced its rows. Nothing was changed.
+        ConflictError: another commit has given a new key another bucket, or has replaced the keys of a partition.
+            Nothing was changed. `context["partitions"]` says of how many partitions.
     """
     asked: dict[bytes, set[frozenset[str]]] = {}
     for message in messages:
@@ -199,10 +201,10 @@ def check_keys(messages: Sequence[CommitMessage], index: Callable[[], Sequence[I
     changed = sum(names != {frozenset(live[partition])} for partition, names in asked.items())
     if changed:
         raise ConflictError(
-            f"cannot commit to '{table}': another writer has added keys to {changed} of the {len(asked)} partitions of "
-            "this change since it began, and a writer chooses the buckets of new keys by those that it knows. Nothing "
-            "was changed. Write the rows again. If several jobs write to one partition at once, set 'bucket' to a "
-            "number in a new table.",
+            f"cannot commit to '{table}': in {changed} of the {len(asked)} partitions of this change another commit "
+            "gave one of its new keys another bucket, or replaced the keys that it relied on. Nothing was changed. "
+            "Write the rows again. If several jobs write the same new keys at the same time, set 'bucket' to a number "
+            "in a new table.",
             table=table,
             partitions=changed,
         )

@@ -9,7 +9,8 @@ Steps of an attempt, from the newest state S(n):
    it adds must be new. Bucket numbers must agree. Deletion vectors must be those that the change was planned on. An
    overwrite chooses the files to remove anew from S(n), so it always fits. In strict mode no other commit may
    conflict with the change. The rows that the change was made from must be as they were. New rows have to be newer
-   than those of S(n): if others have taken their sequence numbers meanwhile, the new files get higher ones.
+   than those of S(n): if others have taken their sequence numbers meanwhile, the new files get higher ones. The buckets
+   that keys were given have to be those of S(n): new keys join those that others have added meanwhile.
 3. Prepare the changes outside the table that belong to the commit (once; `steps`). Write the metadata files
    (`metadata_files`): the manifests of delta and changelog and their lists (once; later attempts use them again),
    merged manifests if there are many old ones, the base list, and an index manifest if index files change. All files
@@ -31,6 +32,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import merganser
@@ -280,7 +282,6 @@ class Publisher:
         if change.overwrites is None:
             entries = [entry for message in change.messages for entry in message.entries()]
             newest = previous.id if previous else 0
-            check_keys(change.messages, lambda: self.reader.index(previous), table=self.table.name)
             check_after(change.messages, lambda: self.reader.snapshots.from_newest(previous), table=self.table.name)
             check_removals(entries, state.live, table=self.table.name, snapshot=newest)
             check_levels(entries, state.live, self.table.key_types, table=self.table.name, snapshot=newest)
@@ -316,6 +317,8 @@ class Publisher:
                 break
             self._check(change, state)
             messages = change.messages if change.adapt is None else change.adapt(state)
+            if change.overwrites is None:
+                check_keys(messages, partial(self.reader.index, state.snapshot), table=self.table.name)
             if messages is change.messages:
                 break
             change = replace(change, messages=messages)

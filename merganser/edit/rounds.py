@@ -2,7 +2,8 @@
 
 A round reads the newest snapshot, writes files, and commits. The commit fails if another commit has changed what was
 read since that snapshot (`commit.conflict.check_reads`). Then nothing of the round is visible, its files are removed,
-and the next round begins. So the result is as if nobody else had written meanwhile, with and without locks.
+and the next round begins. So the result is as if nobody else had written meanwhile, with and without locks. A round may
+also read nothing, and write rows that are held: of keys that another commit gave other buckets (decision 0052).
 
 Docs: decision 0035.
 """
@@ -10,7 +11,7 @@ Docs: decision 0035.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from merganser.commit.turns import Turns
 from merganser.errors import ConflictError, ExpiredError
@@ -20,6 +21,10 @@ from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
 
 R = TypeVar("R")
+
+
+_CAME_BETWEEN: Final = frozenset({"read", "replaced", "partitions"})
+"""What the context of a refusal says if the same rows can be written after the commit that came between."""
 
 
 def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Callable[[], None]) -> R:
@@ -42,7 +47,7 @@ def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Cal
                 return round_(not turns.lost)
             except (ConflictError, ExpiredError) as error:
                 abort()
-                came_between = isinstance(error, ExpiredError) or not {"read", "replaced"}.isdisjoint(error.context)
+                came_between = isinstance(error, ExpiredError) or not _CAME_BETWEEN.isdisjoint(error.context)
                 if not came_between or not turns.wait_for_next(begun):
                     raise
     finally:

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from merganser.cdc.records import letters_of, letters_user, parse_records
 from merganser.edit.images import Upserted
+from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
-from merganser.ingest.rows import RowKinds, batches_of
+from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
@@ -97,13 +98,19 @@ class WriteVerbs(TableBase):
                 changes=changes,
             ).snapshot
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
-            if identifier is not None:
-                done, snapshot = writer.session.applied(identifier)
-                if done:
-                    return snapshot
-            writer.write(data, kinds)
-            return writer.commit(identifier, watermark)
+        rows = held_rows(data, self.schema.fields)
+
+        def written(_: bool) -> Snapshot | None:
+            with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
+                if identifier is not None:
+                    done, snapshot = writer.session.applied(identifier)
+                    if done:
+                        return snapshot
+                writer.write(data if rows is None else rows, kinds)
+                return writer.commit(identifier, watermark)
+
+        # Others may give new keys of these rows other buckets: rows that are held are written into those, then.
+        return written(True) if rows is None else in_rounds(self.definition, self.env, written, lambda: None)
 
     def upsert(
         self,

@@ -34,7 +34,7 @@ def batches_of(data: Any, fields: Sequence[t.Field] = ()) -> Iterator[tuple[pa.T
         for batch in data:
             yield pa.Table.from_batches([batch]), False
         return
-    whole = _table(data, fields)
+    whole = held_rows(data, fields)
     if whole is not None:
         yield whole, True
         return
@@ -55,14 +55,21 @@ def _tables(parts: Iterable[Any], fields: Sequence[t.Field]) -> Iterator[pa.Tabl
                 yield _from_dicts(piece, fields, names)
             continue
         for part in run:
-            table = _table(part, fields)
+            table = held_rows(part, fields)
             if table is None:
                 raise _not_rows(part)
             yield table
 
 
-def _table(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
-    """Return a table of what lies in memory, or None when it is something else."""
+def held_rows(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
+    """Return a table of what lies in memory, or None when it is something else.
+
+    Args:
+        fields: as for `batches_of`.
+
+    Raises:
+        InvalidInputError: it is no rows.
+    """
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

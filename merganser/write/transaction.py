@@ -43,6 +43,7 @@ from merganser.write import overwrite as ow
 from merganser.write.dynamic import assigners_of
 from merganser.write.job import WriteJob
 from merganser.write.recording import Recording
+from merganser.write.rejoining import Rejoining
 from merganser.write.renumber import Renumbering
 from merganser.write.sequences import is_numbered, starting_sequences
 from merganser.write.start import KeyFiles, RowsState, Start, Totals, rows_state
@@ -104,7 +105,7 @@ class Transaction:
         self._run = run
         self._kind = kind
         self._turn: Turn | None = None
-        self._made: list[CommitMessage] = []  # files with other sequence numbers, written by calls of `finish`
+        self._made: list[CommitMessage] = []  # what calls of `finish` wrote in place of given files
 
     @property
     def table(self) -> TableDef:
@@ -266,6 +267,7 @@ class Transaction:
         with contextlib.suppress(MerganserError):  # else they are orphans
             reader = Publisher(self.table, self.env).reader
             named = {entry.file.name for entry in reader.delta(snapshot)}
+            indexes = {entry.name for entry in reader.index(snapshot)}
             if publishes_each_record(self.table.options):
                 named |= {entry.file.name for entry in reader.changelog(snapshot)}
             else:  # the commit names all: other numbers change no row of it
@@ -278,7 +280,7 @@ class Transaction:
                         one,
                         added=tuple(file for file in one.added if file.name not in named),
                         changelog=tuple(file for file in one.changelog if file.name not in named),
-                        index_added=(),  # the same for all numbers, and part of the commit
+                        index_added=tuple(entry for entry in one.index_added if entry.name not in indexes),
                     )
                     for one in (*messages, *self._made)
                 ],
@@ -322,13 +324,16 @@ class Transaction:
         return Publisher(self.table, self.env).commit(change)
 
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
-        """Return what keeps the new rows the newest and finds out what they changed; None: nothing needs to.
+        """Return what keeps rows the newest, joins new keys and finds out what changed; None: nothing needs to.
 
         Files that replace others keep the numbers of their rows.
         """
         if not messages or not is_numbered(self.table):
             return None
         renumbering = Renumbering(self.table, self.env, messages, self._made)
+        rejoining = None
+        if any(message.keys is not None for message in messages):
+            rejoining = Rejoining(self.table, self.env, self._made)
         recording = None
         if publishes_each_record(self.table.options) and any(message.changelog for message in messages):
             recording = Recording(self.table, self.env, self._made, self._run)
@@ -338,6 +343,8 @@ class Transaction:
             numbered = renumbering(state.live)
             if numbered is not messages:
                 self.spent("renumber", self.env.seconds() - begun)
+            if rejoining is not None:
+                numbered = rejoining(state, numbered)
             if recording is None:
                 return numbered
             begun = self.env.seconds()
@@ -353,6 +360,7 @@ def _lacks_file_of(messages: Sequence[CommitMessage], error: MerganserError) -> 
     if not isinstance(error.__cause__, NotFoundError):
         return False
     names = {file.name for message in messages for file in (*message.added, *message.changelog)}
+    names |= {entry.name for message in messages for entry in message.index_added}
     return str(error.context.get("path", "")).rpartition("/")[2] in names
 
 

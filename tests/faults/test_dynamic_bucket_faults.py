@@ -11,6 +11,7 @@ import itertools
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from merganser.catalogs.filesystem import Catalog
@@ -20,19 +21,24 @@ from merganser.meta.snapshot import Snapshot
 from merganser.storage.cache import Cache
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome, Stopped
+from merganser.testing.faulty import FaultyStorage, Outcome, Stopped
 from merganser.write import key_buckets
+from merganser.write.begin import begin
+from merganser.write.job import messages_of
 from tests.faults import run_some
 
 _names = itertools.count()
 OLD = dict.fromkeys(range(5), 0)
 NEW = dict.fromkeys(range(3, 11), 1)
+OTHER = dict.fromkeys(range(9, 14), 2)
 
 
-def _base() -> dict[str, bytes]:
+def _base(options: dict[str, str] | None = None) -> dict[str, bytes]:
     catalog = catalog_over(memory_with({}, f"dynamic-faults-{next(_names)}"))
     catalog.create_database("db")
-    table = catalog.create_table("db.t", "k INT, v INT", ["k"], options={"dynamic-bucket.target-row-num": "3"})
+    table = catalog.create_table(
+        "db.t", "k INT, v INT", ["k"], options=options or {"dynamic-bucket.target-row-num": "3"}
+    )
     table.write([{"k": k, "v": v} for k, v in OLD.items()])
     return contents(catalog.env.storage)
 
@@ -65,6 +71,47 @@ def test_a_write_with_new_keys_is_all_or_nothing_whichever_call_goes_wrong() -> 
 
     runs = run_some(
         lambda: memory_with(files, f"dynamic-fault-{next(_names)}"), lambda store: _write(catalog_over(store)), check
+    )
+    assert runs > 50
+
+
+def _overlapped(catalog: Catalog) -> Snapshot | None:
+    """Write with new keys, while another commit adds some of them and others, on a storage where nothing goes wrong."""
+    table, store = catalog.table("db.t"), catalog.env.storage
+    transaction = begin(table.definition, table.env, commit_user="job", identifier=1)
+    done, snapshot = transaction.applied()
+    if done:
+        return snapshot
+    rows = pa.table({"k": pa.array(NEW, pa.int32()), "v": pa.array(NEW.values(), pa.int32())})
+    messages = messages_of(transaction.table, transaction.env, [transaction.job().run([rows])])
+    well = catalog_over(store.inner if isinstance(store, FaultyStorage) else store).table("db.t")
+    well.write([{"k": k, "v": v} for k, v in OTHER.items()], commit_user="other", identifier=1)
+    return transaction.finish(messages)
+
+
+def test_a_write_whose_new_keys_join_those_of_another_is_all_or_nothing_whichever_call_goes_wrong() -> None:
+    files = _base({"dynamic-bucket.target-row-num": "100"})
+
+    def check(storage: Storage, outcome: Outcome[Snapshot | None]) -> None:
+        found = _rows(storage)
+        assert found in (OLD, OLD | OTHER, OLD | OTHER | NEW)
+        if outcome.error is None:
+            assert found == OLD | OTHER | NEW
+        elif not isinstance(outcome.error, CommitUnknownError | Stopped):
+            assert found != OLD | OTHER | NEW
+        assert catalog_over(storage).table("db.t").check() == ()
+        _overlapped(catalog_over(storage))
+        assert _rows(storage) == OLD | OTHER | NEW
+        table = catalog_over(storage).table("db.t")
+        assert table.check() == ()
+        named = {path.rpartition("/")[2] for path in contents(storage) if "/t/index/" in path}
+        if outcome.error is None:
+            assert len(named) == 3  # of the table before, of the other commit, of the joined keys
+
+    runs = run_some(
+        lambda: memory_with(files, f"dynamic-fault-{next(_names)}"),
+        lambda store: _overlapped(catalog_over(store)),
+        check,
     )
     assert runs > 50
 

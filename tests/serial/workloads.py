@@ -151,6 +151,11 @@ def _first_rows(rng: random.Random, commit: Commit, rows: Sequence[Row]) -> list
     return [("+I", {"k": k, "tag": _tag(commit)}) for k in rng.sample(range(400), 6)]
 
 
+def _new_keys(rng: random.Random, commit: Commit, rows: Sequence[Row]) -> list[Change]:
+    keys = rng.sample(range(3 * commit[1] + KEYS), 6)
+    return [(rng.choice(["+I", "+I", "-D"]), {"k": k, "tag": _tag(commit)}) for k in keys]
+
+
 def _one_tag(rows: Sequence[Row]) -> str | None:
     tags = {row["tag"] for row in rows}
     return f"a read shows {len(tags)} tags: {sorted(tags)}" if len(tags) > 1 else None
@@ -223,6 +228,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         _upserts,
     ),
     "upserts-orc": Workload(_TAGS, ["k"], {"bucket": "1", "file.format": "orc"}, _upserts),
+    "new-keys": Workload(_TAGS, ["k"], {"dynamic-bucket.target-row-num": "25"}, _new_keys),
     "first-row": Workload(_TAGS, ["k"], {"bucket": "3", "merge-engine": "first-row"}, _first_rows, waits=True),
     "partial-update": Workload(
         {"k": "INT", "a": "STRING", "b": "STRING"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,7 @@ import merganser as mg
 import merganser.spark as ms
 import merganser.spark.files as spark_files
 from merganser.storage.paths import STAGING
+from merganser.write.transaction import Transaction
 
 pytestmark = pytest.mark.spark
 
@@ -152,3 +154,24 @@ def test_a_refused_row_leaves_nothing(spark: SparkSession, catalog: mg.Catalog) 
         bad.write.format("merganser").mode("append").save(table.path)
     assert table.snapshots() == ()
     _check(table, {})
+
+
+@pytest.mark.parametrize("way", ["arrow", "files"])
+def test_keys_that_another_job_adds_meanwhile_join_those_of_the_tasks(
+    spark: SparkSession, catalog: mg.Catalog, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(catalog, f"overtaken_{way}", **{"dynamic-bucket.target-row-num": "1000"})
+    table.write([{"id": i, "g": i % 3, "v": f"a{i}"} for i in range(300)])
+    finish, meant = Transaction.finish, [[{"id": i, "g": i % 3, "v": f"b{i}"} for i in range(250, 400)]]
+
+    def overtaken(self: Transaction, messages: Any, **how: Any) -> Any:
+        while meant and messages:
+            catalog.table(table.name).write(meant.pop())
+        return finish(self, messages, **how)
+
+    monkeypatch.setattr(Transaction, "finish", overtaken)
+    frame = _frame(spark, 100, 200, "c").union(_frame(spark, 1000, 1100, "c"))  # known keys and new ones
+    ms.write(frame, table, through=way)
+    assert not meant
+    model = _values(0, 300, "a") | _values(250, 400, "b") | _values(100, 200, "c") | _values(1000, 1100, "c")
+    _check(catalog.table(table.name), model)

@@ -22,6 +22,7 @@ from merganser.files.key_hashes import read_hashes
 from merganser.meta.index_manifest import HASH, IndexEntry, write_index_manifest
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
+from merganser.options import write as w
 from merganser.storage.cache import Cache
 from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -30,6 +31,7 @@ from merganser.write.dynamic import DynamicBuckets
 from merganser.write.filling import in_order
 from merganser.write.key_buckets import EMPTY, Run
 from merganser.write.start import Start
+from merganser.write.transaction import Transaction
 from tests.golden.test_golden import TABLES, expected_of, newest_schema
 from tests.interop.values import difference, rows_of
 
@@ -197,26 +199,166 @@ def test_deletes_and_compactions_keep_the_bucket_of_a_key() -> None:
     assert table.check() == ()
 
 
-def test_a_second_writer_that_adds_keys_at_once_is_told_and_can_write_its_rows_again() -> None:
+@pytest.fixture
+def placed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows get their buckets when they come, as those of large writes do."""
+    monkeypatch.setattr("merganser.write.buffer.SMALL_BYTES", 0)
+
+
+def _named_files(table: mg.Table) -> bool:
+    """Whether the store has no other index files than those of snapshots."""
+    names = {path.rpartition("/")[2] for path in contents(table.env.storage) if "/index/" in path}
+    definition = table.definition
+    reader = MetaReader(definition.paths, table.env, table.name)
+    return names == {entry.name for s in reader.snapshots.ids() for entry in reader.index(reader.snapshots.load(s))}
+
+
+@pytest.mark.usefixtures("placed_at_once")
+def test_new_keys_of_two_writers_at_once_join_where_their_buckets_agree() -> None:
     table = _table(target=4)
     table.write(_rows(range(3)))
-    with table.writer() as one, table.writer() as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("merganser.write.buffer.SMALL_BYTES", 0)  # rows get their buckets when they come
+    with table.writer() as one, table.writer() as other:
+        one.write(_rows([0, 10, 11, 12], "one"))  # 10 to bucket 0, 11 and 12 to bucket 1
+        other.write(_rows([1, 10, 21, 22, 23], "other"))  # 10 to bucket 0, the others to bucket 1
+        one.commit()
+        other.commit()
+    assert _buckets(table) == {0: set(_hashes([0, 1, 2, 10])), 1: set(_hashes([11, 12, 21, 22, 23]))}
+    assert {row["k"]: row["v"] for row in table.read().to_pylist()} == {
+        **dict.fromkeys([0, 11, 12], "one"),
+        **dict.fromkeys([1, 10, 21, 22, 23], "other"),
+        2: "v",
+    }
+    assert table.check() == ()
+    assert _named_files(table)
+
+
+@pytest.mark.usefixtures("placed_at_once")
+def test_a_commit_of_known_keys_follows_one_that_adds_keys_and_writes_no_index_file() -> None:
+    table = _table(target=4)
+    table.write(_rows(range(6)))
+    with table.writer() as writer:
+        writer.write(_rows(range(6), "again"))
+        table.write(_rows(range(6, 11)))
+        before = _index(table)
+        writer.commit()
+    assert _index(table) == before
+    assert sorted(row["v"] for row in table.read().to_pylist()) == ["again"] * 6 + ["v"] * 5
+    assert table.check() == ()
+
+
+@pytest.mark.usefixtures("placed_at_once")
+def test_a_new_key_that_another_commit_gave_another_bucket_is_refused_and_can_be_written_again() -> None:
+    table = _table(target=4)
+    table.write(_rows(range(3)))
+    with table.writer() as one, table.writer() as other:
         one.write(_rows(range(3, 10)))
         other.write(_rows(range(6, 14)))
         one.commit()
-        with pytest.raises(ConflictError, match=r"another writer has added keys to 1 of the 1 partitions"):
+        with pytest.raises(ConflictError, match=r"in 1 of the 1 partitions .* another bucket.* Write the rows again"):
             other.commit()
         assert table.read().count() == 10
         other.abort()
+        assert _named_files(table)
         other.write(_rows(range(6, 14), "other"))
         other.commit()
     assert table.read().count() == 14
     assert table.read(where="k = 7").to_pylist() == [{"k": 7, "v": "other"}]
     assert table.check() == ()
-    names = {path.rpartition("/")[2] for path in contents(table.env.storage) if "/index/" in path}
-    assert {e.name for e in _index(table)} <= names
-    assert len(names) <= 3 + 2 + 2  # of the commits; the refused one left none
+    assert _named_files(table)
+
+
+@pytest.mark.usefixtures("placed_at_once")
+@pytest.mark.parametrize("how", ["overwrite", "rollback"])
+def test_known_keys_of_a_writer_are_not_believed_after_an_overwrite_or_a_rollback(how: str) -> None:
+    table = _table(target=4)
+    table.write(_rows(range(3)))
+    table.write(_rows(range(12)))
+    with table.writer() as writer:
+        writer.write(_rows(range(12), "again"))
+        if how == "overwrite":
+            table.write(_rows(range(11, -1, -1), "new"), overwrite={})
+        else:
+            table.rollback(1)
+            table.write(_rows(range(11, 2, -1)))
+        with pytest.raises(ConflictError, match="replaced the keys"):
+            writer.commit()
+    assert table.read().count() == 12
+    assert table.check() == ()
+
+
+@pytest.mark.usefixtures("placed_at_once")
+def test_a_call_that_holds_its_rows_writes_them_again_if_another_commit_gave_their_keys_other_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table(target=4)
+    table.write(_rows(range(3)))
+    finish, meant = Transaction.finish, [_rows(range(20, 30), "first")]
+
+    def overtaken(self: Transaction, messages: Any, **how: Any) -> Any:
+        while meant:
+            table.write(meant.pop())
+        return finish(self, messages, **how)
+
+    monkeypatch.setattr(Transaction, "finish", overtaken)
+    snapshot = table.write(_rows(range(29, 19, -1), "second"), commit_user="job", identifier=1)
+    assert snapshot is not None
+    assert [s.commit_user for s in table.snapshots()].count("job") == 1
+    assert sorted(row["v"] for row in table.read().to_pylist()) == ["second"] * 10 + ["v"] * 3
+    meant.append(_rows(range(40, 50), "first"))
+    with pytest.raises(ConflictError, match="another bucket"):  # rows that came from an iterator are gone
+        table.write(iter([_rows(range(49, 39, -1), "second")]))
+    assert table.check() == ()
+    assert _named_files(table)
+
+
+@pytest.mark.usefixtures("placed_at_once")
+@pytest.mark.parametrize("seed", range(6))
+def test_writers_that_overlap_at_random_leave_the_rows_of_their_commits_in_order(seed: int) -> None:
+    """Writers of new and known keys begin and commit at random, beside overwrites, rollbacks and compactions."""
+    rng = random.Random(seed)
+    table = _table(target=rng.choice([2, 3, 5, 50]), options={"write-only": "true"})
+    table.write(_rows(range(4), "0"))
+    states = [dict.fromkeys(range(4), "0")]
+    ids = [1]
+    open_writers: list[tuple[mg.Writer, dict[int, str]]] = []
+    refused = joined = 0
+    for step in range(60):
+        what = rng.random()
+        if what < 0.45 and len(open_writers) < 4:
+            rows = dict.fromkeys(rng.sample(range(rng.choice([8, 40])), rng.randrange(1, 7)), f"{seed} {step}")
+            writer = table.writer()
+            writer.write(_rows(list(rows), f"{seed} {step}"))
+            open_writers.append((writer, rows))
+        elif what < 0.9 and open_writers:
+            writer, rows = open_writers.pop(rng.randrange(len(open_writers)))
+            with writer:
+                try:
+                    snapshot = writer.commit()
+                except ConflictError:
+                    refused += 1
+                    continue
+                joined += 1
+            assert snapshot is not None
+            ids.append(snapshot.id)
+            states.append(states[-1] | rows)
+        elif what < 0.93:
+            table.compact(full=True)
+        elif what < 0.96:
+            rows = dict.fromkeys(rng.sample(range(20), 5), f"over {step}")
+            snapshot = table.write(_rows(list(rows), f"over {step}"), overwrite={})
+            assert snapshot is not None
+            ids.append(snapshot.id)
+            states.append(rows)
+        elif len(ids) > 1:
+            back = rng.randrange(max(0, len(ids) - 3), len(ids))
+            table.rollback(ids[back])
+            ids, states = ids[: back + 1], states[: back + 1]
+    for writer, _ in open_writers:
+        writer.abort()
+    assert {row["k"]: row["v"] for row in table.read().to_pylist()} == states[-1]
+    assert table.check() == ()
+    assert joined > 5
+    assert refused < joined or table.definition.options.get(w.DYNAMIC_BUCKET_TARGET_ROW_NUM) < 10
 
 
 def test_two_writers_of_known_keys_do_not_meet() -> None:
