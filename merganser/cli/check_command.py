@@ -61,4 +61,4 @@ def doctor(
     for each in advice:
         print(f"{each.topic}: {each.problem}\n    {each.remedy}")
     if not advice:
-        render.stderr().print(f"'{found.name}' is in good shape", soft_wrap=True)
+        print(f"'{found.name}' is in good shape")

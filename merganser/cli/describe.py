@@ -48,7 +48,7 @@ def show(table: Table, console: Console) -> None:
             ("size", f"{size_text(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
         ]
     if unseen := unseen_files(table.definition, table.env, state.live):
-        facts.append(("note", waiting(unseen)))
+        facts.append(("note", waiting(unseen, postponed=table.definition.postpones)))
     facts += [("note", text) for text in _gaps(table)]
     facts += [("advice", str(found)) for found in table.advice()]
     render.facts(console, facts)

@@ -324,10 +324,10 @@ def check_total_buckets(
                     buckets=other,
                 )
             raise InvalidInputError(
-                f"cannot write to '{table}': its partition holds files of {other} buckets, and "
-                f"'bucket' is now {total}. "
-                f"Nothing was written. If the table was rescaled, open it again; else rescale the partition to {total} "
-                f"buckets: Table.rescale, ms.rescale or `merganser rescale`.",
+                f"cannot write to '{table}': a partition of the rows has files of {other} buckets, and this write goes "
+                f"by 'bucket' = '{total}', as its table was opened. Nothing was written. If the table was rescaled to "
+                f"{other} buckets, open it again. Else replace the partition with overwrite=, or move its rows to "
+                f"{total} buckets: Table.rescale, ms.rescale or `merganser rescale`.",
                 table=table,
                 buckets=other,
             )

@@ -90,6 +90,8 @@ class TableBase:
             option = find_option(key)
             if option is None or (option.key not in IMMUTABLE_KEYS and option not in (*_LAYOUT, *whole)):
                 continue
+            if option is w.BUCKET and min(merged.get(w.BUCKET), self.schema.options.get(w.BUCKET)) > 0:
+                continue  # a write with overwrite= moves partitions; others are refused by a partition's own number
             if merged.get(option) != self.schema.options.get(option):
                 stored = self.schema.options.get(option.key)
                 has = "does not set it" if stored is None else f"has '{stored}'"
@@ -162,6 +164,7 @@ class TableBase:
 
 
 _LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME, w.DELETION_VECTORS)
-"""Options that can be changed on the table but not for one handle, because they decide where files are stored."""
+"""Options that can be changed on the table but not for one handle, because they decide where files are stored; of
+`bucket` this holds unless both are numbers of buckets."""
 _READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
 """Arguments of `read`, and the option for each. As table options they would be ignored, so they are refused."""

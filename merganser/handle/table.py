@@ -84,7 +84,7 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
                 f"{counted(len(state.live), 'file')}, {counted(len(state.live.buckets), 'bucket')}"
             )
             if unseen := unseen_files(self.definition, self.env, state.live):
-                lines.append(f"note       {waiting(unseen)}")
+                lines.append(f"note       {waiting(unseen, postponed=self.definition.postpones)}")
         lines += [
             f"note       this version cannot write it: {gap.feature}"
             for gap in unsupported_for_writing(self.definition.schema)

@@ -44,12 +44,18 @@ def parents(bucket: int, before: int, after: int) -> range:
 def rescales(reader: MetaReader, snapshot: Snapshot | None) -> Iterator[Rescale]:
     """Yield the rescales up to a snapshot, the newest first, as far as their snapshots are kept."""
     while snapshot is not None:
-        text = (snapshot.properties or {}).get(RESCALED, "")
-        found = reader.snapshots.get(int(text)) if text.isdigit() else None
+        number = last_rescale(snapshot)
+        found = reader.snapshots.get(number) if number else None
         if found is None:
             return
         yield Rescale(found, moved(reader.delta(found)))
         snapshot = reader.snapshots.get(found.id - 1)
+
+
+def last_rescale(snapshot: Snapshot) -> int:
+    """Return the id of the last rescale up to a snapshot; 0: there was none."""
+    text = (snapshot.properties or {}).get(RESCALED, "")
+    return int(text) if text.isdigit() else 0
 
 
 def moved(delta: Iterable[ManifestEntry]) -> dict[bytes, tuple[int, int]]:

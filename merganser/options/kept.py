@@ -29,7 +29,7 @@ _TABLE: Final[tuple[tuple[str, TextForm[Any], Any, str], ...]] = (
     ("bucket-append-ordered", BOOLEAN, True,
      "Tables without a key and with buckets: keep rows of a bucket in the order they were written."),
     ("cross-partition-upsert.index-ttl", DURATION, None,
-     "Keys that may move between partitions: how long a key's place is remembered. Later the key may be duplicated."),
+     "Keys that may move between partitions: how long other engines remember a key's place. merganser forgets none."),
     ("cross-partition-upsert.bootstrap-parallelism", integer(1), 10,
      "Keys that may move between partitions: how many tasks read the keys when a writer starts."),
     ("blob-descriptor-field", COLUMNS, (), "Large object columns stored as references."),

@@ -184,19 +184,24 @@ def _boolean(text: str) -> bool:
     return word == "true"
 
 
-def integer(minimum: int = -INT_MAX - 1, maximum: int = INT_MAX) -> TextForm[int]:
-    """Return the form of a whole number from `minimum` to `maximum`, both included; by default of 32 bits."""
+def integer(minimum: int = -INT_MAX - 1, maximum: int = INT_MAX, *, no_limit: int | None = None) -> TextForm[int]:
+    """Return the form of a whole number from `minimum` to `maximum`, both included; by default of 32 bits.
+
+    Args:
+        no_limit: another number that is taken, too.
+    """
 
     def parse(text: str) -> int:
         # Python's int() also takes underscores and digits of other scripts.
         if not re.fullmatch(r"[+-]?[0-9]+", text):
             raise ValueError(text)
         value = int(text)
-        if not minimum <= value <= maximum:
+        if not minimum <= value <= maximum and value != no_limit:
             raise ValueError(text)
         return value
 
-    return TextForm(f"a whole number from {minimum} up to {maximum}", parse)
+    other = "" if no_limit is None else f", or {no_limit} for no limit"
+    return TextForm(f"a whole number from {minimum} up to {maximum}{other}", parse)
 
 
 def choice(*names: str, **older: str) -> TextForm[str]:

@@ -80,7 +80,10 @@ DYNAMIC_BUCKET_INITIAL_BUCKETS: Final = Option(
     immutable=True,
 )  # fmt: skip
 DYNAMIC_BUCKET_MAX_BUCKETS: Final = Option(
-    "dynamic-bucket.max-buckets", integer(-1), -1, "Dynamic buckets: most buckets of a partition; -1 has no limit."
+    "dynamic-bucket.max-buckets",
+    integer(1, no_limit=-1),
+    -1,
+    "Dynamic buckets: most buckets of a partition; -1 has no limit.",
 )
 DYNAMIC_BUCKET_ASSIGNER_PARALLELISM: Final = Option(
     "dynamic-bucket.assigner-parallelism", integer(1), None,

@@ -114,7 +114,10 @@ def _check_keys(table: TableSchema, what: str) -> None:
 def _check_bucket(table: TableSchema, what: str) -> None:
     bucket = table.options.get(w.BUCKET)
     if bucket == 0 or bucket < POSTPONE or (bucket == POSTPONE and not table.primary_keys):
-        refuse(what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1.", option="bucket")
+        also = " or -2" if table.primary_keys else ""
+        refuse(
+            what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1{also}.", option="bucket"
+        )
     if bucket == POSTPONE and publishes_each_record(table.options):
         refuse(
             what,

@@ -21,9 +21,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
-def waiting(files: int) -> str:
-    """Return what is to be said of files whose rows do not show yet."""
-    return f"{counted(files, 'file')} of level 0 will show once the table is compacted"
+def waiting(files: int, *, postponed: bool) -> str:
+    """Return what is to be said of files whose rows do not show yet.
+
+    Args:
+        postponed: they wait for their buckets.
+    """
+    what = " whose rows wait for their buckets" if postponed else " of level 0"
+    return f"{counted(files, 'file')}{what} will show once the table is compacted"
 
 
 def without_columns(rows: int) -> pa.Table:

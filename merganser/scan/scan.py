@@ -170,7 +170,7 @@ class Scan(Rows):
         if found.snapshot is not None and not is_compacted(self.source):
             live = MetaReader(self.table.paths, self.env, self.table.name).state(found.snapshot).live
             if unseen := unseen_files(self.table, self.env, live):
-                lines.append(f"unseen     {waiting(unseen)}")
+                lines.append(f"unseen     {waiting(unseen, postponed=self.table.postpones)}")
         if widest := max((len(section) for s in splits if not s.raw for section in s.sections), default=0):
             lines.append(f"merge      at most {counted(widest, 'file')} in one section")
         return "\n".join(lines)

@@ -24,6 +24,8 @@ BUCKET_BYTES_MAX: Final = 2048 * _MB
 BUCKET_BYTES_FAR: Final = 5120 * _MB
 BUCKET_BYTES_MIN: Final = 200 * _MB
 """Smaller buckets make many files; that costs once there are many."""
+_GOOD_BYTES: Final = BUCKET_BYTES_MAX // 2
+"""What a bucket should hold once advice was followed."""
 _BUCKETS_FEW: Final = 100
 """So many buckets of any size cost nothing worth a word."""
 _SMALL_FILES_FEW: Final = 20
@@ -103,18 +105,15 @@ def _large(table: TableDef, facts: Facts) -> Iterator[Advice]:
 
 def _more_buckets(table: TableDef, partition: bytes, size: int, facts: Facts) -> str:
     if table.assigns_keys:
-        rows = max(
-            sum(entry.file.row_count for entry in files.entries)
-            for (of, _), files in facts.live.buckets.items()
-            if of == partition
-        )
-        wanted = max(1, rows * (BUCKET_BYTES_MAX // 2) // size)
+        held = (files for (of, _), files in facts.live.buckets.items() if of == partition)
+        rows = max(sum(entry.file.row_count for entry in files.entries) for files in held)
+        wanted = max(1, rows * _GOOD_BYTES // size)
         return (
             f"Set 'dynamic-bucket.target-row-num' to about {wanted:,}: buckets that are full keep their keys, and new "
             "keys go to more buckets."
         )
-    own = sum(of == partition for of, _ in facts.live.buckets)
-    wanted = -(-own * size // (BUCKET_BYTES_MAX // 2))
+    own = sum(of == partition and number >= 0 for of, number in facts.live.buckets)
+    wanted = -(-own * size // _GOOD_BYTES)
     return f"Run `merganser rescale {table.name} {wanted}`: that makes {wanted:,} buckets of {own:,}."
 
 
@@ -123,18 +122,40 @@ def _many(table: TableDef, facts: Facts) -> Iterator[Advice]:
     small = [size for size in sizes.values() if size < BUCKET_BYTES_MIN // 10]
     if not table.bucketed or len(sizes) <= _BUCKETS_FEW or len(small) * 2 < len(sizes):
         return
-    partitions = len({partition for partition, _ in sizes})
-    each = len(sizes) / partitions
+    partitions: dict[bytes, list[int]] = {}
+    for (partition, _), size in sizes.items():
+        partitions.setdefault(partition, []).append(size)
+    each = len(sizes) / len(partitions)
     many = f"{len(small):,} of {len(sizes):,} buckets hold less than {size_text(BUCKET_BYTES_MIN // 10)}"
-    if each >= 2:
-        what = "'dynamic-bucket.initial-buckets' = '1'" if table.assigns_keys else "fewer buckets"
-        remedy = f"A partition has {each:,.1f} buckets: {what} would do, or no number at all in a new table."
-    else:
+    if each < 2:
         remedy = "Each partition has one bucket: partition by something coarser, such as months in place of days."
+    elif table.assigns_keys:
+        remedy = _fuller_buckets(table, facts.live, each)
+    else:
+        wanted = max(1, max(-(-sum(held) // _GOOD_BYTES) for held in partitions.values()))
+        if wanted * 2 > each:  # few buckets hold the most: another number would not help
+            return
+        remedy = f"Run `merganser rescale {table.name} {wanted}`: a partition has {each:,.1f} buckets."
     yield Advice(
         "buckets",
         f"{many}. Each is a directory with files of its own, which every plan and every commit names.",
         remedy,
+    )
+
+
+def _fuller_buckets(table: TableDef, live: LiveFiles, each: float) -> str:
+    """Return what makes buckets that are added as keys arrive fewer."""
+    rows, size = sum(entry.file.row_count for entry in live), sum(entry.file.size for entry in live)
+    target, wanted = table.options.get(w.DYNAMIC_BUCKET_TARGET_ROW_NUM), max(1, rows * _GOOD_BYTES // max(1, size))
+    again = "An overwrite of a partition with its own rows makes fewer of those that are there."
+    if target * 10 <= wanted:
+        return (
+            f"A bucket is full at {target:,} keys: set 'dynamic-bucket.target-row-num' to about {wanted:,}, and new "
+            f"keys fill the buckets that are there. {again}"
+        )
+    return (
+        f"A partition has {each:,.1f} buckets, since each task of a writer adds its own. Let writers open the table "
+        f"with 'dynamic-bucket.assigner-parallelism' = '1'. {again}"
     )
 
 
@@ -203,8 +224,12 @@ def _old(table: TableDef, facts: Facts) -> Iterator[Advice]:
 
 
 def _age(age: timedelta) -> str:
-    hours = age.total_seconds() / 3600
-    return f"{hours:,.0f} hours" if hours < 72 else f"{hours / 24:,.0f} days"
+    seconds = age.total_seconds()
+    for size, noun, most in ((60, "minute", 120), (3600, "hour", 72), (86_400, "day", None)):
+        number = round(seconds / size)
+        if most is None or number < most:
+            return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    raise AssertionError("the last unit has no most")
 
 
 def _stats(table: TableDef, facts: Facts) -> Iterator[Advice]:
@@ -213,10 +238,17 @@ def _stats(table: TableDef, facts: Facts) -> Iterator[Advice]:
     if len(files) <= _SMALL_FILES_FEW or len(bare) * 2 < len(files):
         return
     mode = table.options.get(w.STATS_MODE_OPTION)
+    remedy = (
+        f"Another engine wrote them. `merganser compact {table.name} --full` gives those that it merges statistics."
+    )
+    if mode == "none":
+        remedy = (
+            "'metadata.stats-mode' is none. Open the table with "
+            "`table.with_options({'metadata.stats-mode': 'truncate(16)'})` to write and to compact it: files that are "
+            "written then have statistics."
+        )
     yield Advice(
         "statistics",
         f"{len(bare):,} of {len(files):,} files have no statistics of their columns, so filters on them skip no file.",
-        f"'metadata.stats-mode' is {mode}: set it to 'truncate(16)', and run `merganser compact {table.name} --full`."
-        if mode == "none"
-        else f"Another engine wrote them. Run `merganser compact {table.name} --full`.",
+        remedy,
     )

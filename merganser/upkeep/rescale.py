@@ -31,16 +31,14 @@ from merganser.lsm.rescale import RescaleJob
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.newest import newest
-from merganser.meta.next_schema import make_next_schema
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
-from merganser.options import write as w
 from merganser.rules.facts import POSTPONE
 from merganser.rules.gaps import check_can_write
-from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
+from merganser.upkeep.bucket_option import set_buckets
 from merganser.upkeep.compact_table import RunJobs, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, Planner, check_partitions, fits
 
@@ -81,7 +79,7 @@ def rescale(
     while True:
         moved = _moved(table, env, buckets, request, run or on_threads(env))
         made = moved or made
-        if table.bucket == POSTPONE or not _set_buckets(table, env, buckets):
+        if table.bucket == POSTPONE or not set_buckets(table, env, buckets):
             return made
 
 
@@ -237,15 +235,3 @@ def _are_live(jobs: Sequence[RescaleJob], live: LiveFiles) -> bool:
         if found is None or not {file.name for file in one.files} <= {entry.file.name for entry in found.entries}:
             return False
     return True
-
-
-def _set_buckets(table: TableDef, env: Env, buckets: int) -> bool:
-    """Make a schema with a number of buckets, unless the newest has it; return whether it did."""
-
-    def change(now: TableDef) -> TableSchema | None:
-        options = now.schema.options
-        if options.get(w.BUCKET) == buckets:
-            return None
-        return replace(now.schema, options=options.merged({w.BUCKET.key: str(buckets)}))
-
-    return make_next_schema(table, env, change)[1]

@@ -4,6 +4,7 @@ A crash may follow each of these steps::
 
     1  guard       make a tag, which keeps the files of the target even if its snapshot is expiring
     2  target      if the target is a tag whose snapshot has expired, write the snapshot file again
+    -  option      if a rescale is taken back, set `bucket` to the number of before: else writers would be refused
     3  hint        point LATEST at the target: readers of other engines trust a hint if no snapshot is above it
     4  snapshots   remove them one by one, the newest first: the newest is always a whole state of the table
     5  changelogs  remove tags and long-lived changelogs of the removed snapshots; move later consumers back
@@ -27,15 +28,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, MerganserError
+from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.meta.consumers import ConsumerStore
+from merganser.meta.lineage import last_rescale, rescales
 from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader
+from merganser.meta.table_state import MetaReader, TableState
+from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.upkeep.bucket_option import set_buckets
 
 _ROUNDS_MAX: Final = 20
 _GUARDED: Final = timedelta(days=1)
@@ -69,14 +74,36 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
     else:
         check_tag_name(tag, what=what)
         target = TagStore(table.paths, env, table.name).load(str(tag)).snapshot
-    reader.state(target)  # to a state that cannot be read nothing is given up
-    if tag is not None:  # which keeps the files itself
-        _put_back(reader.snapshots, target, table)
+    state = reader.state(target)  # to a state that cannot be read nothing is given up
+    number = _number_before(reader, state) if table.bucket > 0 else None
+    with contextlib.ExitStack() as guards:
+        if tag is not None:  # which keeps the files itself
+            _put_back(reader.snapshots, target, table)
+        else:
+            guards.enter_context(guarded(table, env, target))
+        if number is not None:
+            set_buckets(table, env, number)
         take_back(table, env, target)
-    else:
-        with guarded(table, env, target):
-            take_back(table, env, target)
     return target
+
+
+def _number_before(reader: MetaReader, state: TableState) -> int | None:
+    """Return what `bucket` was in a state with rows, if rescales that came later are taken back; None: none are.
+
+    It is the number of the last rescale before, or that of the schema of the state.
+    """
+    assert state.snapshot is not None
+    try:
+        newest = reader.snapshots.latest()
+    except FormatError:  # a rollback is the remedy for that
+        return None
+    if not state.live.totals or newest is None or last_rescale(newest) <= state.snapshot.id:
+        return None
+    before = next(rescales(reader, state.snapshot), None)
+    number = SchemaStore(reader.paths, reader.env).load(state.snapshot.schema_id).options.get(w.BUCKET)
+    if before is not None and before.partitions:
+        number = next(iter(before.partitions.values()))[1]
+    return number if number in state.live.totals else max(state.live.totals)
 
 
 @contextlib.contextmanager

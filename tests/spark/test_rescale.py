@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 import merganser as mg
 import merganser.spark as ms
-from merganser.errors import NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError
 
 pytestmark = pytest.mark.spark
 
@@ -45,6 +45,25 @@ def test_rows_move_in_tasks_and_writes_and_streams_go_on(
     assert table.check() == ()
     with pytest.raises(NotFoundError, match="cannot rescale"):
         ms.rescale(spark, table, 2, [{"g": 9}])
+
+
+def test_an_overwrite_with_another_number_moves_its_partitions(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table(
+        "shop.wider", {"id": "BIGINT", "g": "INT", "v": "INT"}, ["id", "g"], ["g"], options={"bucket": "2"}
+    )
+    frame = spark.range(0, 90, 1, 3).select("id", (f.col("id") % 3).cast("int").alias("g"), f.lit(0).alias("v"))
+    ms.write(frame, table)
+    wide = table.with_options({"bucket": "5"})
+    with pytest.raises(InvalidInputError, match=r"files of 2 buckets.*'bucket' = '5'"):
+        ms.write(frame, wide)
+    ms.write(frame.where("g = 0"), wide, overwrite={"g": 0})
+    ms.write(frame.where("g = 1"), wide, overwrite="dynamic")
+    ms.write(frame.where("g < 2").withColumn("v", f.lit(1)), wide)
+    assert sorted(row["v"] for row in table.read().to_pylist()) == [0] * 30 + [1] * 60
+    files = table.files().select(["partition", "bucket"]).to_pylist()
+    assert {row["bucket"] for row in files if "2" not in str(row["partition"])} == set(range(5))
+    assert {row["bucket"] for row in files if "2" in str(row["partition"])} == {0, 1}
+    assert table.check() == ()
 
 
 def test_a_query_that_is_started_again_writes_into_the_new_buckets(

@@ -104,7 +104,7 @@ def test_every_format_is_refused_at_create_or_written() -> None:
         ({"fields.default-aggregate-function": "sum"}, (), "'fields.default-aggregate-function' = 'sum' needs a"),
         ({"tombstone.time-retained": "1 h"}, (), "'tombstone.time-retained' = '1 h' needs a primary key"),
         ({"changelog-producer": "input"}, (), "'changelog-producer' = 'input' needs a primary key"),
-        ({"bucket": "-3"}, ("k",), "'bucket' is -3"),
+        ({"bucket": "-3"}, ("k",), "'bucket' is -3; the number of buckets must be greater than 0, or -1 or -2"),
         ({"scan.timestamp": "noon"}, (), "expected a time such as"),
         ({"s3.endpoint": "http://x"}, (), "'s3.endpoint' is an option of a catalog"),
         ({"cache.manifest.max-memory": "1 gb"}, (), "'cache.manifest.max-memory' is an option of a catalog"),

@@ -310,3 +310,17 @@ def test_pages_end_anywhere(world: World) -> None:
                 break
         assert pa.concat_tables(pages) == every
         assert max(page.num_rows for page in pages) == limit
+
+
+def test_an_overwrite_with_another_number_of_buckets_closes_shards_and_opens_their_children(world: World) -> None:
+    table = world.table({"bucket": "2", "stream.enabled": "true"})
+    table.write(rows(*((k, k) for k in range(20))))
+    before = table.shards()
+    table.with_options({"bucket": "4"}).write(rows(*((k, -k) for k in range(10))), overwrite={})
+    found = {shard.shard_id: shard for shard in world.open().table("db.t").shards()}
+    assert len(found) == 6
+    assert all(found[shard.shard_id].closed for shard in before)
+    children = [shard for shard in found.values() if not shard.closed]
+    assert [shard.parents for shard in children] == [(before[n % 2].shard_id,) for n in range(4)]
+    newest = [told(table, table.shard_iterator(shard.shard_id, at="trim_horizon")) for shard in children]
+    assert {row for part in newest for row in part} == {("PUT", k, -k) for k in range(10)}

@@ -74,10 +74,58 @@ def test_large_buckets_are_named_with_a_number_that_would_do() -> None:
     assert "'dynamic-bucket.target-row-num' to about 500,000" in found.remedy
 
 
-def test_many_small_buckets_are_named() -> None:
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (2_048 * MB, None),
+        (2_048 * MB + 1, "1 of 4 buckets hold more than 2.0 GB; "),
+        (5_120 * MB, "1 of 4 buckets hold more than 2.0 GB; "),
+        (5_120 * MB + 1, "1 of 4 buckets hold more than 2.0 GB, and 1 more than 5.0 GB; "),
+    ],
+)
+@pytest.mark.parametrize("bucket", ["4", "-2"])
+def test_a_bucket_may_hold_2_gb_and_is_far_too_large_above_5_gb(bucket: str, size: int, said: str | None) -> None:
+    table = _table(primary_key=["k"], options={"bucket": bucket})
+    held = {0: [size - 900 * MB, 900 * MB], 1: [MB], 2: [MB], 3: [MB]}
+    found = advice_for(table.definition, Facts(_live(table, held, level=5), 5, NOW, NOW))
+    assert [one.problem.partition("'")[0] for one in found] == ([] if said is None else [said])
+
+
+def test_many_small_buckets_are_named_with_the_number_that_would_do() -> None:
     table = _table(primary_key=["k"], options={"bucket": "200"})
-    assert _topics(table, _live(table, {b: [1 * MB] for b in range(200)}, level=5)) == ["buckets"]
+    live = _live(table, {b: [1 * MB] for b in range(200)}, level=5)
+    (found,) = advice_for(table.definition, Facts(live, 5, NOW, NOW))
+    assert "200 of 200 buckets hold less than 20.0 MB" in found.problem
+    assert found.remedy == "Run `merganser rescale db.t 1`: a partition has 200.0 buckets."
     assert _topics(table, _live(table, {b: [1 * MB] for b in range(50)}, level=5)) == []
+    table.rescale(1)
+    assert table.advice() == ()
+    few_hold_most = {b: [1_900 * MB if b < 60 else MB] for b in range(200)}
+    assert _topics(table, _live(table, few_hold_most, level=5)) == []
+
+
+def test_small_dynamic_buckets_are_named_with_the_option_that_makes_them_full() -> None:
+    small = _table(primary_key=["k"], options={"dynamic-bucket.target-row-num": "1000"})
+    live = _live(small, {b: [1 * MB] for b in range(200)}, level=5, row_count=1_000)
+    (found,) = advice_for(small.definition, Facts(live, 5, NOW, NOW))
+    assert "full at 1,000 keys: set 'dynamic-bucket.target-row-num' to about 1,024,000" in found.remedy
+    assert "initial-buckets" not in found.remedy
+    tasks = _table(primary_key=["k"])
+    live = _live(tasks, {b: [1 * MB] for b in range(200)}, level=5, row_count=1_000)
+    (found,) = advice_for(tasks.definition, Facts(live, 5, NOW, NOW))
+    assert "'dynamic-bucket.assigner-parallelism' = '1'" in found.remedy
+    tasks.with_options({"dynamic-bucket.assigner-parallelism": "1", "dynamic-bucket.target-row-num": "5"})
+
+
+def test_a_larger_target_lets_new_keys_fill_small_buckets_and_an_overwrite_makes_them_fewer() -> None:
+    """What the advice promises."""
+    table = _table(primary_key=["k"], options={"dynamic-bucket.target-row-num": "2"})
+    table.write([{"k": k, "v": "a"} for k in range(20)])
+    wider = table.with_options({"dynamic-bucket.target-row-num": "100"})
+    wider.write([{"k": k, "v": "a"} for k in range(20, 60)])
+    assert len(set(table.files().column("bucket").to_pylist())) == 10
+    wider.write(table.read().to_arrow(), overwrite={})
+    assert set(table.files().column("bucket").to_pylist()) == {0}
 
 
 def test_runs_that_wait_for_a_compaction_are_named() -> None:
@@ -106,6 +154,37 @@ def test_snapshots_that_should_have_expired_are_named(snapshots: int, age: int, 
     assert (_topics(table, live, snapshots=snapshots, age=timedelta(hours=age)) == ["snapshots"]) == said
 
 
-def test_files_without_statistics_are_named() -> None:
+def test_files_without_statistics_are_named_with_what_gives_them_some() -> None:
     table = _table(options={"metadata.stats-mode": "none"})
-    assert _topics(table, _live(table, {0: [250 * MB] * 40}, value_stats_columns=())) == ["statistics"]
+    live = _live(table, {0: [250 * MB] * 40}, value_stats_columns=())
+    (found,) = advice_for(table.definition, Facts(live, 5, NOW, NOW))
+    assert found.topic == "statistics"
+    assert "with_options({'metadata.stats-mode': 'truncate(16)'})" in found.remedy
+    again = table.with_options({"metadata.stats-mode": "truncate(16)"})
+    again.write([{"k": 2, "v": "b"}])
+    again.compact(full=True)
+    state = MetaReader(table.definition.paths, table.env, table.name).latest()
+    assert [entry.file.value_stats_columns for entry in state.live] == [None]
+    other = _table()
+    (found,) = advice_for(other.definition, Facts(live, 5, NOW, NOW))
+    assert "Another engine wrote them. `merganser compact db.t --full`" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("age", "text"),
+    [
+        (timedelta(seconds=20), "0 minutes"),
+        (timedelta(minutes=1), "1 minute"),
+        (timedelta(minutes=59), "59 minutes"),
+        (timedelta(hours=1), "60 minutes"),
+        (timedelta(hours=2), "2 hours"),
+        (timedelta(hours=71), "71 hours"),
+        (timedelta(days=400), "400 days"),
+    ],
+)
+def test_a_span_of_time_is_said_in_a_unit_that_fits(age: timedelta, text: str) -> None:
+    table = _table(options={"snapshot.num-retained.max": "10"})
+    facts = Facts(_live(table, {0: [250 * MB]}), 60, NOW - age, NOW)
+    (found,) = advice_for(table.definition, facts)
+    assert f"the oldest for {text};" in found.problem
+    assert "for 60 minutes." in found.problem

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.changes import set_option
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.lsm.rescale import RescaleJob
@@ -111,7 +112,9 @@ def test_some_partitions_move_and_the_others_can_be_read() -> None:
     assert _found(table) == rows
     table.write(_rows([1], 5))
     table.write(_rows([1], 5, "c"))
-    with pytest.raises(InvalidInputError, match=r"holds files of 4 buckets, and 'bucket' is now 2.*rescale"):
+    with pytest.raises(
+        InvalidInputError, match=r"has files of 4 buckets, and this write goes by 'bucket' = '2'.*rescale"
+    ):
         table.write(_rows([1], 5, "b"))
     table.rescale(2)
     table.write(_rows([1], 5, "b"))
@@ -125,7 +128,9 @@ def test_a_writer_that_commits_after_it_is_told() -> None:
     with table.writer() as writer:
         writer.write(_rows(range(5), 7))
         table.rescale(8)
-        with pytest.raises(InvalidInputError, match="holds files of 8 buckets") as caught:
+        with pytest.raises(
+            InvalidInputError, match="has files of 8 buckets, and this write goes by 'bucket' = '4'"
+        ) as caught:
             writer.commit()
     assert "Nothing was written" in str(caught.value)
     with patch("merganser.write.buffer.SMALL_BYTES", 0), table.writer() as writer:
@@ -341,4 +346,103 @@ def test_files_that_others_replaced_and_removed_are_no_damage() -> None:
     with patch.object(RescaleJob, "run", late):
         table.rescale(8)
     assert _found(table) == rows
+    assert table.check() == ()
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_overwrite_with_another_number_moves_its_partitions_and_no_other_write_mixes_numbers(keyed: bool) -> None:
+    """Semantics: the option is changed, then partitions are overwritten one after the other."""
+    how = {} if keyed else {"bucket-key": "k"}
+    table = _table(("p", "k") if keyed else (), **how)
+    table.write(_rows(range(20)) + _rows(range(20), p="b") + _rows(range(20), p="c"))
+    wide = table.with_options({"bucket": "8"})
+    for write in (wide.write, wide.upsert) if keyed else (wide.write,):
+        with pytest.raises(InvalidInputError, match=r"files of 4 buckets.*'bucket' = '8'.*overwrite="):
+            write(_rows([1], 5))
+    with pytest.raises(InvalidInputError, match="outside the partition that is overwritten"):
+        wide.write(_rows(range(3), 1) + _rows([1], p="b"), overwrite={"p": "a"})
+    wide.write(_rows(range(30), 1), overwrite={"p": "a"})
+    wide.write(_rows(range(10), 2, "b"), overwrite="dynamic")
+    wide.write(_rows([7], 3, "d"))
+    assert _totals(table) == {"a": {8}, "b": {8}, "c": {4}, "d": {8}}
+    assert _found(table) == [
+        *_rows(range(30), 1),
+        *_rows(range(10), 2, "b"),
+        *_rows(range(20), 0, "c"),
+        *_rows([7], 3, "d"),
+    ]
+    assert table.read(where="p = 'a' and k = 17").count() == 1
+    wide.write(_rows([29], 4))
+    table.write(_rows([19], 4, "c"))
+    with pytest.raises(InvalidInputError, match="files of 8 buckets"):
+        table.write(_rows([29], 5))
+    table.compact(full=True)
+    assert table.check() == ()
+    wide.write(_rows(range(5)), overwrite={})
+    assert _totals(table) == {"a": {8}}
+
+
+def test_a_writer_that_began_before_such_an_overwrite_is_told_and_one_that_comes_after_follows() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    wide = table.with_options({"bucket": "8"})
+    with table.writer() as late, patch("merganser.write.buffer.SMALL_BYTES", 0):
+        late.write(pa.Table.from_pylist(_rows([1], 9)))
+        wide.write(_rows(range(20), 1), overwrite={"p": "a"})
+        with pytest.raises(ConflictError, match=r"written into 4 buckets, and another commit .* to 8"):
+            late.commit()
+    with wide.writer(overwrite={"p": "a"}) as writer:
+        writer.write(_rows(range(3), 2))
+        wide.write(_rows([5], 3))  # an overwrite removes what came meanwhile
+        writer.commit()
+    assert _found(table) == _rows(range(3), 2)
+    assert table.check() == ()
+
+
+def test_only_numbers_of_buckets_can_be_opened_with_another_one() -> None:
+    for before, after in (("4", "-1"), ("4", "-2"), ("-1", "4"), ("-2", "4"), ("4", "0")):
+        table = _table(buckets=int(before))
+        with pytest.raises(InvalidInputError, match="decides how data is stored"):
+            table.with_options({"bucket": after})
+
+
+def test_a_rollback_that_takes_rescales_back_leaves_the_table_writable() -> None:
+    table = _table()
+    first = table.write(_rows(range(20)))
+    assert first is not None
+    table.rescale(8)
+    table.write(_rows([1], 1))
+    table.rescale(3)
+    table.write(_rows([2], 2))
+    for target, number in ((3, 8), (first.id, 4)):
+        table.rollback(target)
+        assert _reopened(table).options["bucket"] == str(number)
+        assert _totals(table) == {"a": {number}}
+        for handle in (table, _reopened(table)):
+            handle.write(_rows([3], 7))
+        assert _totals(table) == {"a": {number}}
+        assert table.check() == ()
+    table.rescale(8)
+    number = table.write(_rows([1], 1))
+    assert number is not None
+    table.write(_rows([1], 2))
+    table.rollback(number.id)  # takes no rescale back
+    assert _reopened(table).options["bucket"] == "8"
+
+
+def test_the_option_is_altered_and_partitions_are_overwritten_with_their_own_rows_one_after_the_other() -> None:
+    table = _table()
+    table.write(_rows(range(20)) + _rows(range(20), p="b"))
+    rows = _found(table)
+    other = _reopened(table)
+    table.alter([set_option("bucket", "8")])
+    for handle in (_reopened(table), other):
+        with pytest.raises(InvalidInputError, match="files of 4 buckets"):
+            handle.write(_rows([1], 5))
+    other.write(other.read(where="p = 'a'").to_arrow(), overwrite={"p": "a"})
+    assert _totals(table) == {"a": {8}, "b": {4}}
+    assert _found(table) == rows
+    other.write(_rows([1], 5))
+    other.write(other.read(where="p = 'b'").to_arrow(), overwrite="dynamic")
+    assert _totals(table) == {"a": {8}, "b": {8}}
     assert table.check() == ()

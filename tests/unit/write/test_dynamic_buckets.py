@@ -478,7 +478,7 @@ def test_tasks_give_keys_buckets_of_their_own_and_one_that_has_all_keys_fills_on
 
 
 def test_options_that_dynamic_buckets_take_are_checked() -> None:
-    for key, value in (("target-row-num", "0"), ("initial-buckets", "0"), ("max-buckets", "-2")):
+    for key, value in (("target-row-num", "0"), ("initial-buckets", "0"), ("max-buckets", "-2"), ("max-buckets", "0")):
         with pytest.raises(mg.errors.InvalidInputError, match=key):
             _table(options={f"dynamic-bucket.{key}": value})
 

@@ -69,7 +69,7 @@ def test_rows_of_a_writer_wait_for_a_compaction_in_the_files_of_the_format() -> 
         assert name.endswith("-0.avro")
         assert (file["level"], file["min_sequence_number"], file["max_sequence_number"]) == (0, -1, -1)
         assert file["min_value_stats"] == "{}"
-    assert "3 files of level 0 will show once the table is compacted" in table.describe()
+    assert "3 files whose rows wait for their buckets will show once the table is compacted" in table.describe()
     assert "will show once the table is compacted" in table.read().explain()
     assert table.check() == ()
     snapshot = table.compact()

@@ -64,7 +64,7 @@ def test_a_partition_of_another_number_of_buckets_is_refused_here_and_there() ->
     for one in (starts, _travelled(starts)):
         assert one((b"new", 1)) == 1
         assert one((b"neither", 1)) == 0
-        with pytest.raises(InvalidInputError, match="files of 4 buckets, and 'bucket' is now 8"):
+        with pytest.raises(InvalidInputError, match="files of 4 buckets, and this write goes by 'bucket' = '8'"):
             one((b"old", 0))
 
 
