@@ -108,12 +108,13 @@ def tail(
 
     from merganser.cli import render
     from merganser.cli.target import table_of
+    from merganser.cli.until_stopped import until_stopped
     from merganser.scan.gaps import Gap
     from merganser.schema.table_schema import CHANGE_KIND
 
     colours = {"+I": "green", "-U": "dim", "+U": "yellow", "-D": "red"}
     console = render.stdout()
-    try:
+    with until_stopped():
         for changes in table_of(table, warehouse, store).stream(start=start, follow=not once, where=where, gaps="mark"):
             if isinstance(changes, Gap):
                 render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
@@ -126,8 +127,6 @@ def tail(
             left = changes.num_rows - _SHOWN_ROWS
             if left > 0:
                 render.line(console, render.dim(f"   and {render.counted(left, 'more change')}"))
-    except KeyboardInterrupt:
-        return
 
 
 _stream = typer.Typer(

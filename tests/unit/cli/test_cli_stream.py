@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
 import merganser as mg
 from tests.unit.cli.conftest import Run
 
@@ -39,3 +49,40 @@ def test_changes_are_shown_as_they_come(run: Run, orders: mg.Table) -> None:
     assert all(line.startswith("+I id=") for line in lines)
     assert run("tail", "shop.orders", "--once").out == ""
     assert run("tail", "shop.orders", "--from", "yesterday", "--once").code == 1
+
+
+def _tail(orders: mg.Table, stdout: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "merganser", "tail", orders.path, "--from", "latest-full"]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=os.environ | {"TERM": "xterm-256color"})
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_on_a_terminal_kinds_have_colours_and_a_signal_ends_it(orders: mg.Table, number: int) -> None:
+    ours, theirs = pty.openpty()
+    tailing = _tail(orders, theirs)
+    shown = _read(ours, b"+I")
+    orders.write([orders.read().to_pylist()[0]], kinds=["-D"])
+    shown += _read(ours, b"-D")
+    assert b"\x1b[32m+I" in shown
+    assert b"\x1b[31m-D" in shown
+    tailing.send_signal(number)
+    assert (tailing.wait(20), tailing.communicate()[1]) == (0, b"")
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_it_ends_when_the_reader_of_its_output_has_gone_away(orders: mg.Table) -> None:
+    ours, theirs = os.pipe()
+    tailing = _tail(orders, theirs)
+    os.close(theirs)
+    assert b"+I" in _read(ours, b"+I")
+    os.close(ours)
+    assert (tailing.wait(20), tailing.communicate()[1]) == (0, b"")
+
+
+def _read(source: int, wanted: bytes) -> bytes:
+    found, until = b"", time.monotonic() + 30
+    while wanted not in found:
+        assert select.select([source], [], [], max(0.0, until - time.monotonic()))[0], found
+        found += os.read(source, 65536)
+    return found
