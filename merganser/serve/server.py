@@ -25,7 +25,14 @@ from merganser.serve import answers
 from merganser.serve.operations import Limits
 from merganser.serve.service import ABORT, Access, Service
 
+try:
+    import resource
+except ModuleNotFoundError:  # of Windows
+    resource = None  # type: ignore[assignment]
+
 TOKEN_CHARACTERS_MIN: Final = 16
+_FILES: Final = 2048
+"""Files of tables that may be open beside connections."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 
@@ -63,6 +70,7 @@ def serve(
     """
     _check(host, token, changes=changes)
     listening = _listen(host, port)
+    _allow_files(limits.connections)
     shown = f"[{host}]" if ":" in host else host
     hosts = frozenset({*_LOCAL, shown.lower()}) if token is None else None
     for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
@@ -130,6 +138,18 @@ def _listen(host: str, port: int) -> socket.socket:
         raise StorageError(f"cannot listen at '{host}', port {port}: {error}. Choose another one.") from error
     found.setblocking(False)
     return found
+
+
+def _allow_files(connections: int) -> None:
+    """Raise the number of files that the process may have open, as far as the system lets it."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):  # what it has is enough for fewer connections
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 class _Server(uvicorn.Server):

@@ -23,7 +23,7 @@ from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from merganser.catalogs.filesystem import Catalog
-from merganser.errors import InvalidInputError, StreamParameterError
+from merganser.errors import InvalidInputError, MerganserError, StreamParameterError
 from merganser.handle.table import Table
 from merganser.serve import answers, openapi
 from merganser.serve.answers import Answer, RefusedError
@@ -186,7 +186,8 @@ class Service:
                     "this server only reads. `merganser serve-stream --allow-changes` lets clients enable and disable "
                     "streams.",
                 )
-            if operation.body is None and int(request.headers.get("content-length") or 0) > 0:
+            has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+            if operation.body is None and has_body:
                 raise StreamParameterError(f"{operation.method} {operation.path} takes no body.")
             return await verb(request, asked)
         except (RefusedError, ClientDisconnect):
@@ -207,7 +208,7 @@ class Service:
         return answers.of_json({"streams": [answers.stream_json(each) for each in found]})
 
     async def _describe(self, request: Request, asked: dict[str, Any], *, shards_alone: bool) -> Answer:
-        view = await self._watch(request.path_params["table"]).look()
+        view = await self._look(request.path_params["table"])
 
         def described() -> Answer:
             found = view.verbs.describe(asked["start_shard"], asked["limit"])
@@ -220,7 +221,7 @@ class Service:
         return await self._in_thread(described)
 
     async def _iterator(self, request: Request, asked: dict[str, Any]) -> Answer:
-        view = await self._watch(request.path_params["table"]).look()
+        view = await self._look(request.path_params["table"])
         timestamp = asked["timestamp"]
         if timestamp is not None and timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 19:
             timestamp = int(timestamp)
@@ -235,9 +236,8 @@ class Service:
         )
         form = {"arrow": arrow, "big_as_text": asked["integers"] == "text"}
         iterator = asked["iterator"]
-        watch = self._watch(name)
         while True:
-            view = await watch.look()
+            view = await self._look(name)
             if not view.verbs.idle(iterator, view.newest):
                 size, after, answer = await self._in_thread(partial(self._page, name, view, iterator, asked, form))
                 if size or after is None:
@@ -245,7 +245,7 @@ class Service:
                 iterator = after
             if loop.time() >= until or self.stopping:
                 break
-            await self._wait(watch, view, until - loop.time(), request)
+            await self._wait(self._watch(name), view, until - loop.time(), request)
         shape = view.verbs.shape(before=asked["before"], full=asked["full"])
         if arrow:
             return answers.of_records(Records(view.verbs.reader.no_records(shape), iterator, False), arrow=True)
@@ -311,6 +311,16 @@ class Service:
             raise InvalidInputError(f"{name!r} names a part of a table, which has no stream. Give database.table.")
         return found
 
+    async def _look(self, name: str) -> View:
+        """Return a view of a table; forget names that there are no tables of."""
+        watch = self._watch(name)
+        try:
+            return await watch.look()
+        except MerganserError:
+            if not watch.in_use and self._watches.get(name) is watch:
+                del self._watches[name]
+            raise
+
     def _watch(self, name: str) -> Watch:
         found = self._watches.get(name)
         if found is None:
@@ -342,16 +352,11 @@ class Service:
                 async for piece in request.stream():
                     body += piece
                     if len(body) > self.limits.body_bytes:
-                        raise RefusedError(
-                            413,
-                            answers.INVALID,
-                            f"the body has more than {self.limits.body_bytes:,} bytes.",
-                            connection="close",
-                        )
+                        told = f"the body has more than {self.limits.body_bytes:,} bytes."
+                        raise RefusedError(413, answers.INVALID, told)
         except TimeoutError:
-            raise RefusedError(
-                408, answers.LATE, f"the body did not come within {self.limits.head_seconds:g} s.", connection="close"
-            ) from None
+            told = f"the body did not come within {self.limits.head_seconds:g} s."
+            raise RefusedError(408, answers.LATE, told) from None
         return body
 
     async def _send(self, answer: Answer, scope: Scope, send: Send) -> None:
@@ -363,6 +368,8 @@ class Service:
             (b"cache-control", b"no-store"),
             *((name.encode(), value.encode()) for name, value in answer.headers.items()),
         ]
+        if answer.status != 200 and any(name in _OF_BODIES for name, _ in scope["headers"]):
+            headers.append((b"connection", b"close"))  # the rest of the request may never come
         start: Message = {"type": "http.response.start", "status": answer.status, "headers": headers}
         large = len(body) > _PIECE_BYTES
         self._sending += len(body) if large else 0
@@ -404,6 +411,7 @@ def _no_route(scope: Scope, error: HTTPException) -> Answer:
     return answers.error_answer(404, answers.NOT_THERE, told)
 
 
+_OF_BODIES: Final = frozenset({b"content-length", b"transfer-encoding"})
 _OPEN: Final = frozenset({HEALTH.path, "/", "/openapi.json"})
 
 

@@ -280,6 +280,19 @@ def test_an_error_has_its_status_and_its_code(world: World, path: str, status: i
     assert refusal(world.server.ask(path)) == (status, code)
 
 
+def test_the_connection_of_a_request_that_is_refused_with_its_body_is_closed(world: World) -> None:
+    """Else a client that never ends its body would keep it."""
+    with socket.create_connection(("127.0.0.1", world.server.port), timeout=20) as client:
+        client.sendall(b"PUT /v1/streams HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel")
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    large = world.server.ask("/v1/tables/shop.x/stream", method="PUT", body=b"x" * 100_000)
+    assert refusal(large) == (413, "OTSParameterInvalid")
+    assert large.headers["connection"] == "close"
+
+
 def test_other_methods_are_refused(world: World) -> None:
     reply = world.server.ask("/v1/streams", method="POST")
     assert refusal(reply) == (405, "OTSParameterInvalid")
