@@ -1,6 +1,6 @@
 """Buckets that are added as keys arrive: `python -m benchmarks.buckets`.
 
-A bulk write of the base (5M rows of ten columns), an upsert of 500,000 rows, half of them new, by a process that has
+A bulk write of the base (5M rows of ten columns), an upsert of 500,000 rows, a sixth of them new, by a process that has
 written one before and by a fresh one, and commits of 1,000 random keys. Without partitions the floor is a table of
 four buckets. With keys that move between a hundred partitions, it is the same table with the partition in its key.
 """
@@ -95,9 +95,24 @@ def _measure(bench: Bench, tables: Tables, batches: data.Batches) -> None:
         before=copied,
         after=written("run"),
     )
+    _print_moves(bench)
     for result in bench.results:
         if (warm := result.median("warm_ms")) is not None:
             print(f"1,000 keys, warm: {result.contender} {warm:,.0f} ms a commit")
+
+
+def _print_moves(bench: Bench) -> None:
+    """Print what tables of keys that move take against the table with the partition in its key."""
+    found = {(result.action, result.contender): result for result in bench.results}
+    for action, name in found:
+        parted = found.get((action, PARTED.name))
+        if name != MOVING.name or parted is None:
+            continue
+        sides = [
+            (found[action, name].median(measure), parted.median(measure)) for measure in ("seconds", "cpu_seconds")
+        ]
+        times = [f"{moving / fixed:.2f} x" for moving, fixed in sides if moving and fixed]
+        print(f"{action}: {MOVING.name} against {PARTED.name}, seconds and CPU seconds: {', '.join(times)}")
 
 
 def _shape(contender: Contender) -> dict[str, Any]:
