@@ -325,7 +325,7 @@ def test_a_time_before_the_first_snapshot_that_is_kept_has_expired(orders: mg.Ta
     ("options", "parts", "error"),
     [
         ({"bukcet": "4"}, ("'bukcet'", "'bucket'"), InvalidInputError),
-        ({"bucket": "4"}, ("'bucket'", "2"), InvalidInputError),
+        ({"bucket": "-1"}, ("'bucket'", "2"), InvalidInputError),
         ({"merge-engine": "aggregation"}, ("'merge-engine'",), InvalidInputError),
         ({"bucket-key": "id"}, ("'bucket-key'",), InvalidInputError),
         ({"data-file.path-directory": "../x"}, ("'data-file.path-directory'",), InvalidInputError),
