@@ -16,14 +16,13 @@ Format: sections "deletion vectors", "lookup compaction".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from merganser.codec.deletion_vector import Positions
-from merganser.commit.message import CommitMessage
-from merganser.files.masks import BucketVectors, changed, united
+from merganser.files.masks import united
 from merganser.lsm.key_image import Asked
 from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import find, reached
@@ -31,10 +30,7 @@ from merganser.merge.deduplicate import Deduplicate
 from merganser.merge.rules import Merge
 from merganser.merge.sort_merge import WINDOW_ROWS, windows
 from merganser.meta.data_file import DataFile
-from merganser.meta.live_files import BucketId, LiveFiles
-from merganser.meta.table_def import TableDef
 from merganser.storage.cache import Cache
-from merganser.storage.env import Env
 
 LOOKUP_KEYS: Final = 1_000_000
 """Approximate number of keys to look up at a time."""
@@ -73,35 +69,6 @@ def wins_unseen(merge: Merge, young: Sequence[DataFile], older: Sequence[DataFil
         return False
     # Of two concurrent writers, the one that committed first may have used the larger sequence numbers.
     return not young or not older or min(f.min_sequence for f in young) > max(f.max_sequence for f in older)
-
-
-def deletion_messages(
-    table: TableDef,
-    env: Env,
-    live: LiveFiles,
-    vectors: Mapping[BucketId, BucketVectors],
-    deleted: Mapping[BucketId, Mapping[str, Positions]],
-) -> list[CommitMessage]:
-    """Write the deletion vectors that hide rows of a table without a key, and return what to commit.
-
-    Args:
-        live, vectors: those of the state in which the rows were found. The commit is refused if these data files have
-            changed since.
-        deleted: rising positions of rows, by bucket and data file.
-
-    Returns:
-        A message per bucket; its index files are durable.
-
-    Raises:
-        FormatError: the vectors there are damaged; nothing was changed.
-    """
-    messages: list[CommitMessage] = []
-    for bucket, marked in deleted.items():
-        change = changed(table, env, bucket, vectors.get(bucket, BucketVectors()), marked=marked)
-        if change.added:
-            total = live.buckets[bucket].total_buckets
-            messages.append(CommitMessage(*bucket, total, (), (), change.added, change.removed))
-    return messages
 
 
 def _distinct_keys(reader: SectionReader, files: Sequence[DataFile]) -> Iterator[Columns]:

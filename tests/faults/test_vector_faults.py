@@ -6,13 +6,10 @@ import itertools
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
 import merganser as mg
 from merganser.commit.publish import Change, Publisher
-from merganser.files.masks import vectors_by_bucket
-from merganser.lsm.marks import deletion_messages
 from merganser.meta.table_state import MetaReader
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -73,21 +70,14 @@ def test_a_write_that_marks_rows_is_applied_once_and_seen_whichever_call_goes_wr
     assert run_some(lambda: memory_with(files, name), work, check) > 60
 
 
-def _delete(storage: Storage, positions: list[int]) -> None:
-    table = _again(storage)
-    publisher = Publisher(table.definition, table.env)
-    state = publisher.latest()
-    ((bucket, live),) = state.live.buckets.items()
-    held = vectors_by_bucket(table.definition, publisher.reader.index(state.snapshot))
-    marked = {bucket: {live.entries[0].file.name: np.array(positions)}}
-    messages = deletion_messages(table.definition, table.env, state.live, held, marked)
-    publisher.commit(Change(messages, "deleter"))
+def _delete(storage: Storage, keys: str) -> None:
+    _again(storage).delete(f"k IN ({keys})", commit_user=keys, identifier=1)
 
 
 def test_rows_deleted_from_a_table_without_a_key_are_gone_whole_or_there_whole_whichever_call_goes_wrong() -> None:
     table = _table([], bucket="-1")
     table.write([_row(k, "x") for k in range(6)])
-    _delete(table.env.storage, [0])
+    _delete(table.env.storage, "0")
     files, before = contents(table.env.storage), _found(table)
     after = [row for row in before if row[0] not in (2, 4)]
 
@@ -95,11 +85,11 @@ def test_rows_deleted_from_a_table_without_a_key_are_gone_whole_or_there_whole_w
         assert _found(_again(storage)) in (before, after)
         left = contents(storage)
         assert all(left[path] == data for path, data in files.items() if not path.endswith("/LATEST"))
-        _delete(storage, [2, 4])
+        _delete(storage, "2, 4")
         assert _found(_again(storage)) == after
 
     name = f"vector-faults-{next(_names)}"
-    assert run_some(lambda: memory_with(files, name), lambda storage: _delete(storage, [2, 4]), check) > 20
+    assert run_some(lambda: memory_with(files, name), lambda storage: _delete(storage, "2, 4"), check) > 20
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.commit.publish import Change, Publisher
-from merganser.files.masks import vectors_by_bucket
-from merganser.lsm.marks import deletion_messages
 
 from .peers import Peer
 from .values import Row, arrow_schema, assert_same_rows, rows_of
@@ -82,22 +77,34 @@ def test_the_clients_read_rows_that_we_deleted_from_tables_without_a_key(peer: P
     rows: list[Row] = [{"k": k, "v": "x", "n": None} for k in range(12)]
     for part in (rows[:5], rows[5:]):
         table.write(pa.Table.from_pylist(part, arrow_schema(FIELDS)))
-    _delete(table, {5: [0, 3], 7: [1, 6]})
+    table.delete("k IN (0, 3, 6, 11)")
+    assert table.files().num_rows == 2
     left = [row for row in rows if row["k"] not in (0, 3, 6, 11)]
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), left)
+    table.update("k % 5 = 2", {"v": "'new'", "n": "k * 2"})
+    left = [{**row, "v": "new", "n": row["k"] * 2} if row["k"] % 5 == 2 else row for row in left]
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), left)
+    table.delete("k < 5")
+    left = [row for row in left if row["k"] >= 5]
     assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), left)
     table.compact(full=True)
     assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), left)
 
 
-def _delete(table: mg.Table, by_count: dict[int, list[int]]) -> None:
-    """Mark positions of the data files that have so many rows."""
-    publisher = Publisher(table.definition, table.env)
-    state = publisher.latest()
-    held = vectors_by_bucket(table.definition, publisher.reader.index(state.snapshot))
-    ((bucket, files),) = state.live.buckets.items()
-    marked: dict[str, Any] = {e.file.name: np.array(by_count[e.file.row_count]) for e in files.entries}
-    messages = deletion_messages(table.definition, table.env, state.live, held, {bucket: marked})
-    publisher.commit(Change(messages, "deleter"))
+def test_the_clients_read_files_that_we_wrote_anew(peer: Peer, tmp_path: Path) -> None:
+    table = _table(tmp_path, [], bucket="-1", **{"deletion-vectors.enabled": "false"})
+    rows: list[Row] = [{"k": k, "v": "x", "n": k} for k in range(12)]
+    for part in (rows[:5], rows[5:]):
+        table.write(pa.Table.from_pylist(part, arrow_schema(FIELDS)))
+    table.update("k IN (1, 2, 7)", {"n": "NULL"})
+    table.delete("k > 9")
+    left = [{**row, "n": None} if row["k"] in (1, 2, 7) else row for row in rows[:10]]
+    assert_same_rows(peer.rows(tmp_path, "db.t", FIELDS), left)
+    keyed = mg.catalog(str(tmp_path)).create_table("db.u", dict(FIELDS), primary_key=["k"], options={"bucket": "2"})
+    keyed.write(pa.Table.from_pylist(rows, arrow_schema(FIELDS)))
+    keyed.update("k IN (1, 2, 7)", {"n": "NULL"})
+    keyed.delete("k > 9")
+    assert_same_rows(peer.rows(tmp_path, "db.u", FIELDS), left)
 
 
 def test_rows_that_rust_deletes_are_gone_for_us_and_their_vectors_survive_our_commits(

@@ -17,9 +17,9 @@ from merganser.codec.binary_row import deserialize
 from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, FormatError, InvalidInputError
-from merganser.files.masks import load, vectors_by_bucket
-from merganser.lsm.marks import deletion_messages
+from merganser.files.masks import NO_VECTORS, BucketVectors, changed, load, vectors_by_bucket
 from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry
+from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import OVERWRITE
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
@@ -332,9 +332,15 @@ def _delete(table: mg.Table, *positions: list[int]) -> None:
     state = publisher.latest()
     ((bucket, files),) = state.live.buckets.items()
     marked = {e.file.name: np.array(at, np.int64) for e, at in zip(files.entries, positions, strict=False) if at}
-    held = vectors_by_bucket(table.definition, publisher.reader.index(state.snapshot))
-    messages = deletion_messages(table.definition, table.env, state.live, held, {bucket: marked})
-    publisher.commit(Change(messages, "deleter"))
+    held = vectors_by_bucket(table.definition, publisher.reader.index(state.snapshot)).get(bucket, NO_VECTORS)
+    publisher.commit(Change([_marking(table, bucket, files.total_buckets, held, marked)], "deleter"))
+
+
+def _marking(
+    table: mg.Table, bucket: BucketId, total: int, held: BucketVectors, marked: dict[str, Any]
+) -> CommitMessage:
+    change = changed(table.definition, table.env, bucket, held, marked=marked)
+    return CommitMessage(*bucket, total, (), (), change.added, change.removed)
 
 
 def test_rows_marked_in_a_table_without_a_key_are_gone() -> None:
@@ -382,13 +388,10 @@ def test_two_deletes_from_one_snapshot_do_not_undo_each_other() -> None:
     ((bucket, files),) = state.live.buckets.items()
     name = files.entries[0].file.name
 
-    def messages(at: int) -> Any:
-        return deletion_messages(table.definition, table.env, state.live, {}, {bucket: {name: np.array([at])}})
-
-    one, other = messages(1), messages(2)
-    publisher.commit(Change(one, "a"))
+    one, other = (_marking(table, bucket, -1, NO_VECTORS, {name: np.array([at])}) for at in (1, 2))
+    publisher.commit(Change([one], "a"))
     with pytest.raises(ConflictError):
-        publisher.commit(Change(other, "b"))
+        publisher.commit(Change([other], "b"))
     assert [row[0] for row in _rows(table)] == [0, 2, 3, 4]
 
 
