@@ -6,7 +6,7 @@ Format: section "conflict detection".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -396,6 +396,10 @@ class Reads:
     buckets: frozenset[BucketId] = frozenset()
     partitions: frozenset[bytes] = frozenset()
     covers: Callable[[ManifestEntry], bool] | None = None
+
+    def joined(self, other: Reads) -> Reads:
+        """Return what this and another part of the same state have read, where the other names buckets."""
+        return replace(self, buckets=self.buckets | other.buckets, partitions=self.partitions | other.partitions)
 
     def touched_by(self, entry: ManifestEntry) -> bool:
         """Return whether a data file that came or went may change what was read."""

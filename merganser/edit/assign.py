@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
-from merganser.expr.names import resolve
+from merganser.expr.names import resolve, spelled
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
-from merganser.expr.text import parse_projection
+from merganser.expr.text import Sides, parse_projection
+from merganser.expr.tree import Literal
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.conform import conform
+
+TARGET: Final = "target"
+SOURCE: Final = "source"
+"""What stands before the columns of the two sides of a merge."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,21 @@ class Assignments:
         values: by column, what it gets; the other columns stay as they are.
         action: what is being done, as messages begin.
         named_by: columns that name a row in messages; none: by its number.
+        prefix: what the names of columns that stay begin with.
+        keys: key columns of new rows, which are never null.
     """
 
     fields: tuple[t.Field, ...]
     values: Mapping[str, Projection]
     action: str
     named_by: tuple[str, ...] = ()
+    prefix: str = ""
+    keys: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that values are computed from."""
+        return frozenset(name for value in self.values.values() for name in value.columns)
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Return rows with the new values: all columns of `fields`, in their types.
@@ -47,8 +61,13 @@ class Assignments:
         made = {}
         for field in self.fields:
             value = self.values.get(field.name)
-            made[field.name] = rows.column(field.name) if value is None else self._evaluated(field.name, value, rows)
-        return conform(pa.table(made), self.fields, action=self.action, named_by=self.named_by)
+            if value is None:
+                made[field.name] = rows.column(self.prefix + field.name)
+            else:
+                made[field.name] = self._evaluated(field.name, value, rows)
+        return conform(
+            pa.table(made), self.fields, action=self.action, not_null_names=self.keys, named_by=self.named_by
+        )
 
     def _evaluated(self, name: str, value: Projection, rows: pa.Table) -> pa.Array:
         try:
@@ -57,14 +76,12 @@ class Assignments:
             raise _no_value(self.action, name, error) from error
 
 
-def assignments(
-    table: TableDef, given: Any, action: str, setting: Setting, among: Sequence[t.Field] | None = None
-) -> Assignments:
+def assignments(table: TableDef, given: Any, action: str, setting: Setting, among: Sides | None = None) -> Assignments:
     """Return the SET of an update, checked.
 
     Args:
         given: SQL text by column.
-        among: the columns that values are computed from; None: those of the table.
+        among: the columns that values are computed from, of the side `target` those of the table; None: these alone.
 
     Raises:
         InvalidInputError: no column is given; a column is unknown, given twice, or belongs to the primary key or the
@@ -93,7 +110,56 @@ def assignments(
                 )
         values[field.name] = _value(text, field, action, setting, shown.fields if among is None else among)
     fields = tuple(replace(field, default=None) for field in shown.fields)
-    return Assignments(fields, values, action, shown.primary_keys)
+    return Assignments(fields, values, action, shown.primary_keys, "" if among is None else f"{TARGET}.")
+
+
+def inserted(table: TableDef, given: Any, action: str, setting: Setting, source: Sequence[t.Field]) -> Assignments:
+    """Return the values of new rows, checked. Columns without a value get their default, or null.
+
+    Args:
+        given: SQL text by column; None: each column of the source gives the column of its name.
+        source: the columns that values are computed from.
+
+    Raises:
+        InvalidInputError: a column is unknown or given twice; a key column has no value; a value is no expression, or
+            has a type that the column does not take. Nothing was written.
+    """
+    schema = table.schema
+    if given is None:
+        given = {field.name: f"{SOURCE}.{t.quoted(field.name)}" for field in by_name(table, source, setting)}
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidInputError(
+            f"{action}: the values of new rows are {given!r:.80}. Nothing was written. Give a dict of columns and SQL "
+            "texts, such as {'id': 'source.id'}, or None for all columns by name."
+        )
+    values: dict[str, Projection] = {}
+    for name, text in given.items():
+        field = _field(schema.shown.fields, name, action, setting)
+        if field.name in values:
+            raise InvalidInputError(
+                f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
+            )
+        values[field.name] = _value(text, field, action, setting, {SOURCE: source})
+    for name in schema.shown.primary_keys:
+        if name not in values:
+            raise InvalidInputError(
+                f"{action}: key column '{name}' has no value in new rows ({', '.join(values)}). Nothing was written. "
+                "Give the whole key.",
+                column=name,
+            )
+    for field in schema.fields_with_defaults:
+        if field.name not in values:
+            values[field.name] = Projection(Literal(None, field.type.with_nullable(True)))
+    keys = schema.shown.primary_keys
+    return Assignments(schema.fields_with_defaults, values, action, keys, keys=keys)
+
+
+def by_name(table: TableDef, source: Sequence[t.Field], setting: Setting) -> list[t.Field]:
+    """Return the columns of a table that the source has, too."""
+    names = spelled([field.name for field in source], table.schema.shown.names)
+    if setting.exact_names:
+        names = [field.name for field in source]
+    return [field for field in table.schema.shown.fields if field.name in names]
 
 
 def _field(fields: Sequence[t.Field], name: Any, action: str, setting: Setting) -> t.Field:
@@ -106,7 +172,7 @@ def _field(fields: Sequence[t.Field], name: Any, action: str, setting: Setting) 
     return next(field for field in fields if field.name == found)
 
 
-def _value(text: Any, field: t.Field, action: str, setting: Setting, among: Sequence[t.Field]) -> Projection:
+def _value(text: Any, field: t.Field, action: str, setting: Setting, among: Sequence[t.Field] | Sides) -> Projection:
     if not isinstance(text, str):
         raise InvalidInputError(
             f"{action}: the value of column '{field.name}' is {text!r:.50}. Nothing was written. Give SQL text: '7', "

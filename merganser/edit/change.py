@@ -92,7 +92,7 @@ class Change:
             session.take_turn()
         snapshot, parts = matching.found(keys)
         check_columns(table, self.env, snapshot, self.action)
-        out = RowChanges(table, session, frozenset(self.sets.values if self.sets else ()), self.action)
+        out = RowChanges(table, session, self.action)
         self._write(parts, out)
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
@@ -105,7 +105,7 @@ class Change:
             if self.sets is None:
                 out.delete(rows)
             else:
-                out.update(rows, self.sets.apply(rows))
+                out.update(rows, self.sets.apply(rows), self.sets.values)
 
     # as files
 

@@ -23,6 +23,7 @@ from merganser.scan.plan import level_0_waits, may_concern
 from merganser.scan.scan import Scan, check_is_there
 from merganser.scan.source import State
 from merganser.storage.env import Env
+from merganser.write.buckets import FixedBuckets, partition_groups
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,16 @@ class Matching:
         """Return the newest snapshot, and the rows there in parts: the columns of users.
 
         Args:
-            keys: what `keys` has returned.
+            keys: the only keys that matching rows can have; None: they may have any.
 
         Raises:
             ExpiredError: while the parts are taken: the snapshot expired.
         """
         if keys is not None:
             snapshot, _, rows = shared_lookup(self.table, self.env, waiting=True).rows_of(keys)
-            assert self.where is not None
-            return snapshot, iter([self.where.apply(rows)] if rows.num_rows else [])
+            if self.where is not None and rows.num_rows:
+                rows = self.where.apply(rows)
+            return snapshot, iter([rows] if rows.num_rows else [])
         state = MetaReader(self.table.paths, self.env, self.table.name).latest()
         check_is_there(self.table, self.env, state.snapshot, self.action)
         return state.snapshot, self._scanned(state)
@@ -86,6 +88,17 @@ class Matching:
         """
         where = None if self.table.moves_keys else self.where  # a row that comes may remove one of another partition
         return Reads(snapshot, covers=lambda entry: may_concern(self.table, entry, where))
+
+
+def reads_of_keys(table: TableDef, snapshot: Snapshot | None, keys: pa.Table) -> Reads:
+    """Return what a lookup of keys in a snapshot reads: their buckets; of a table that adds buckets, their partitions.
+
+    Args:
+        keys: at least the columns of `TableDef.row_key`.
+    """
+    if table.bucket > 0:
+        return Reads(snapshot, frozenset(group.id for group in FixedBuckets(table).assign(keys)))
+    return Reads(snapshot, partitions=frozenset(one for one, _ in partition_groups(table, keys)))
 
 
 def seeing_all(table: TableDef, state: TableState) -> TableDef:

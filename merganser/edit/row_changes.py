@@ -7,6 +7,7 @@ partial-update table, and a row that is older by its sequence field loses.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -95,13 +96,11 @@ class RowChanges:
     """Writes changes of rows. Each row is changed at most once.
 
     Attributes:
-        sets: the columns that updates set.
         inserted, updated, deleted: how many rows were changed so far.
     """
 
     table: TableDef
     out: Takes
-    sets: frozenset[str]
     action: str
     inserted: int = 0
     updated: int = 0
@@ -133,11 +132,12 @@ class RowChanges:
                 raise self._lost(rows, ~stays)
         self._put(rows, kinds)
 
-    def update(self, olds: pa.Table, news: pa.Table) -> None:
+    def update(self, olds: pa.Table, news: pa.Table, sets: Collection[str]) -> None:
         """Replace rows that are there; those that stay the same are left alone.
 
         Args:
             olds, news: n rows each, of the same keys in the same order.
+            sets: the columns that the update sets; all others are the same.
         """
         changed = ~same_rows(olds, news)
         if not changed.all():
@@ -151,7 +151,7 @@ class RowChanges:
             self._put(pa.concat_tables([olds, news]).take(pa.array(order)), kinds)
             return
         kinds = np.full(news.num_rows, row_kind.UPDATE_AFTER, np.int8)
-        self._put(news if self._is_plain else self._reaching(olds, news, kinds), kinds)
+        self._put(news if self._is_plain else self._reaching(olds, news, kinds, sets), kinds)
 
     @property
     def _is_plain(self) -> bool:
@@ -168,7 +168,7 @@ class RowChanges:
         else:
             self.out.put((rows, given, None))
 
-    def _reaching(self, olds: pa.Table, news: pa.Table, kinds: Kinds) -> pa.Table:
+    def _reaching(self, olds: pa.Table, news: pa.Table, kinds: Kinds, sets: Collection[str]) -> pa.Table:
         """Return rows to write such that the merge with the old rows gives the new ones.
 
         Raises:
@@ -177,7 +177,7 @@ class RowChanges:
         tried = [news]
         assert self._stored is not None
         if isinstance(self._stored.engine, PartialUpdate):
-            tried.append(self._fewest(news, self._stored.engine))
+            tried.append(self._fewest(news, self._stored.engine, sets))
         fine = np.ones(0, np.bool_)
         for rows in tried:
             fine, merged = self._merged(olds, rows, kinds)
@@ -206,12 +206,12 @@ class RowChanges:
             table=self.table.name,
         )
 
-    def _fewest(self, news: pa.Table, engine: PartialUpdate) -> pa.Table:
+    def _fewest(self, news: pa.Table, engine: PartialUpdate, sets: Collection[str]) -> pa.Table:
         """Return rows that leave null what stays as it is: values of functions would else be taken in twice."""
-        needed = {*self.table.row_key, *self.sets}
+        needed = {*self.table.row_key, *sets}
         needed |= {field.name for field in self.table.schema.fields if not field.type.nullable}
         for group in engine.groups:
-            if not self.sets.isdisjoint(group.columns):
+            if not set(group.columns).isdisjoint(sets):
                 needed |= {*group.ordering, *(name for name in group.protected if name not in group.functions)}
         if self._stored is not None and self._stored.order is not None:
             needed |= set(self._stored.order.columns)

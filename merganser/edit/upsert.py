@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from merganser.commit.conflict import Reads
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
+from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
 from merganser.edit.rounds import check_columns, in_rounds
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
@@ -38,7 +38,6 @@ from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
-from merganser.write.buckets import FixedBuckets, partition_groups
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
@@ -242,7 +241,7 @@ class Upsert:
         edit = self._edit(given, before)
         reads = None
         if edit.rows.num_rows:
-            reads = self._reads(snapshot, given.keys)
+            reads = reads_of_keys(self._table, snapshot, given.keys)
             session.put((edit.rows, edit.kinds, None), held=True)
         uuid = session.uuid
         made = session.commit(identifier, reads, self._watermark)
@@ -251,12 +250,6 @@ class Upsert:
         if edit.after is not None:
             return upserted(made, before, edit.after, edit.same)
         return upserted(made, before, before if made is None else self._images_at(given, made))
-
-    def _reads(self, snapshot: Snapshot | None, keys: pa.Table) -> Reads:
-        """Return what was read of keys: their buckets; of a table that adds buckets for new keys, their partitions."""
-        if self._table.assigns_keys:
-            return Reads(snapshot, partitions=frozenset(one for one, _ in partition_groups(self._table, keys)))
-        return Reads(snapshot, frozenset(group.id for group in FixedBuckets(self._table).assign(keys)))
 
     def _edit(self, given: Given, before: Images) -> _Edit:
         if self._keeps:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from merganser.errors import InvalidInputError
 from merganser.expr.tree import Column
@@ -33,6 +34,17 @@ def resolve(path: Sequence[str], fields: Sequence[t.Field], *, exact: bool = Fal
         names.append(found.name)
         kind = found.type
     return Column(tuple(names), kind.with_nullable(True))
+
+
+def prefixed(side: str, column: Column) -> Column:
+    """Return a column of one of several tables, as it is called among those of all."""
+    return Column((f"{side}.{column.path[0]}", *column.path[1:]), column.type)
+
+
+def of_sides(sides: Mapping[str, Sequence[t.Field]]) -> tuple[t.Field, ...]:
+    """Return the columns of several tables, each called `side.column`."""
+    every = [(side, field) for side, fields in sides.items() for field in fields]
+    return tuple(replace(field, id=i, name=f"{side}.{field.name}") for i, (side, field) in enumerate(every))
 
 
 def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:

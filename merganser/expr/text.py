@@ -14,10 +14,11 @@ This is the one module that imports sqlglot for expressions (0.2 s), so import i
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +33,7 @@ from merganser.expr.compute import evaluate
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.functions import call
 from merganser.expr.literal import from_text, number, zoned
-from merganser.expr.names import resolve
+from merganser.expr.names import of_sides, prefixed, resolve
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.times import DAY_MICROS, PARTS, interval
@@ -124,14 +125,19 @@ def to_predicate(
     )
 
 
+Sides: TypeAlias = "Mapping[str, Sequence[t.Field]]"
+"""The columns of several tables, by the name that stands before them in SQL text."""
+
+
 def parse_predicate(
-    text: str, fields: Sequence[t.Field], qualifier: str | None = None, setting: Setting = _UTC
+    text: str, fields: Sequence[t.Field] | Sides, qualifier: str | None = None, setting: Setting = _UTC
 ) -> Predicate:
     """Return the condition that SQL text names.
 
     Args:
         text: the part of a statement after WHERE.
-        fields: the columns of the table. A name counts exactly first, then in any case if that is unique.
+        fields: the columns of the table. A name counts exactly first, then in any case if that is unique. Of several
+            tables a column is called `side.column`, which the text may shorten where one side alone has it.
         qualifier: a table name that may stand before column names.
         setting: the time zone, the time, and whether names count in their case.
 
@@ -144,14 +150,18 @@ def parse_predicate(
 
 
 def parse_projection(
-    text: str, fields: Sequence[t.Field], qualifier: str | None = None, setting: Setting = _UTC
+    text: str, fields: Sequence[t.Field] | Sides, qualifier: str | None = None, setting: Setting = _UTC
 ) -> Projection:
     """Return the value that SQL text names; arguments and errors as for `parse_predicate`."""
     return Projection(_bind(text, fields, qualifier, "expression", setting))
 
 
-def _bind(text: str, fields: Sequence[t.Field], qualifier: str | None, what: str, setting: Setting) -> Expression:
-    binder = _Binder(fields, qualifier, setting)
+def _bind(
+    text: str, given: Sequence[t.Field] | Sides, qualifier: str | None, what: str, setting: Setting
+) -> Expression:
+    sides = given if isinstance(given, Mapping) else {}
+    fields = of_sides(given) if isinstance(given, Mapping) else given
+    binder = _Binder(fields, qualifier, setting, sides)
     try:
         return binder.bind(_parsed(text, what))
     except InvalidInputError as error:
@@ -216,8 +226,9 @@ def _check_bound(column: Column, fields: Sequence[t.Field]) -> None:
 class _Binder:
     """One expression of sqlglot turned into ours, children first."""
 
-    def __init__(self, fields: Sequence[t.Field], qualifier: str | None, setting: Setting) -> None:
+    def __init__(self, fields: Sequence[t.Field], qualifier: str | None, setting: Setting, sides: Sides) -> None:
         self.fields = fields
+        self.sides = sides
         self.qualifier = qualifier
         self.setting = setting
         self.zone = setting.zone
@@ -262,11 +273,27 @@ class _Binder:
         if len(path) > 1 and self.qualifier is not None and path[0].lower() == self.qualifier.lower():
             path = path[1:]
         try:
-            return resolve(path, self.fields, exact=self.setting.exact_names)
+            return self._of_side(path) if self.sides else resolve(path, self.fields, exact=self.setting.exact_names)
         except InvalidInputError:
             if [part.lower() for part in path] == ["localtimestamp"]:  # the parser knows it by its parentheses alone
                 return self._now(t.Timestamp(6))
             raise
+
+    def _of_side(self, path: list[str]) -> Column:
+        """Return the column of one of several tables."""
+        exact = self.setting.exact_names
+        if len(path) > 1:
+            for side, fields in self.sides.items():
+                if side.lower() == path[0].lower():
+                    return prefixed(side, resolve(path[1:], fields, exact=exact))
+        found = []
+        for side, fields in self.sides.items():
+            with contextlib.suppress(InvalidInputError):
+                found.append(prefixed(side, resolve(path, fields, exact=exact)))
+        if len(found) > 1:
+            names = " or ".join(f"'{column.path[0]}'" for column in found)
+            raise InvalidInputError(f"column '{path[0]}' may be {names}. Write one of them.", column=path[0])
+        return found[0] if found else resolve(path, self.fields, exact=exact)
 
     def _literal(self, node: exp.Expression) -> Expression:
         match node:

@@ -12,8 +12,8 @@ finer than a stored TIME so that no literal is rounded; None for null.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -260,6 +260,27 @@ def children(node: Expression) -> tuple[Expression, ...]:
         case Case():
             return (*(part for branch in node.branches for part in branch), node.otherwise)
     return ()
+
+
+def renamed(node: Expression, name: Callable[[str], str]) -> Expression:
+    """Return a node with other names of its columns.
+
+    Args:
+        name: returns the new name of a top-level column.
+    """
+    match node:
+        case Column(path=path):
+            return replace(node, path=(name(path[0]), *path[1:]))
+        case Compare() | Arithmetic():
+            return replace(node, left=renamed(node.left, name), right=renamed(node.right, name))
+        case And() | Or() | Concat() | Coalesce() | Call():
+            return replace(node, items=tuple(renamed(item, name) for item in node.items))
+        case Not() | IsNull() | In() | Like() | Match() | Negate() | Cast():
+            return replace(node, item=renamed(node.item, name))
+        case Case():
+            branches = tuple((renamed(when, name), renamed(then, name)) for when, then in node.branches)
+            return replace(node, branches=branches, otherwise=renamed(node.otherwise, name))
+    return node
 
 
 def walk(node: Expression) -> Iterator[Expression]:

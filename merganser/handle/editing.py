@@ -7,9 +7,12 @@ from typing import Any
 
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
+from merganser.edit.joined import condition_of
+from merganser.edit.merging import Merge, source_of
 from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
+from merganser.schema.arrow import fields_from_arrow
 
 
 class EditVerbs(TableBase):
@@ -92,3 +95,36 @@ class EditVerbs(TableBase):
             identifier,
             changes,
         ).run()
+
+    def merge(
+        self,
+        source: Any,
+        on: str,
+        *,
+        commit_user: str | None = None,
+        identifier: int | None = None,
+        timezone: str = "UTC",
+        changes: bool = True,
+    ) -> Merge:
+        """Return a merge of rows into the table; it is done by `execute`.
+
+            orders.merge(rows, on="target.id = source.id")
+                .when_matched_delete(condition="source.gone")
+                .when_matched_update({"amount": "target.amount + source.amount"})
+                .when_not_matched_insert()
+                .execute()
+
+        Args:
+            source: the rows; see `write`. They are held in memory.
+            on: SQL text: which row of the source belongs to which row of the table. It needs at least one equality of
+                a column of the target with a value of the source. If the whole key is joined, rows are looked up by
+                key; else the table is scanned. Columns are called `target.a` and `source.a`.
+            commit_user, identifier, timezone, changes: see `delete`.
+
+        Raises:
+            InvalidInputError: the source holds no rows, or the condition is invalid.
+        """
+        setting, action = self.setting(timezone), f"cannot merge into '{self.name}'"
+        rows = source_of(source, action)
+        found = condition_of(on, self.definition, fields_from_arrow(rows.schema), action, setting)
+        return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes)

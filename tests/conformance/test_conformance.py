@@ -19,7 +19,7 @@ from tests.conformance.run import run_case, run_file
 VECTORS = Path(__file__).parents[1] / "vectors"
 SKIPPED_MAX = {
     "aggregation": 0,
-    "buckets_partitions_dml": 1,
+    "buckets_partitions_dml": 0,
     "cdc_formats": 0,
     "changelog": 0,
     "compaction": 0,

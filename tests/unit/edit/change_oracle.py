@@ -7,8 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+import merganser as mg
+
 Row = dict[str, Any]
 COLUMNS = {"p": "STRING", "k": "INT", "a": "INT", "b": "STRING", "n": "BIGINT NOT NULL"}
+SOURCE = pa.schema([("p", pa.string()), ("k", pa.int64()), ("a", pa.int32()), ("b", pa.string()), ("n", pa.int64())])
 SYMBOLS = {"+I": 1, "+U": 1, "-U": -1, "-D": -1}
 
 
@@ -66,6 +71,71 @@ def assignment(rng: random.Random, *, nulls: bool = True) -> tuple[dict[str, str
         ({"a": "n % 7", "b": "concat(b, p)"}, lambda row: {**row, "a": row["n"] % 7, "b": _joined(row["b"], row["p"])}),
     ]
     return rng.choice(whole + some if nulls else whole)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A merge: its condition, its clauses, and what it makes of rows."""
+
+    on: str
+    matched: list[tuple[str, str | None]]
+    inserts: str | None
+    drops_others: bool
+    rows: list[Row]
+
+    def run(self, table: mg.Table) -> mg.Snapshot | None:
+        """Do it."""
+        merge = table.merge(pa.Table.from_pylist(self.rows, SOURCE), on=self.on)
+        for verb, condition in self.matched:
+            if verb == "delete":
+                merge = merge.when_matched_delete(condition)
+            else:
+                merge = merge.when_matched_update({"n": "target.n + source.n", "b": "concat(source.b, 'm')"}, condition)
+        if self.inserts is not None:
+            merge = merge.when_not_matched_insert(condition=self.inserts)
+        if self.drops_others:
+            merge = merge.when_not_matched_by_source_delete("target.a < 0")
+        return merge.execute()
+
+    def applied(self, rows: list[Row]) -> tuple[list[Row], tuple[int, int, int]]:
+        """Return the rows after it, and how many were inserted, updated and deleted."""
+        by_key = {row["k"]: row for row in self.rows}
+        after, met, updated, deleted = [], set(), 0, 0
+        for row in rows:
+            other = by_key.get(row["k"])
+            if other is None or ("n %" in self.on and other["n"] % 2):
+                gone = self.drops_others and row["a"] is not None and row["a"] < 0
+                deleted += gone
+                after += [] if gone else [row]
+                continue
+            met.add(row["k"])
+            for verb, condition in self.matched:
+                if condition is None or other["n"] > 500:
+                    if verb == "update":
+                        changed = {**row, "n": row["n"] + other["n"], "b": other["b"] + "m"}
+                        updated += changed != row
+                        after.append(changed)
+                    else:
+                        deleted += 1
+                    break
+            else:
+                after.append(row)
+        new = [row for row in self.rows if row["k"] not in met and row["n"] < 900] if self.inserts else []
+        return after + new, (len(new), updated, deleted)
+
+
+def merging(rng: random.Random) -> Merging:
+    """Draw a merge, whose source has each key once."""
+    rows = {one["k"]: {**one, "b": one["b"] or "-"} for one in (row(rng, 40) for _ in range(rng.choice([1, 5, 20])))}
+    on, inserts = rng.choice(["target.k = source.k", "target.p = source.p AND source.k = target.k"]), "source.n < 900"
+    insert = rng.random() < 0.7
+    if not insert and rng.random() < 0.5:
+        on += " AND source.n % 2 = 0"
+    clauses: list[tuple[str, str | None]] = []
+    for _ in range(rng.choice([0, 1, 2])):
+        clauses.append((rng.choice(["update", "update", "delete"]), rng.choice([None, "source.n > 500"])))
+    drops = rng.random() < 0.3 or not (clauses or insert)
+    return Merging(on, clauses, inserts if insert else None, drops, list(rows.values()))
 
 
 def _joined(first: str | None, second: str) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 
 import merganser as mg
 from tests.seeds import seeds
-from tests.unit.edit.change_oracle import COLUMNS, Row, assignment, condition, replayed, row
+from tests.unit.edit.change_oracle import COLUMNS, Row, assignment, condition, merging, replayed, row
 
 TABLES: dict[str, dict[str, str]] = {
     "deduplicate": {},
@@ -59,7 +59,7 @@ def _history(seed: int, kind: str, path: Path) -> None:
     for step in range(8):
         message = f"seed {seed}, {kind}, step {step}"
         expected: Any = None
-        match rng.choice(["write", "write", "delete", "update", "update", "compact"]):
+        match rng.choice(["write", "write", "delete", "update", "update", "merge", "merge", "compact"]):
             case "write":
                 new = {r["k"]: r for r in (row(rng) for _ in range(rng.choice([1, 10, 40])))}
                 if counting:
@@ -100,6 +100,13 @@ def _history(seed: int, kind: str, path: Path) -> None:
                 expected = (0, sum(a != b for a, b in zip(rows, after, strict=True)), 0)
                 rows = after
                 message += f": UPDATE {where.sql} {sets}"
+            case "merge":
+                if counting or kind == "by version":
+                    continue
+                merge = merging(rng)
+                rows, expected = merge.applied(rows)
+                found = merge.run(table)
+                message += f": {merge}"
             case "compact":
                 table.with_options({"write-only": "false"}).compact(full=rng.random() < 0.5)
                 continue

@@ -1,0 +1,191 @@
+"""The two sides of a merge: which rows of a source belong to which rows of the target, by the condition of the merge.
+
+The condition is a conjunction. Equalities of a column of the target with a value of the source join both sides by their
+values, whole columns at a time; at least one is needed. What looks at the target alone narrows the search for its
+rows, what looks at the source alone leaves out rows of it, and the rest is asked of the pairs that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merganser.edit.assign import SOURCE, TARGET
+from merganser.errors import InvalidInputError
+from merganser.expr.predicate import Predicate, Projection, conjunction, conjuncts
+from merganser.expr.setting import Setting
+from merganser.expr.text import parse_predicate
+from merganser.expr.tree import Column, Compare, Expression, columns, renamed
+from merganser.merge.groups import Mask, Positions
+from merganser.merge.keys import polars_column
+from merganser.meta.table_def import TableDef
+from merganser.schema import types as t
+from merganser.schema.conform import conform
+from merganser.schema.fitting import fitting
+
+
+@dataclass(frozen=True)
+class On:
+    """The condition of a merge.
+
+    Attributes:
+        pairs: columns of the target, and the values of the source that they have to equal.
+        of_target: the rest that looks at the target alone, as a filter of it; None: nothing does.
+        of_source: the rest that looks at the source alone; None: nothing does.
+        of_both: the rest; None: there is none.
+    """
+
+    pairs: tuple[tuple[t.Field, Projection], ...]
+    of_target: Predicate | None
+    of_source: Predicate | None
+    of_both: Predicate | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are equalities alone."""
+        return self.of_target is None and self.of_source is None and self.of_both is None
+
+
+def condition_of(text: str, table: TableDef, source: Sequence[t.Field], action: str, setting: Setting) -> On:
+    """Return the condition of a merge.
+
+    Raises:
+        InvalidInputError: it is no condition, or has no equality of a column of the target with a value of the source.
+    """
+    fields = table.schema.shown.fields
+    whole = parse_predicate(text, {TARGET: fields, SOURCE: source}, setting=setting)
+    pairs: list[tuple[t.Field, Projection]] = []
+    rest: dict[frozenset[str], list[Predicate]] = {}
+    for part in conjuncts(whole):
+        pair = _pair(part.expression, fields)
+        if pair is not None:
+            pairs.append(pair)
+        else:
+            rest.setdefault(_sides(part.expression), []).append(part)
+    if not pairs:
+        raise InvalidInputError(
+            f"{action}: the condition '{text}' has no equality of a column of the target with a value of the source. "
+            "Nothing was written. Name at least one, such as 'target.id = source.id'."
+        )
+    of_target = conjunction(rest.get(frozenset([TARGET]), []))
+    both = [part for sides, parts in rest.items() if sides not in ({TARGET}, {SOURCE}) for part in parts]
+    return On(
+        tuple(pairs),
+        None if of_target is None else Predicate(plain(of_target.expression)),
+        conjunction(rest.get(frozenset([SOURCE]), [])),
+        conjunction(both),
+    )
+
+
+def plain(node: Expression) -> Expression:
+    """Return an expression over the columns of one side, called as that side calls them."""
+    return renamed(node, lambda name: name.partition(".")[2])
+
+
+def _sides(node: Expression) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in columns(node))
+
+
+def _pair(node: Expression, fields: Sequence[t.Field]) -> tuple[t.Field, Projection] | None:
+    if not isinstance(node, Compare) or node.op != "=":
+        return None
+    for left, right in ((node.left, node.right), (node.right, node.left)):
+        if _sides(right) != {SOURCE}:
+            continue
+        column = plain(left) if isinstance(left, Column) and _sides(left) == {TARGET} else None
+        if isinstance(column, Column) and len(column.path) == 1:
+            field = next(field for field in fields if field.name == column.path[0])
+            return None if t.is_nested(field.type) else (field, Projection(right))
+    return None
+
+
+class Source:
+    """The rows of a source, n of them, and which of them have met a row of the target so far.
+
+    Attributes:
+        rows: its columns, called `source.column`.
+        met: bool[n].
+    """
+
+    def __init__(self, rows: pa.Table, on: On, action: str) -> None:
+        self.rows = rows.rename_columns([f"{SOURCE}.{name}" for name in rows.column_names])
+        self.met: Mask = np.zeros(rows.num_rows, np.bool_)
+        self._on = on
+        self._action = action
+        self._keys, self._places = self._joined_by()
+        self._frame = pl.DataFrame(
+            [*(_series(f"k{i}", key) for i, key in enumerate(self._keys.columns)), pl.Series("s", self._places)]
+        )
+
+    def _joined_by(self) -> tuple[pa.Table, Positions]:
+        """Return the values that columns of the target have to equal, and whose they are: of rows that may have any."""
+        may = np.ones(self.rows.num_rows, np.bool_)
+        if self._on.of_source is not None:
+            may &= np.asarray(self._on.of_source.mask(self.rows).fill_null(False))
+        values = {}
+        for field, value in self._on.pairs:
+            found = value.evaluate(self.rows)
+            array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+            wanted = t.Field(field.id, field.name, field.type.with_nullable(True))
+            conform(pa.table({field.name: array.slice(0, 0)}), [wanted], action=self._action)
+            may &= fitting(array, field.type)
+            values[field.name] = (array, wanted)
+        places = np.flatnonzero(may)
+        at = pa.array(places)
+        fitted = [
+            conform(pa.table({name: array.take(at)}), [wanted], action=self._action).column(name)
+            for name, (array, wanted) in values.items()
+        ]
+        return pa.table(fitted, list(values)), places
+
+    def keys(self, names: Collection[str]) -> pa.Table | None:
+        """Return the values of columns that rows of the target may have to meet a row; None: not all are joined by."""
+        return self._keys.select(list(names)) if set(names) <= set(self._keys.column_names) else None
+
+    def pairs(
+        self, targets: pa.Table, reads: Collection[str], *, narrowed: bool
+    ) -> tuple[Positions, Positions, pa.Table]:
+        """Return the pairs of rows that the condition lets through, and note which rows of the source met one.
+
+        Args:
+            targets: rows of the target.
+            narrowed: `On.of_target` has let all of them through.
+            reads: columns that are wanted of the pairs, as `target.column` and `source.column`.
+
+        Returns:
+            int64[p], rows of `targets`, rising; int64[p], rows of the source; p rows with the columns.
+        """
+        keys = [_series(f"k{i}", targets.column(field.name)) for i, (field, _) in enumerate(self._on.pairs)]
+        frame = pl.DataFrame([*keys, pl.Series("t", np.arange(targets.num_rows))])
+        met = frame.join(self._frame, on=[key.name for key in keys], how="inner").select("t", "s").sort("t", "s")
+        of_target, of_source = met["t"].to_numpy(), met["s"].to_numpy()
+        if self._on.of_target is not None and not narrowed:
+            kept = np.asarray(self._on.of_target.mask(targets).fill_null(False))[of_target]
+            of_target, of_source = of_target[kept], of_source[kept]
+        both = self._on.of_both
+        if both is not None:
+            asked = self.beside(targets, of_target, of_source, both.columns)
+            kept = np.asarray(both.mask(asked).fill_null(False))
+            of_target, of_source = of_target[kept], of_source[kept]
+        self.met[of_source] = True
+        return of_target, of_source, self.beside(targets, of_target, of_source, reads)
+
+    def beside(self, targets: pa.Table, of_target: Positions, of_source: Positions, names: Collection[str]) -> pa.Table:
+        """Return some columns of pairs of rows."""
+        at = {TARGET: pa.array(of_target), SOURCE: pa.array(of_source)}
+        made = {"": pa.chunked_array([pa.nulls(len(of_target))])}  # so that the number of rows is told
+        for name in sorted(names):
+            side, _, column = name.partition(".")
+            made[name] = (targets.column(column) if side == TARGET else self.rows.column(name)).take(at[side])
+        return pa.table(made)
+
+
+def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, pa.scalar(0.0, column.type))  # both zeros are equal
+    return polars_column(column).alias(name)

@@ -1,0 +1,368 @@
+"""Merge: rows of a source update, delete and insert rows of a table, as one commit.
+
+Docs: decision 0059.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, inserted
+from merganser.edit.joined import On, Source
+from merganser.edit.matching import Matching, reads_of_keys
+from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.predicate import Predicate
+from merganser.expr.setting import Setting
+from merganser.expr.text import Sides, parse_predicate
+from merganser.ingest.rows import batches_of
+from merganser.lookup.lookup import shared_lookup
+from merganser.merge.groups import Mask, Positions
+from merganser.merge.keys import sorted_positions
+from merganser.meta.row_counts import RowCounts, RowEdit
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.scan.rows import counted
+from merganser.schema import types as t
+from merganser.schema.arrow import fields_from_arrow
+from merganser.schema.conform import conform
+from merganser.storage.env import Env
+from merganser.write.distribute import distribute
+from merganser.write.session import WriteSession
+
+_WINDOW_ROWS: Final = 500_000
+"""So many rows of the target are joined with the source at once."""
+_SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class Clause:
+    """What becomes of some rows.
+
+    Attributes:
+        condition: which rows; None: all that no earlier clause has taken.
+        sets: the values that they get; None: they are deleted.
+    """
+
+    condition: Predicate | None
+    sets: Assignments | None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that the clause looks at."""
+        asked = frozenset() if self.condition is None else self.condition.columns
+        return asked if self.sets is None else asked | self.sets.columns
+
+
+@dataclass(frozen=True, repr=False)
+class Merge:
+    """A merge to be. Each `when_` returns it with one more clause; of the clauses of a kind the first that fits wins.
+
+    Get one from `Table.merge`.
+    """
+
+    _table: TableDef
+    _env: Env
+    _source: pa.Table
+    _on: On
+    _setting: Setting
+    _commit_user: str | None = None
+    _identifier: int | None = None
+    _changes: bool = True
+    _matched: tuple[Clause, ...] = ()
+    _missing: tuple[Clause, ...] = ()
+    _unmatched: tuple[Clause, ...] = ()
+
+    def when_matched_update(self, set: Mapping[str, str] | None = None, condition: str | None = None) -> Merge:
+        """Give rows new values that meet a row of the source.
+
+        Args:
+            set: SQL text by column: {"amount": "target.amount + source.amount"}. None: each column takes the value of
+                the column of its name in the source; key and partition columns stay.
+            condition: SQL text: which pairs of rows. None: all.
+        """
+        if set is None:
+            table = self._table.schema.shown
+            fixed = {*table.primary_keys, *table.partition_keys}
+            named = [field for field in by_name(self._table, self._fields, self._setting) if field.name not in fixed]
+            set = {field.name: f"{SOURCE}.{t.quoted(field.name)}" for field in named}
+        sets = assignments(self._table, set, self._action, self._setting, self._sides)
+        return replace(self, _matched=(*self._matched, Clause(self._condition(condition, self._sides), sets)))
+
+    def when_matched_delete(self, condition: str | None = None) -> Merge:
+        """Remove rows that meet a row of the source.
+
+        Args:
+            condition: SQL text: which pairs of rows. None: all.
+        """
+        return replace(self, _matched=(*self._matched, Clause(self._condition(condition, self._sides), None)))
+
+    def when_not_matched_insert(self, values: Mapping[str, str] | None = None, condition: str | None = None) -> Merge:
+        """Insert rows of the source that meet no row.
+
+        Args:
+            values: SQL text by column: {"id": "source.id"}. Columns without a value get their default, or null. None:
+                each column takes the value of the column of its name in the source.
+            condition: SQL text: which rows of the source. None: all.
+        """
+        sets = inserted(self._table, values, self._action, self._setting, self._fields)
+        asked = self._condition(condition, {SOURCE: self._fields})
+        return replace(self, _missing=(*self._missing, Clause(asked, sets)))
+
+    def when_not_matched_by_source_update(self, set: Mapping[str, str], condition: str | None = None) -> Merge:
+        """Give rows new values that meet no row of the source.
+
+        Args:
+            set: SQL text by column, from columns of the target.
+            condition: SQL text: which rows. None: all.
+        """
+        sides = {TARGET: self._table.schema.shown.fields}
+        sets = assignments(self._table, set, self._action, self._setting, sides)
+        return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), sets)))
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Merge:
+        """Remove rows that meet no row of the source.
+
+        Args:
+            condition: SQL text: which rows. None: all.
+        """
+        sides = {TARGET: self._table.schema.shown.fields}
+        return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), None)))
+
+    def execute(self) -> Snapshot | None:
+        """Merge.
+
+        Returns:
+            The snapshot, with the numbers of rows in `rows_inserted`, `rows_updated` and `rows_deleted`. None if no
+            row changes.
+
+        Raises:
+            InvalidInputError: there is no clause; several rows of the source meet one row; a new row has a key that is
+                there; a value does not fit; or the merge engine has no rule for a clause. Nothing was written.
+            ConflictError, CommitUnknownError: see `Table.delete`.
+        """
+        clauses = (*self._matched, *self._unmatched)
+        if not clauses and not self._missing:
+            raise InvalidInputError(
+                f"{self._action}: it has no clause. Nothing was written. Add one, such as when_matched_update(...)."
+            )
+        if not self._table.keyed:
+            raise UnsupportedError(
+                f"{self._action}: this version of merganser merges into tables with a primary key, and into those that "
+                "count equal rows. Nothing was written. Use delete and write.",
+                table=self._table.name,
+            )
+        if any(clause.sets is None for clause in clauses):
+            check_can_delete(self._table, self._action)
+        if any(clause.sets is not None for clause in clauses):
+            check_can_update(self._table, self._action)
+        session = WriteSession(self._table, self._env, commit_user=self._commit_user, changes=self._changes)
+        with closing(session):
+            if self._identifier is not None:
+                done, snapshot = session.applied(self._identifier)
+                if done:
+                    return snapshot
+            return in_rounds(session.table, self._env, lambda first: self._round(session, first), session.abort)
+
+    def __repr__(self) -> str:
+        named = {"matched": self._matched, "not matched": self._missing, "not matched by source": self._unmatched}
+        counts = ", ".join(f"{len(clauses)} when {name}" for name, clauses in named.items() if clauses)
+        return f"Merge({self._table.name!r}, {self._source.num_rows:,} rows; {counts or 'no clause'})"
+
+    @property
+    def _action(self) -> str:
+        return f"cannot merge into '{self._table.name}'"
+
+    @cached_property
+    def _fields(self) -> tuple[t.Field, ...]:
+        return fields_from_arrow(self._source.schema)
+
+    @property
+    def _sides(self) -> Sides:
+        return {TARGET: self._table.schema.shown.fields, SOURCE: self._fields}
+
+    def _condition(self, text: str | None, sides: Sides) -> Predicate | None:
+        return None if text is None else parse_predicate(text, sides, setting=self._setting)
+
+    # one round
+
+    def _round(self, session: WriteSession, is_first: bool) -> Snapshot | None:
+        table = session.table
+        if table.postpones:
+            distribute(table, self._env)
+        source = Source(self._source, self._on, self._action)
+        keys = self._keys(table, source)
+        if not is_first:
+            session.take_turn()
+        matching = Matching(table, self._env, None if self._unmatched else self._on.of_target, self._action)
+        snapshot, parts = matching.found(keys)
+        check_columns(table, self._env, snapshot, self._action)
+        out = RowChanges(table, session, self._action)
+        for targets in _windows(parts):
+            self._change(targets, source, out)
+        reads = matching.reads(snapshot) if keys is None else reads_of_keys(table, snapshot, keys)
+        new = self._new_rows(source)
+        if new is not None and new.num_rows:
+            if not table.counting:
+                self._check_new(table, snapshot, new, keys)
+                reads = reads.joined(reads_of_keys(table, snapshot, new))
+            out.insert(new)
+        counts = RowCounts(out.inserted, out.updated, out.deleted)
+        if counts == RowCounts():
+            session.abort()
+            return None
+        return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
+
+    def _keys(self, table: TableDef, source: Source) -> pa.Table | None:
+        """Return the only keys whose rows the merge looks at, each once; None: it has to look at all rows."""
+        kinds = [table.schema.field(name).type for name in table.row_key]
+        if self._unmatched or not table.keyed or table.counting or table.moves_keys:
+            return None
+        if any(isinstance(kind, t.Float | t.Double) for kind in kinds):  # zeros of both signs are equal, and two keys
+            return None
+        keys = source.keys(table.row_key)
+        if keys is None or not keys.num_rows:
+            return keys
+        positions, is_last = sorted_positions(keys.columns)
+        return keys.take(pa.array(positions[is_last]))
+
+    def _change(self, targets: pa.Table, source: Source, out: RowChanges) -> None:
+        """Write what becomes of some rows of the table."""
+        wanted = {name for clause in self._matched for name in clause.columns}
+        if any(clause.sets is not None for clause in self._matched):
+            wanted |= {f"{TARGET}.{name}" for name in targets.column_names}
+        narrowed = not self._unmatched
+        of_target, of_source, pairs = source.pairs(targets, wanted, narrowed=narrowed)
+        if self._matched:
+            self._check_met_once(targets, of_target, of_source)
+            for taken, clause, rows in _taken(self._matched, pairs):
+                self._apply(clause, targets.take(pa.array(of_target[taken])), rows, out)
+        if self._unmatched:
+            rest = np.ones(targets.num_rows, np.bool_)
+            rest[of_target] = False
+            others = targets.filter(pa.array(rest))
+            named = others.rename_columns([f"{TARGET}.{name}" for name in others.column_names])
+            for taken, clause, rows in _taken(self._unmatched, named):
+                self._apply(clause, others.filter(pa.array(taken)), rows, out)
+
+    def _apply(self, clause: Clause, olds: pa.Table, rows: pa.Table, out: RowChanges) -> None:
+        if clause.sets is None:
+            out.delete(olds)
+        else:
+            out.update(olds, clause.sets.apply(rows), clause.sets.values)
+
+    def _check_met_once(self, targets: pa.Table, of_target: Positions, of_source: Positions) -> None:
+        """Refuse a row that meets several rows of the source: which one is meant?"""
+        again = np.flatnonzero(of_target[1:] == of_target[:-1])
+        if not len(again):
+            return
+        twice = np.unique(of_target[again])
+        names = self._table.schema.shown.primary_keys or [field.name for field, _ in self._on.pairs]
+        shown = _examples(targets.take(pa.array(twice[:_SHOWN_MAX])), names)
+        first = of_source[of_target == twice[0]]
+        theirs = ", ".join(str(row + 1) for row in first[:_SHOWN_MAX])
+        raise InvalidInputError(
+            f"{self._action}: {counted(len(twice), 'row')} of the table meet more than one row of the source "
+            f"({shown}). The first meets rows {theirs} of the source (counting from 1). Nothing was written. Leave one "
+            "row of the source for each, or let the condition tell them apart.",
+            table=self._table.name,
+        )
+
+    def _new_rows(self, source: Source) -> pa.Table | None:
+        if not self._missing:
+            return None
+        rows = source.rows.filter(pa.array(~source.met))
+        made = [
+            clause.sets.apply(chosen) for _, clause, chosen in _taken(self._missing, rows) if clause.sets is not None
+        ]
+        return pa.concat_tables(made) if made else None
+
+    def _check_new(self, table: TableDef, snapshot: Snapshot | None, new: pa.Table, sought: pa.Table | None) -> None:
+        """Refuse new rows whose keys are there, or that have one key: inserted, they would replace rows unseen.
+
+        Args:
+            sought: the keys whose rows the merge has looked at; None: all.
+        """
+        keys = new.select(list(table.row_key))
+        positions, is_last = sorted_positions(keys.columns)
+        if not is_last.all():
+            twice = keys.take(pa.array(positions[np.flatnonzero(~is_last)[:_SHOWN_MAX]]))
+            raise InvalidInputError(
+                f"{self._action}: {counted(int((~is_last).sum()), 'new row')} would have the key of another one "
+                f"({_examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
+                table=table.name,
+            )
+        if table.moves_keys or (sought is not None and self._inserts_sought_keys(table)):
+            return
+        _, which, _ = shared_lookup(table, self._env, waiting=True).rows_of(keys, snapshot)
+        if len(which):
+            there = keys.take(pa.array(which[:_SHOWN_MAX]))
+            raise InvalidInputError(
+                f"{self._action}: {len(which):,} of {counted(keys.num_rows, 'new row')} have a key that is there, "
+                f"though they meet no row by the condition ({_examples(there, table.row_key)}). Nothing was written. "
+                "Join by the key, or leave these rows out by a condition.",
+                table=table.name,
+            )
+
+    def _inserts_sought_keys(self, table: TableDef) -> bool:
+        """Whether the keys of new rows are those that the condition has looked for in vain."""
+        joined = {field.name: value.assigned_to(field.type) for field, value in self._on.pairs}
+        return self._on.is_plain and all(
+            clause.sets is not None and clause.sets.values[name] == joined[name]
+            for clause in self._missing
+            for name in table.row_key
+        )
+
+
+def _taken(clauses: Sequence[Clause], rows: pa.Table) -> Iterator[tuple[Mask, Clause, pa.Table]]:
+    """Yield which rows each clause takes, and these rows: those that fit and that no earlier clause has taken."""
+    left = np.ones(rows.num_rows, np.bool_)
+    for clause in clauses:
+        taken = left.copy()
+        if clause.condition is not None:
+            taken[left] = np.asarray(clause.condition.mask(rows.filter(pa.array(left))).fill_null(False))
+        if taken.any():
+            yield taken, clause, rows.filter(pa.array(taken))
+        left &= ~taken
+
+
+def _windows(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows as tables of about `_WINDOW_ROWS`."""
+    held: list[pa.Table] = []
+    for part in parts:
+        held.append(part)
+        if sum(each.num_rows for each in held) >= _WINDOW_ROWS:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _examples(rows: pa.Table, names: Sequence[str]) -> str:
+    """Return what names some rows, for messages."""
+    few = rows.slice(0, _SHOWN_MAX).to_pylist()
+    return "; ".join(", ".join(f"{name} = {row[name]!r:.40}" for name in names) for row in few)
+
+
+def source_of(data: Any, action: str) -> pa.Table:
+    """Return the rows of a source as one table.
+
+    Raises:
+        InvalidInputError: `data` holds no rows, has no columns, or types that no column of a table can have.
+    """
+    parts = [part for part, _ in batches_of(data)]
+    whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    if not whole.num_columns:
+        raise InvalidInputError(
+            f"{action}: the source has no columns. Nothing was written. Give rows with the columns that the condition "
+            "names, such as an Arrow table."
+        )
+    return conform(whole, fields_from_arrow(whole.schema), action=action)

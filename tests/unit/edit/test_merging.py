@@ -1,0 +1,175 @@
+"""Merges by name: which clause wins, which rows are looked up, what is refused, and what comes between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+import merganser as mg
+from merganser.edit.matching import Matching
+from merganser.edit.merging import Merge
+from merganser.errors import InvalidInputError
+from merganser.storage.protocol import no_lock
+
+COLUMNS = {"k": "INT", "a": "INT", "b": "STRING", "n": "INT NOT NULL"}
+FIRST = [{"k": k, "a": k, "b": "x", "n": k} for k in range(6)]
+BY_KEY = "target.k = source.k"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> mg.Catalog:
+    found = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    found.create_database("db")
+    return found
+
+
+def made(catalog: mg.Catalog, **options: str) -> mg.Table:
+    found = {"bucket": "1"} | {name.replace("_", "-"): value for name, value in options.items()}
+    found["fields.b.default-value"] = "none"
+    table = catalog.create_table("db.t", COLUMNS, primary_key=["k"], options=found)
+    table.write(FIRST)
+    return table
+
+
+def by_key(table: mg.Table) -> dict[int, tuple[Any, ...]]:
+    return {row["k"]: tuple(row.values())[1:] for row in table.read().to_pylist()}
+
+
+def counts(found: mg.Snapshot | None) -> tuple[int | None, ...]:
+    assert found is not None
+    assert found.operation == "MERGE"
+    return found.rows_inserted, found.rows_updated, found.rows_deleted
+
+
+def test_of_the_clauses_the_first_that_fits_wins(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    given = ((0, "del"), (1, "up"), (2, None), (8, "new"), (9, "no"))
+    rows = [{"id": k, "what": what, "n": 10 * k} for k, what in given]
+    merge = (
+        table.merge(rows, on="target.k = source.id")
+        .when_matched_delete("what = 'del'")
+        .when_matched_update({"n": "target.n + source.n", "b": "what"}, condition="what IS NOT NULL")
+        .when_matched_update({"a": "NULL"})
+        .when_not_matched_insert({"k": "id", "n": "1"}, condition="source.what <> 'no'")
+    )
+    assert counts(merge.execute()) == (1, 2, 1)
+    assert by_key(table) == {
+        1: (1, "up", 11), 2: (None, "x", 2), 3: (3, "x", 3), 4: (4, "x", 4), 5: (5, "x", 5), 8: (None, "none", 1)
+    }  # fmt: skip
+
+
+def test_columns_of_the_same_name_are_taken_where_none_are_given(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    rows = pa.table({"k": [1, 7], "N": [10, 70], "b": ["y", "z"], "other": [0, 0]})
+    merge = table.merge(rows, on=BY_KEY).when_matched_update().when_not_matched_insert()
+    assert repr(merge) == "Merge('db.t', 2 rows; 1 when matched, 1 when not matched)"
+    assert counts(merge.execute()) == (1, 1, 0)
+    assert (by_key(table)[1], by_key(table)[7]) == ((1, "y", 10), (None, "z", 70))
+
+
+def test_rows_that_meet_no_row_of_the_source_are_changed_too(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    merge = (
+        table.merge([{"k": 1}, {"k": 2}], on=f"{BY_KEY} AND target.a = 1")
+        .when_not_matched_by_source_delete("k > 3")
+        .when_not_matched_by_source_update({"n": "-1"}, condition="target.k = 2")
+        .when_matched_update({"n": "100"})
+    )
+    assert counts(merge.execute()) == (0, 2, 2)
+    assert {k: row[-1] for k, row in by_key(table).items()} == {0: 0, 1: 100, 2: -1, 3: 3}
+
+
+def test_a_merge_by_the_whole_key_looks_up_and_another_scans(
+    catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(catalog)
+    scans: list[int] = []
+    scanned = Matching._scanned
+    monkeypatch.setattr(Matching, "_scanned", lambda self, state: (scans.append(1), scanned(self, state))[1])
+    table.merge([{"k": 1.0}, {"k": 1.5}, {"k": None}], on=BY_KEY).when_matched_update({"n": "7"}).execute()
+    assert scans == []
+    table.merge([{"x": 2}], on="target.a = source.x").when_matched_update({"n": "7"}).execute()
+    assert scans == [1]
+    assert {k for k, row in by_key(table).items() if row[-1] == 7} == {1, 2}
+
+
+def test_nulls_meet_nothing_and_both_zeros_each_other(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("db.f", {"x": "DOUBLE", "n": "INT"}, primary_key=["x"], options={"bucket": "1"})
+    table.write([{"x": 0.0, "n": 0}, {"x": float("nan"), "n": 0}, {"x": 1.0, "n": 0}])
+    rows = [{"x": -0.0}, {"x": float("nan")}, {"x": None}]
+    assert counts(table.merge(rows, on="target.x = source.x").when_matched_update({"n": "1"}).execute()) == (0, 2, 0)
+
+
+def test_a_repeated_merge_changes_nothing(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    for _ in range(2):
+        merge = table.merge([{"k": 1, "n": 5}], on=BY_KEY, commit_user="job", identifier=1)
+        found = merge.when_matched_update({"n": "target.n + source.n"}).execute()
+        assert counts(found) == (0, 1, 0)
+    assert by_key(table)[1] == (1, "x", 6)
+    assert table.merge([{"k": 1, "n": 6}], on=BY_KEY).when_matched_update().execute() is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "on", "build", "said"),
+    [
+        ([{"k": 1}, {"k": 1}], BY_KEY, lambda m: m.when_matched_delete(), r"1 row of .*\(k = 1\).*rows 1, 2 "),
+        ([{"k": 9}, {"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"k": "source.k", "n": "0"}),
+         r"1 new row would have the key of another one \(k = 9\)"),
+        ([{"k": 1}], "target.a = source.k AND target.n > 5", lambda m: m.when_not_matched_insert({"k": "k", "n": "0"}),
+         r"1 of 1 new row have a key that is there.*\(k = 1\)"),
+        ([{"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"k": "k"}), "column 'n' is null"),
+        ([{"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"n": "1"}), "key column 'k' has no value"),
+        ([{"k": 9}], BY_KEY, lambda m: m.when_matched_update({"k": "source.k"}), "belongs to the primary key"),
+        ([{"k": 9, "a": 1}], BY_KEY, lambda m: m.when_matched_update({"n": "a"}), "may be 'target.a' or 'source.a'"),
+        ([{"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"k": "k"}, "target.a > 1"), "unknown column"),
+        ([{"k": 9}], BY_KEY, lambda m: m, "it has no clause"),
+        ([{"k": 9}], "target.k > source.k", lambda m: m, "has no equality"),
+        ([{"k": "x"}], BY_KEY, lambda m: m, "cannot compare"),
+        ([], BY_KEY, lambda m: m, "the source has no columns"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_merged_is_refused(
+    catalog: mg.Catalog, rows: Any, on: str, build: Callable[[Merge], Merge], said: str
+) -> None:
+    table = made(catalog)
+    with pytest.raises(InvalidInputError, match=said):
+        build(table.merge(rows, on=on)).execute()
+    assert by_key(table) == {k: (k, "x", k) for k in range(6)}
+    assert table.remove_orphans(older_than="2100-01-01T00:00:00") == ()
+
+
+def test_clauses_that_an_engine_has_no_rule_for_are_refused(catalog: mg.Catalog) -> None:
+    table = made(catalog, merge_engine="aggregation")
+    with pytest.raises(InvalidInputError, match="merge engine aggregation adds"):
+        table.merge([{"k": 1}], on=BY_KEY).when_matched_update({"n": "1"}).execute()
+    with pytest.raises(InvalidInputError, match="merge engine aggregation has no rule"):
+        table.merge([{"k": 1}], on=BY_KEY).when_matched_delete().execute()
+    insert = table.merge([{"k": 1}, {"k": 7}], on=BY_KEY).when_not_matched_insert({"k": "k", "n": "1"})
+    assert counts(insert.execute()) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("on", [BY_KEY, "target.k = source.k AND target.n >= 0"])
+def test_a_row_that_comes_meanwhile_is_met(catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, on: str) -> None:
+    table = made(catalog)
+    rounds: list[int] = []
+    change = Merge._new_rows
+
+    def changed(self: Merge, *arguments: Any) -> Any:
+        rounds.append(1)
+        if len(rounds) == 1:
+            table.write([{"k": 9, "a": 9, "b": "theirs", "n": 9}])
+        return change(self, *arguments)
+
+    monkeypatch.setattr(Merge, "_new_rows", changed)
+    merge = table.merge([{"k": 9, "n": 1}], on=on)
+    with patch("merganser.storage.local.LocalStorage.try_lock", lambda *_: no_lock):
+        found = merge.when_matched_update({"n": "target.n + source.n"}).when_not_matched_insert().execute()
+    assert counts(found) == (0, 1, 0)
+    assert len(rounds) == 2
+    assert by_key(table)[9] == (9, "theirs", 10)
