@@ -32,6 +32,8 @@ _NAME_MAX: Final = 100
 _LOOKS_PER_LEASE: Final = 3
 _WAITING_MS: Final = 500
 """So often a worker looks for shards that it may take, while others are not read by anybody."""
+_SAVED_SECONDS: Final = 0.5
+"""Positions are saved together: those of all shards that were read, but not later than this."""
 _BEHIND_MS: Final = 20
 """So long after the end of the lease of another worker this one looks whether it was prolonged."""
 
@@ -148,11 +150,14 @@ class Worker:
         if self._env.now_ms() >= self._due_ms:
             self._share(verbs)
         self._look(verbs)
+        saved = self._env.seconds()
         for shard_id in [each for each in self._mine if each in self._pending]:
             self._read(verbs, shard_id)
-            now = self._env.now_ms()
-            if now >= self._due_ms or (stop is not None and stop.is_set()):
+            if self._env.now_ms() >= self._due_ms or (stop is not None and stop.is_set()):
                 break
+            if self._env.seconds() - saved > _SAVED_SECONDS:
+                self._save()
+                saved = self._env.seconds()
         self._save()
         return bool(self._pending & self._mine.keys())
 
@@ -191,8 +196,6 @@ class Worker:
             self._unsaved[shard_id] = lease.changed(iterator=got.next_iterator, until_ms=until)
         else:  # a position moves on without records, too; it is saved when the lease is prolonged
             self._mine[shard_id] = replace(lease, iterator=got.next_iterator)
-        if not self._leases.saves_together:
-            self._save()
 
     def _save(self) -> None:
         """Store the positions behind what was handled."""

@@ -58,8 +58,6 @@ class TableLeases:
     stream_id: str
     action: str
 
-    saves_together = True
-
     def __post_init__(self) -> None:
         schema = self.table.schema
         there = [(field.name, str(field.type.with_nullable(True))) for field in schema.user_fields]

@@ -53,11 +53,6 @@ class Lease:
 class Leases(Protocol):
     """The leases of one group of workers."""
 
-    @property
-    def saves_together(self) -> bool:
-        """Whether changes of several shards cost as much as that of one."""
-        ...
-
     def read(self, shard_ids: Sequence[str]) -> dict[str, Lease]:
         """Return the newest lease of each shard.
 
@@ -85,8 +80,6 @@ class Leases(Protocol):
 
 class FileLeases:
     """Leases in files below a path."""
-
-    saves_together = False
 
     def __init__(self, env: Env, path: str) -> None:
         self._env = env

@@ -191,9 +191,9 @@ def counted(table: Any, counts: dict[str, int]) -> Any:
 
 @pytest.mark.parametrize("checkpoints", ["group", "db.followers"])
 def test_a_poll_of_idle_shards_costs_the_same_however_many_there_are(tmp_path: Path, checkpoints: str) -> None:
-    costs = [_costs(tmp_path / str(buckets), checkpoints, buckets) for buckets in (2, 64)]
-    assert costs[0] == costs[1]
-    assert costs[0][0] <= 16 * 5  # looks at the newest schema and snapshot
+    (few, one_of_few), (many, one_of_many) = (_costs(tmp_path / str(n), checkpoints, n) for n in (2, 64))
+    assert few == many <= 16 * 5  # looks at the newest schema and snapshot
+    assert one_of_many < one_of_few + 10
 
 
 def _costs(root: Path, checkpoints: str, buckets: int) -> tuple[int, int]:
