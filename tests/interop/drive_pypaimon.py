@@ -5,6 +5,8 @@ Operations and what they take beside `warehouse` and `table`:
 * `about`: nothing at all; gives the version.
 * `create_table`: `fields` ([name, type] pairs, a nested type as the object of a schema file), `primary_key`,
   `partition_by`, `options`. Makes the database too.
+* `alter`: `changes` (lists of the name of a method of the client's `SchemaChange` and its arguments). A type is that
+  of a schema file.
 * `write`: `rows` (an IPC file), `overwrite` (None, or the static partition, {} being the table). One commit. Row kinds
   come from the column that the table option `rowkind.field` names; the client has no other way.
 * `read`: `columns`, `where` (conjunction of [method, column, literals]), `options` (dynamic ones), `out` (IPC file).
@@ -27,6 +29,7 @@ from driver_loop import read_ipc, serve, write_ipc
 from pypaimon import CatalogFactory, Schema
 from pypaimon.read.streaming_table_scan import AsyncStreamingTableScan
 from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
+from pypaimon.schema.schema_change import SchemaChange
 
 
 def _catalog(request: dict[str, Any]) -> Any:
@@ -59,6 +62,16 @@ def create_table(request: dict[str, Any]) -> None:
         options=request.get("options") or {},
     )
     catalog.create_table(request["table"], schema, False)
+
+
+def alter(request: dict[str, Any]) -> None:
+    """Change a schema."""
+    made = []
+    for method, name, *arguments in request["changes"]:
+        if method in ("add_column", "update_column_type"):
+            arguments[0] = DataTypeParser.parse_data_type(arguments[0])
+        made.append(getattr(SchemaChange, method)(name, *arguments))
+    _catalog(request).alter_table(request["table"], made, False)
 
 
 def write(request: dict[str, Any]) -> dict[str, int]:
@@ -142,6 +155,7 @@ if __name__ == "__main__":
         {
             "about": about,
             "create_table": create_table,
+            "alter": alter,
             "write": write,
             "read": read,
             "changes": changes,
