@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import http
 import ipaddress
 import json
@@ -90,6 +91,8 @@ def serve(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(stop_seconds)),
     )
+    gc.collect()
+    gc.freeze()  # else Python would walk over all modules again and again, for tens of milliseconds each time
     server = _Server(config, service, lambda: started(f"http://{shown}:{listening.getsockname()[1]}"))
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve([listening]))
