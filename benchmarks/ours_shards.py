@@ -115,7 +115,7 @@ def long(table: str, snapshots: int) -> Callable[[], int]:
             Path(table, "snapshot", f"snapshot-{number}").write_bytes(one.to_json())
         Path(table, "snapshot", "LATEST").write_text(str(snapshots))
         target = mg.table(table)
-        ShardStore(target.definition, target.env, stream_of(target.definition.options)).remember(
+        ShardStore(target.definition, target.env, stream_of(target.definition.options, "main")).remember(
             target.latest_snapshot()
         )  # as commits do now and then
         return snapshots

@@ -30,6 +30,10 @@ _RESTORED: Final = (
 """Options that a stream sets. Disabling it gives them back the texts that they had."""
 
 
+_LONGER: Final = timedelta(seconds=1)
+"""Changelogs that are kept for longer than snapshots, be it a little, do not expire with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardStream:
     """The stream of shards that a table keeps.
@@ -41,6 +45,7 @@ class ShardStream:
         after: the newest snapshot when it was enabled; 0: there was none.
         schema_id: the first schema with the stream. Snapshots after `after` that name an older one are not in it.
         restores: the texts of options that the stream has replaced; None: an option was not set.
+        branch: of the table. Another branch that has the schema, since it was made of this one, keeps no stream.
     """
 
     id: str
@@ -49,29 +54,44 @@ class ShardStream:
     after: int
     schema_id: int
     restores: Mapping[str, str | None] = field(default_factory=dict)
+    branch: str = "main"
 
 
-def stream_of(options: Options) -> ShardStream | None:
-    """Return the stream that the options of a table name; None: the table keeps none."""
+def stream_of(options: Options, branch: str | None) -> ShardStream | None:
+    """Return the stream that the options of a table name; None: the table keeps none.
+
+    Args:
+        branch: of the table; None: any, since only what the options say is wanted.
+    """
     text = options.get(w.STREAM)
     if text is None or not options.get(w.STREAM_ENABLED):
         return None
     try:
         said: dict[str, Any] = json.loads(text)
-        return ShardStream(
+        found = ShardStream(
             str(said["id"]),
             options.get(w.STREAM_RETENTION),
             int(said["created"]),
             int(said["after"]),
             int(said["schema"]),
             dict(said.get("restores", {})),
+            str(said.get("branch", "main")),
         )
     except (ValueError, TypeError, KeyError):  # written by no release that we know
         return None
+    return found if branch in (None, found.branch) else None
 
 
 def with_stream(
-    options: Options, *, id: str, retention: timedelta, created_ms: int, after: int, schema_id: int, keyed: bool
+    options: Options,
+    *,
+    id: str,
+    retention: timedelta,
+    created_ms: int,
+    after: int,
+    schema_id: int,
+    keyed: bool,
+    branch: str = "main",
 ) -> Options:
     """Return the options of a table that keeps a stream.
 
@@ -79,18 +99,21 @@ def with_stream(
     begins to log each record.
     """
     given = dict(options.items())
-    before = stream_of(options)
+    before = stream_of(options, None)
     wanted: dict[str, str] = {}
     if keyed and options.get(w.CHANGELOG_PRODUCER) == "none":
         wanted |= {w.CHANGELOG_PRODUCER.key: "input", w.ASKED_PRODUCER.key: PER_RECORD}
     kept = options.get(u.CHANGELOG_TIME_RETAINED)
-    if max(kept or options.get(u.SNAPSHOT_TIME_RETAINED), retention) != kept:
-        wanted[u.CHANGELOG_TIME_RETAINED.key] = span_text(max(options.get(u.SNAPSHOT_TIME_RETAINED), retention))
+    least = max(options.get(u.SNAPSHOT_TIME_RETAINED) + _LONGER, retention)
+    if kept is None or kept < least:
+        wanted[u.CHANGELOG_TIME_RETAINED.key] = span_text(least)
     wanted[u.CHANGELOG_NUM_RETAINED_MAX.key] = str(INT_MAX)
     if not options.is_set(u.CHANGELOG_NUM_RETAINED_MIN):
         wanted[u.CHANGELOG_NUM_RETAINED_MIN.key] = "1"
     restores = dict(before.restores) if before else {key: given.get(key) for key in wanted}
     said = {"id": id, "created": created_ms, "after": after, "schema": schema_id, "restores": restores}
+    if branch != "main":
+        said["branch"] = branch
     return options.merged(
         {
             **wanted,
@@ -103,7 +126,7 @@ def with_stream(
 
 def without_stream(options: Options) -> Options:
     """Return the options of a table once its stream is disabled."""
-    found = stream_of(options)
+    found = stream_of(options, None)
     restores = found.restores if found else {}
     gone: dict[str, str | None] = {w.STREAM_ENABLED.key: None, w.STREAM_RETENTION.key: None, w.STREAM.key: None}
     return options.merged({**gone, **restores})

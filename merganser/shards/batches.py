@@ -152,7 +152,7 @@ class ShardBatches(TableBatches):
             StreamNotFoundError: the stream was disabled.
             UntrackedError: a commit logged nothing.
         """
-        now = stream_of(newest(self.reader.table, self._env).schema.options)
+        now = stream_of(newest(self.reader.table, self._env).schema.options, self._table.branch)
         if now is None:
             raise no_stream(self._table.name, self._action)
         if now.id != self._stream.id:

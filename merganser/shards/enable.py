@@ -62,7 +62,7 @@ def enable(table: TableDef, env: Env, retention: timedelta) -> ShardStream:
 
     def change(now: TableDef) -> TableSchema | None:
         nonlocal snapshot
-        there = stream_of(now.schema.options)
+        there = stream_of(now.schema.options, now.branch)
         if there is not None and there.retention == retention:
             return None
         snapshot = SnapshotStore(now.paths, env, now.name).latest()
@@ -74,6 +74,7 @@ def enable(table: TableDef, env: Env, retention: timedelta) -> ShardStream:
             after=there.after if there else 0 if snapshot is None else snapshot.id,
             schema_id=there.schema_id if there else now.schema.id + 1,
             keyed=now.keyed,
+            branch=now.branch,
         )
         made = replace(now.schema, options=options)
         if with_whole_rows(made) is not made:
@@ -84,7 +85,7 @@ def enable(table: TableDef, env: Env, retention: timedelta) -> ShardStream:
         return made
 
     made, is_new = make_next_schema(table, env, change)
-    stream = stream_of(made.schema.options)
+    stream = stream_of(made.schema.options, made.branch)
     assert stream is not None
     if is_new:
         ShardStore(made, env, stream).remember(snapshot)
@@ -123,7 +124,7 @@ def disable(table: TableDef, env: Env) -> None:
 
     def change(now: TableDef) -> TableSchema:
         nonlocal there
-        there = stream_of(now.schema.options)
+        there = stream_of(now.schema.options, now.branch)
         if there is None:
             raise no_stream(now.name, f"cannot disable the stream of '{now.name}'")
         return replace(now.schema, options=without_stream(now.schema.options))

@@ -175,7 +175,7 @@ class ShardReader:
             TrimmedDataError: the snapshot is older than the retention.
             FormatError: metadata is damaged or missing.
         """
-        if snapshot.schema_id < self.stream.schema_id:  # it was committed before the stream was enabled
+        if self._is_before(snapshot):
             return []
         if snapshot.time_millis < self._horizon_ms():
             raise self._trimmed(snapshot.id)
@@ -372,7 +372,7 @@ class ShardReader:
                 table=self.table.name,
                 snapshot=at.snapshot,
             )
-        if snapshot.schema_id < self.stream.schema_id:  # it was committed before the stream was enabled
+        if self._is_before(snapshot):
             return None
         if not skip_gaps:
             self.refuse_gap(snapshot, shard)
@@ -381,6 +381,14 @@ class ShardReader:
             return None
         piece = Piece(shard, snapshot.id, snapshot.time_millis, parts)
         return piece.cursor(self.env.storage, shape, self.empty, skipped=at.row)
+
+    def _is_before(self, snapshot: Snapshot) -> bool:
+        """Return whether a snapshot was committed while the stream was being enabled: then it is not in it.
+
+        Later on merganser's writers know the stream. Writers of other engines may know the schema before for long.
+        """
+        ours = (snapshot.writer_version or "").startswith(WRITER)
+        return ours and snapshot.schema_id < self.stream.schema_id
 
     def _parts(self, snapshot: Snapshot, *, skip_gaps: bool) -> list[Part]:
         """Return what a snapshot published, in order."""

@@ -123,7 +123,7 @@ class Verbs:
 
     def __init__(self, table: TableDef, env: Env, what: str) -> None:
         table = newest(table, env)
-        stream = stream_of(table.schema.options)
+        stream = stream_of(table.schema.options, table.branch)
         if stream is None:
             raise no_stream(table.name, what)
         self.stream = stream
@@ -262,7 +262,7 @@ def _reader(table: TableDef, env: Env, stream: ShardStream) -> ShardReader:
 def stream_in(table: TableDef, env: Env) -> Stream | None:
     """Return the stream that a table keeps; None: it keeps none."""
     table = newest(table, env)
-    stream = stream_of(table.schema.options)
+    stream = stream_of(table.schema.options, table.branch)
     return None if stream is None else Stream(stream.id, table.name, _time(stream.created_ms))
 
 

@@ -97,7 +97,7 @@ def shard_request_of(
             f"{action}: start is {asked.start!r:.60}. Give '{TRIM_HORIZON}', '{LATEST}', or a timestamp.",
             table=definition.name,
         )
-    stream = stream_of(definition.schema.options)
+    stream = stream_of(definition.schema.options, definition.branch)
     if stream is None:
         raise no_stream(definition.name, action)
     key = definition.row_key if definition.keyed else ()

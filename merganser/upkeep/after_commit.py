@@ -56,7 +56,7 @@ def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJob
 
 
 def _remember_shards(table: TableDef, env: Env, committed: Committed) -> None:
-    stream, snapshot = stream_of(table.options), committed.snapshot
+    stream, snapshot = stream_of(table.options, table.branch), committed.snapshot
     if stream is None or snapshot is None or snapshot.id % REMEMBERED_EVERY:
         return
     try:

@@ -231,7 +231,7 @@ class _Run:
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""
         every = max(len(going) - 1, 0)
-        stream = stream_of(self.table.options)
+        stream = stream_of(self.table.options, self.table.branch)
         if every and stream is not None:  # what the commits say of its shards goes with them
             ShardStore(self.table, self.env, stream).remember_before(self.store.latest(), going[-2].id)
         with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
@@ -445,6 +445,8 @@ class _Run:
 
     def _rows_removed_by(self, snapshot: Snapshot) -> set[str]:
         """Return the appended files that a commit removed; the changelog of earlier commits still needed them."""
+        if not self.keeps_rows and not self.env.storage.exists(self.table.paths.manifest(snapshot.delta_manifest_list)):
+            return set()  # with changelog files, what a commit names goes with its snapshot
         found: set[str] = set()
         for entries in self.reader.entries_of_each(self.reader.delta_lists([snapshot])[0]):
             for entry in entries:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from merganser.errors import InvalidInputError
 from merganser.options import read as r
 from merganser.options import upkeep as u
+from merganser.options import write as w
 from merganser.options.option import Options
 
 
@@ -106,7 +107,8 @@ def changelog_retention(options: Options, now_ms: int) -> Retention | None:
     kept_min = _or(options.get(u.CHANGELOG_NUM_RETAINED_MIN), snapshot_min)
     time = options.get(u.CHANGELOG_TIME_RETAINED)
     time = snapshot_time if time is None else time
-    if kept_max <= snapshot_max and kept_min <= snapshot_min and time <= snapshot_time:
+    as_long = kept_max <= snapshot_max and kept_min <= snapshot_min and time <= snapshot_time
+    if as_long and not options.get(w.STREAM_ENABLED):  # a caller may let snapshots expire before their time
         return None
     return Retention(
         kept_min=min(kept_min, kept_max),

@@ -31,8 +31,10 @@ from typing import Final
 from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.lineage import last_rescale, rescales
+from merganser.meta.newest import newest
 from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -57,7 +59,7 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         The snapshot that is the newest now.
 
     Raises:
-        InvalidInputError: none or both are given.
+        InvalidInputError: none or both are given, or the shard stream of the table began later.
         NotFoundError, ExpiredError: there is no such snapshot or tag, or no longer; nothing was changed.
         FormatError: its metadata is damaged; nothing was changed.
         ConflictError: writers kept committing; the table is at one of its states. Stop the writers and repeat.
@@ -75,6 +77,15 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         check_tag_name(tag, what=what)
         target = TagStore(table.paths, env, table.name).load(str(tag)).snapshot
     state = reader.state(target)  # to a state that cannot be read nothing is given up
+    stream = stream_of(newest(table, env).options, table.branch)
+    if stream is not None and target.id < stream.after:
+        raise InvalidInputError(
+            f"{what} to snapshot {target.id}: its shard stream began after snapshot {stream.after}, and would not have "
+            "the changes that come before it now. Nothing was changed. Discard the stream with Table.disable_stream, "
+            "roll back, and enable another one.",
+            table=table.name,
+            snapshot=target.id,
+        )
     number = _number_before(reader, state) if table.bucket > 0 else None
     with contextlib.ExitStack() as guards:
         if tag is not None:  # which keeps the files itself

@@ -176,7 +176,7 @@ def test_what_is_remembered_of_shards_holds_whichever_call_goes_wrong() -> None:
     def work(storage: Storage) -> None:
         catalog: Catalog = catalog_over(storage)
         table = catalog.table("db.t")
-        stream = stream_of(table.definition.options)
+        stream = stream_of(table.definition.options, "main")
         assert stream is not None
         ShardStore(table.definition, catalog.env, stream).remember(table.latest_snapshot())
 

@@ -116,7 +116,7 @@ class BatchReader(Reader):
 
     def _batches(self, table: Any) -> ShardBatches:
         definition = newest(table.definition, table.env)
-        stream = stream_of(definition.schema.options)
+        stream = stream_of(definition.schema.options, definition.branch)
         assert stream is not None
         fields = definition.schema.user_fields
         limits = self.rng.choice([UNLIMITED, Limits(rows=5), Limits(files=1)])

@@ -109,7 +109,7 @@ def test_expiry_writes_the_shards_only_if_no_file_covers_what_goes(world: World)
 def test_the_more_shards_there_are_the_rarer_commits_write_them(world: World) -> None:
     table = world.made(bucket="69000")
     write(table, 1)
-    stream = stream_of(table.definition.options)
+    stream = stream_of(table.definition.options, "main")
     assert stream is not None
     store = ShardStore(table.definition, table.env, stream)
     for commits, written in ((66, False), (67, True)):

@@ -1,0 +1,237 @@
+"""Shard streams of each kind of table, of branches, and beside rollbacks, tags and writers of other engines."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import ConflictError, InvalidInputError, StreamNotFoundError, TrimmedDataError, UntrackedError
+from merganser.meta.snapshots import SnapshotStore
+from tests.seeds import seeds
+
+KEYED = "k INT, v INT, PRIMARY KEY (k)"
+STREAM = {"stream.enabled": "true"}
+
+
+class World:
+    """A catalog whose clock goes on with each look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.folder = folder
+        self.open().create_database("db")
+
+    def open(self) -> Any:
+        """Return the catalog as a fresh process has it."""
+        return mg.catalog(str(self.folder), clock=self._tick)
+
+    def made(self, definition: str = KEYED, partition_by: list[str] | None = None, **options: str) -> Any:
+        """Return a new table."""
+        given = {key.replace("_", "-"): value for key, value in options.items()}
+        return self.open().create_table("db.t", definition, partition_by=partition_by, options=given)
+
+    def _tick(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def write(table: Any, *pairs: tuple[int, int], **how: Any) -> None:
+    table.write([{"k": k, "v": v} for k, v in pairs], **how)
+
+
+def told(table: Any) -> list[tuple[Any, ...]]:
+    """Return the records of all shards as (action, key, value), shard by shard."""
+    found: list[tuple[Any, ...]] = []
+    for shard in table.shards():
+        at: str | None = table.shard_iterator(shard.shard_id, at="trim_horizon")
+        while at is not None:
+            page = table.records(at)
+            found += [(row["_action"], row["k"], row["v"]) for row in page.records.to_pylist()]
+            at = page.next_iterator
+            if not page.may_have_more:
+                break
+    return found
+
+
+def test_buckets_that_are_added_open_shards(world: World) -> None:
+    table = world.open().create_table("db.t", KEYED, options=STREAM | {"dynamic-bucket.target-row-num": "3"})
+    for value in range(4):
+        write(table, *((k, value) for k in range(3 * value, 3 * value + 4)))
+    assert len({shard.bucket for shard in table.shards()}) == len(table.shards()) > 3
+    assert sorted(told(table)) == sorted(
+        [("PUT", k, max(0, (k - 1) // 3)) for k in range(13)] + [("UPDATE", k, k // 3) for k in (3, 6, 9)]
+    )
+    assert world.open().table("db.t").shards() == table.shards()
+
+
+def test_a_key_that_moves_is_deleted_in_one_shard_and_put_in_another(world: World) -> None:
+    table = world.open().create_table(
+        "db.t", "p INT, k INT, v INT, PRIMARY KEY (k)", partition_by=["p"], options=STREAM
+    )
+    table.write([{"p": 1, "k": 1, "v": 1}])
+    table.write([{"p": 2, "k": 1, "v": 2}])
+    assert told(table) == [("PUT", 1, 1), ("DELETE", 1, None), ("PUT", 1, 2)]
+
+
+def test_rows_that_wait_for_their_buckets_have_no_records_before_they_have_them(world: World) -> None:
+    table = world.made(bucket="-2", changelog_producer="lookup", **{"postpone.batch-write-fixed-bucket": "false"})
+    table.enable_stream()
+    write(table, (1, 1), (2, 2))
+    assert table.shards() == ()
+    table.compact(full=True)
+    assert sorted(told(table)) == [("PUT", 1, 1), ("PUT", 2, 2)]
+    write(table, (1, 5))
+    table.compact(full=True)
+    assert sorted(told(table)) == [("PUT", 1, 1), ("PUT", 2, 2), ("UPDATE", 1, 5)]
+
+
+def test_tables_without_a_key_and_with_fixed_buckets_have_puts_alone(world: World) -> None:
+    table = world.open().create_table("db.t", "k INT, v INT", options=STREAM | {"bucket": "2", "bucket-key": "k"})
+    write(table, *((k, k) for k in range(9)))
+    assert len(table.shards()) == 2
+    assert sorted(told(table)) == [("PUT", k, k) for k in range(9)]
+
+
+def test_a_branch_keeps_a_stream_of_its_own_or_none(world: World) -> None:
+    table = world.made(bucket="1")
+    write(table, (1, 1))
+    table.enable_stream()
+    table.branches.create("b")
+    branch = table.branch("b")
+    with pytest.raises(StreamNotFoundError):
+        branch.describe_stream()
+    branch.enable_stream()
+    assert branch.describe_stream().stream_id != table.describe_stream().stream_id
+    write(branch, (5, 5))
+    write(table, (6, 6))
+    assert told(branch) == [("PUT", 5, 5)]
+    assert told(table) == [("PUT", 6, 6)]
+    with pytest.raises(TrimmedDataError, match="belongs to the stream"):
+        branch.records(table.shard_iterator(table.shards()[0].shard_id))
+    branch.disable_stream()
+    assert told(table) == [("PUT", 6, 6)]
+
+
+def test_a_rollback_to_before_the_stream_is_refused(world: World) -> None:
+    table = world.made(bucket="1")
+    for value in range(3):
+        write(table, (value, value))
+    table.enable_stream()
+    write(table, (9, 9))
+    with pytest.raises(InvalidInputError, match="began after snapshot 3"):
+        table.rollback(2)
+    table.rollback(3)
+    write(table, (4, 4))
+    assert told(table) == [("PUT", 4, 4)]
+
+
+def test_a_tag_of_a_snapshot_that_expired_brings_its_shards_back(world: World) -> None:
+    table = world.made(bucket="2", **{"stream.enabled": "true"})
+    write(table, (1, 1))
+    table.tags.create("one")
+    at = {shard.shard_id: table.shard_iterator(shard.shard_id) for shard in table.shards()}
+    for value in range(5):
+        write(table, (1, value))
+        table.expire(retain_max=1)
+    table.rollback(tag="one")
+    assert {shard.shard_id for shard in table.shards()} == at.keys()
+    write(table, (7, 7))
+    fresh = world.open().table("db.t")
+    assert [row["k"] for place in at.values() for row in fresh.records(place).records.to_pylist()] == [7]
+
+
+@pytest.mark.parametrize("knows_stream", [True, False])
+def test_rows_that_another_engine_added_without_logging_them_are_a_gap(world: World, knows_stream: bool) -> None:
+    table = world.made(bucket="1")
+    write(table, (1, 1))
+    table.enable_stream()
+    at = table.shard_iterator(table.shards()[0].shard_id)
+    write(table, (2, 2))
+    write(table, (3, 3))
+    store = SnapshotStore(table.definition.paths, table.env, "db.t")
+    ours = store.load(2)
+    schema = ours.schema_id if knows_stream else 0  # a writer that was there before the stream
+    store.replace(replace(ours, writer_version=None, changelog_manifest_list=None, schema_id=schema))
+    fresh = world.open().table("db.t")
+    with pytest.raises(UntrackedError):
+        fresh.records(at)
+    assert [row["k"] for row in fresh.records(at, gaps="skip").records.to_pylist()] == [3]
+
+
+def test_what_is_kept_is_what_a_position_may_need_and_nothing_more(world: World) -> None:
+    table = world.made(bucket="1", **{"stream.enabled": "true", "stream.retention": "1 h"})
+    root = world.folder / "db.db" / "t"
+    for value in range(12):
+        write(table, (1, value))
+        world.now += timedelta(minutes=11)
+        table.compact(full=True)
+        table.expire(retain_max=1)
+
+    def changelogs() -> set[str]:
+        return {path.name for path in root.glob("bucket-0/changelog-*")}
+
+    assert len(table.snapshots()) == 1
+    assert [value for _, _, value in told(table)] == list(range(7, 12))
+    assert len(changelogs()) in (5, 6)  # one more: what is kept begins with the state before the oldest record
+    assert len(list((root / "changelog").glob("changelog-*"))) in (10, 11, 12)  # of commits and compactions
+    assert len(list(root.glob("bucket-0/data-*"))) == 1
+    world.now += timedelta(hours=3)
+    write(table, (1, 99))
+    table.expire(retain_max=1)
+    assert told(table) == [("UPDATE", 1, 99)]
+    assert len(changelogs()) <= 2
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_writers_side_by_side_lose_no_record(world: World, seed: int) -> None:
+    """Some of them were opened before the stream was enabled, and go on after it."""
+    rng = random.Random(seed)
+    world.made(bucket=rng.choice(["2", "-1"]), **{"dynamic-bucket.target-row-num": "20"})
+    tables = [world.open().table("db.t") for _ in range(3)]
+    write(tables[0], *((k, -1) for k in range(0, 30, 2)))
+    began = {row["k"]: row["v"] for row in tables[0].read().to_pylist()}
+    world.open().table("db.t").enable_stream()
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            mine = random.Random(seed * 10 + number)
+            for turn in range(6):
+                rows = [(k, 100 * number + turn) for k in mine.sample(range(number, 30, 3), 4)]
+                kinds = mine.choices(["+I", "-D"], [4, 1], k=4)
+                while True:
+                    try:
+                        write(tables[number], *rows, kinds=kinds)
+                        break
+                    except ConflictError:  # of two that add keys to one partition one tries again
+                        continue
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    table = world.open().table("db.t")
+    rows = dict(began)
+    for action, key, value in told(table):
+        if action == "DELETE":
+            del rows[key]
+        else:
+            assert (key in rows) == (action == "UPDATE")
+            rows[key] = value if value is not None else rows[key]
+    assert rows == {row["k"]: row["v"] for row in table.read().to_pylist()}
