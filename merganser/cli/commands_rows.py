@@ -142,6 +142,48 @@ def write(
     )
 
 
+def delete(
+    table: TableName,
+    where: Annotated[
+        str, typer.Option("--where", metavar="SQL", help='Which rows, such as "amount < 0". TRUE: all of them.')
+    ],
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Remove the rows that match a filter, as one commit."""
+    from merganser.cli import rows
+    from merganser.cli.target import table_of
+
+    rows.say_changed(table_of(table, warehouse, store).delete(where))
+
+
+def update(
+    table: TableName,
+    where: Annotated[
+        str, typer.Option("--where", metavar="SQL", help='Which rows, such as "amount < 0". TRUE: all of them.')
+    ],
+    sets: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="COLUMN=SQL",
+            help='New value, such as "amount=amount + 1" or "city=\'Oslo\'". Repeatable.',
+            show_default=False,
+        ),
+    ],
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Give new values to the rows that match a filter, as one commit.
+
+    A value is computed from the row as it was. Key and partition columns cannot be set.
+    """
+    from merganser.cli import rows
+    from merganser.cli.target import pairs, table_of
+
+    rows.say_changed(table_of(table, warehouse, store).update(where, pairs(sets, "--set")))
+
+
 def snapshots(
     table: TableName,
     limit: Annotated[
@@ -258,6 +300,8 @@ def rescale(
 COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("read", read),
     ("write", write),
+    ("delete", delete),
+    ("update", update),
     ("snapshots", snapshots),
     ("files", files),
     ("explain", explain),

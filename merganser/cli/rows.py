@@ -118,6 +118,20 @@ def load(
     print(f"snapshot {snapshot.id}: {render.counted(taken, 'row')} written, {render.counted(added, 'file')}, {size}")
 
 
+def say_changed(snapshot: Snapshot | None) -> None:
+    """Say how many rows a commit changed.
+
+    Args:
+        snapshot: None: no row matched, or all of them were as they should be.
+    """
+    if snapshot is None:
+        print("no row changes; nothing was committed")
+        return
+    named = {"updated": snapshot.rows_updated, "deleted": snapshot.rows_deleted}
+    said = [f"{render.counted(rows, 'row')} {verb}" for verb, rows in named.items() if rows]
+    print(f"{', '.join(said) or 'whole files deleted, without a look at their rows'}; snapshot {snapshot.id}")
+
+
 def compact(
     table: Table,
     *,

@@ -390,12 +390,14 @@ class Reads:
         partitions: the partitions that were read, with all their buckets.
         covers: says of a data file that came or went whether it may hold rows that were read or looked for; None: no
             other files count than those of the buckets and partitions.
+        marks: which rows are marked as deleted was read, too.
     """
 
     snapshot: Snapshot | None
     buckets: frozenset[BucketId] = frozenset()
     partitions: frozenset[bytes] = frozenset()
     covers: Callable[[ManifestEntry], bool] | None = None
+    marks: bool = False
 
     def joined(self, other: Reads) -> Reads:
         """Return what this and another part of the same state have read, where the other names buckets."""
@@ -426,8 +428,15 @@ def check_reads(
     """
     read_id = 0 if reads.snapshot is None else reads.snapshot.id
     found: Snapshot | None = None
+    above: Snapshot | None = None
     lowest = 1
     for snapshot in since:
+        marked = above is not None and above.commit_kind != COMPACT and above.index_manifest != snapshot.index_manifest
+        if reads.marks and above is not None and marked:
+            raise _read_before(
+                f"snapshot {above.id} of commit user '{above.commit_user}' marked rows as deleted", table, read_id
+            )
+        above = snapshot
         if snapshot.id <= read_id:
             found = snapshot
             break

@@ -9,7 +9,7 @@ Docs: decision 0059.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
-from merganser.edit.rewrite import RunRewrites, rewriting, rows_in, run_here
-from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.rewrite import RewriteJob, rewriting, rows_in, run_here
+from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
+from merganser.edit.row_jobs import RowJob
+from merganser.edit.row_rules import FilterRule
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
 from merganser.meta.data_file import DELETE, ManifestEntry
@@ -27,14 +29,19 @@ from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.table_state import MetaReader
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.scan.plan import partitions_through
 from merganser.storage.env import Env
+from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
 from merganser.write.distribute import distribute
+from merganser.write.job import Outcome, messages_of
 from merganser.write.session import WriteSession
 from merganser.write.transaction import Transaction
+
+RunEdits = Callable[[Sequence[RowJob] | Sequence[RewriteJob]], list[Outcome]]
+"""Runs jobs side by side and returns what they did."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,8 @@ class Change:
         where: the rows; None: all.
         sets: their new values; None: they are deleted.
         changes: publish what changes; see `Table.write`.
-        run_rewrites: where files are written anew; None: on the threads of this process.
+        run: where jobs run; None: on the threads of this process.
+        run_compactions: where compactions that follow the commit run; None: on the threads of this process.
     """
 
     table: TableDef
@@ -56,10 +64,11 @@ class Change:
     commit_user: str | None = None
     identifier: int | None = None
     changes: bool = True
-    run_rewrites: RunRewrites | None = None
+    run: RunEdits | None = None
+    run_compactions: RunJobs | None = None
 
-    def run(self) -> Snapshot | None:
-        """Change the rows.
+    def done(self) -> Snapshot | None:
+        """Change the rows, and return the commit; None if no row changes.
 
         Raises:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
@@ -69,7 +78,17 @@ class Change:
         check(self.table, self.action)
         if self._drops_partitions:
             return self._dropped()
-        return self._in_rows() if self.table.keyed else self._in_files()
+        if self.table.keyed and (self.run is None or not self._in_jobs):
+            return self._in_rows()
+        round_ = self._jobs_round if self.table.keyed else self._files_round
+        return in_transactions(self._begun, self.env, round_, self.action)
+
+    @property
+    def _in_jobs(self) -> bool:
+        """Whether jobs read splits of the table, each with all versions of its keys."""
+        if self.table.moves_keys or self.table.postpones:  # their writers have to know where all keys lie
+            return False
+        return Matching(self.table, self.env, self.where, self.action).keys() is None
 
     # as rows
 
@@ -107,36 +126,35 @@ class Change:
             else:
                 out.update(rows, self.sets.apply(rows), self.sets.values)
 
-    # as files
+    # in jobs
 
-    def _in_files(self) -> Snapshot | None:
-        transaction = self._begun()
-        done, snapshot = transaction.applied()
-        if done:
-            return snapshot
-        return in_rounds(transaction.table, self.env, self._files_round, lambda: None)
+    def _jobs_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
+        matching = Matching(transaction.table, self.env, self.where, self.action)
+        found = matching.scan(state).plan()
+        if not found.splits:
+            return None
+        write = transaction.job()
+        jobs = [RowJob(write, found.job, (split,), self.sets, self.action) for split in found.splits]
+        assert self.run is not None
+        outcomes = self.run(jobs)
+        messages = messages_of(transaction.table, self.env, outcomes)
+        counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
+        if counts == RowCounts():
+            return None
+        edit = RowEdit(self._operation, lambda: counts)
+        return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 
-    def _files_round(self, is_first: bool) -> Snapshot | None:
-        transaction = self._begun()
-        try:
-            if not is_first:
-                transaction.take_turn()
-            table = transaction.table
-            state = MetaReader(table.paths, self.env, table.name).latest(to_commit=True)
-            check_columns(table, self.env, state.snapshot, self.action)
-            todo = rewriting(table, self.env, state, self.where, self.sets)
-            outcomes = (self.run_rewrites or run_here(self.env))(todo.jobs) if todo.jobs else []
-            messages = todo.messages(table, self.env, outcomes)
-            if not messages:
-                return None
-            changed, dropped = sum(outcome.rows for outcome in outcomes), todo.dropped_rows
-            deleted = None if dropped is None else changed + dropped
-            counts = RowCounts(deleted=deleted) if self.sets is None else RowCounts(updated=changed)
-            matching = Matching(table, self.env, self.where, self.action)
-            edit = RowEdit(self._operation, lambda: counts)
-            return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
-        finally:
-            transaction.end_turn()
+    def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
+        table = transaction.table
+        todo = rewriting(table, self.env, state, FilterRule(self.where, self.sets))
+        outcomes = (self.run or run_here(self.env))(todo.jobs) if todo.jobs else []
+        messages = todo.messages(table, self.env, outcomes)
+        if not messages:
+            return None
+        counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts(deleted=todo.dropped_rows))
+        matching = Matching(table, self.env, self.where, self.action)
+        edit = RowEdit(self._operation, lambda: counts)
+        return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 
     # as partitions
 
@@ -181,6 +199,7 @@ class Change:
             commit_user=self.commit_user,
             identifier=self.identifier,
             changes=self.changes,
+            run=self.run_compactions,
         )
 
     @property

@@ -46,6 +46,14 @@ class On:
     of_both: Predicate | None
 
     @property
+    def reads(self) -> frozenset[str]:
+        """The columns of the target that it looks at."""
+        both = frozenset() if self.of_both is None else self.of_both.columns
+        found = {name.partition(".")[2] for name in both if name.startswith(f"{TARGET}.")}
+        found |= frozenset() if self.of_target is None else self.of_target.columns
+        return frozenset(found | {field.name for field, _ in self.pairs})
+
+    @property
     def is_plain(self) -> bool:
         """Whether there are equalities alone."""
         return self.of_target is None and self.of_source is None and self.of_both is None

@@ -76,10 +76,13 @@ class Matching:
     def _scanned(self, state: TableState) -> Iterator[pa.Table]:
         if state.snapshot is None:
             return
-        table = seeing_all(self.table, state)
-        scan = Scan(table, self.env, table.schema.user_fields, self.where, State(state.snapshot))
-        for batch in scan.to_batches():
+        for batch in self.scan(state).to_batches():
             yield pa.Table.from_batches([batch])
+
+    def scan(self, state: TableState) -> Scan:
+        """Return a scan of the rows in a state."""
+        table = seeing_all(self.table, state)
+        return Scan(table, self.env, table.schema.user_fields, self.where, State(state.snapshot))
 
     def reads(self, snapshot: Snapshot | None) -> Reads:
         """Return what a search for the rows in a snapshot reads.

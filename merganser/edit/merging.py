@@ -17,26 +17,32 @@ import pyarrow as pa
 from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, inserted
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
-from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.rewrite import rewriting, run_here
+from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
-from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.errors import InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides, parse_predicate
 from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
+from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.keys import sorted_positions
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.conform import conform
 from merganser.storage.env import Env
+from merganser.write.begin import begin
 from merganser.write.distribute import distribute
+from merganser.write.job import messages_of
 from merganser.write.session import WriteSession
+from merganser.write.transaction import Transaction
 
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
@@ -154,16 +160,12 @@ class Merge:
             raise InvalidInputError(
                 f"{self._action}: it has no clause. Nothing was written. Add one, such as when_matched_update(...)."
             )
-        if not self._table.keyed:
-            raise UnsupportedError(
-                f"{self._action}: this version of merganser merges into tables with a primary key, and into those that "
-                "count equal rows. Nothing was written. Use delete and write.",
-                table=self._table.name,
-            )
         if any(clause.sets is None for clause in clauses):
             check_can_delete(self._table, self._action)
         if any(clause.sets is not None for clause in clauses):
             check_can_update(self._table, self._action)
+        if not self._table.keyed:
+            return in_transactions(self._begun, self._env, self._files_round, self._action)
         session = WriteSession(self._table, self._env, commit_user=self._commit_user, changes=self._changes)
         with closing(session):
             if self._identifier is not None:
@@ -220,6 +222,36 @@ class Merge:
             session.abort()
             return None
         return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
+
+    def _begun(self) -> Transaction:
+        return begin(
+            self._table,
+            self._env,
+            commit_user=self._commit_user,
+            identifier=self._identifier,
+            changes=self._changes,
+        )
+
+    def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
+        table, env = transaction.table, self._env
+        source = Source(self._source, self._on, self._action)
+        todo = rewriting(table, env, state, SourceRule(self, source))
+        outcomes = run_here(env)(todo.jobs) if todo.jobs else []
+        messages = todo.messages(table, env, outcomes)
+        counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
+        try:
+            new = self._new_rows(source)
+            if new is not None and new.num_rows:
+                messages += messages_of(table, env, [transaction.job().run_prepared([(new, None, None)])])
+                counts += RowCounts(inserted=new.num_rows)
+        except BaseException:
+            remove_files(table, env, messages)
+            raise
+        if counts == RowCounts():
+            return None
+        matching = Matching(table, env, None if self._unmatched else self._on.of_target, self._action)
+        reads = replace(matching.reads(state.snapshot), marks=True)
+        return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
 
     def _keys(self, table: TableDef, source: Source) -> pa.Table | None:
         """Return the only keys whose rows the merge looks at, each once; None: it has to look at all rows."""
@@ -320,6 +352,55 @@ class Merge:
             for clause in self._missing
             for name in table.row_key
         )
+
+
+class SourceRule:
+    """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
+
+    removes_all = False
+
+    def __init__(self, merge: Merge, source: Source) -> None:
+        self._merge = merge
+        self._source = source
+        self._wanted = {name for clause in merge._matched for name in clause.columns}
+        self._wanted |= {f"{TARGET}.{name}" for name in merge._table.schema.names}
+
+    @property
+    def where(self) -> Predicate | None:
+        """The rows that may meet one of the source; None: others change, too."""
+        return None if self._merge._unmatched else self._merge._on.of_target
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that the condition looks at."""
+        return self._merge._on.reads
+
+    def find(self, rows: pa.Table) -> tuple[Positions, Positions]:
+        """Return which rows meet one of the source, and which one; -1: none, of rows that meet none."""
+        merge = self._merge
+        of_target, of_source, _ = self._source.pairs(rows, (), narrowed=False)
+        if merge._matched:
+            merge._check_met_once(rows, of_target, of_source)
+        if not merge._unmatched:
+            return (of_target, of_source) if merge._matched else (of_target[:0], of_source[:0])
+        numbers = np.full(rows.num_rows, -1, np.int64)
+        numbers[of_target] = of_source
+        return np.arange(rows.num_rows), numbers
+
+    def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:
+        """Return which rows go, and what the others become."""
+        goes, place, parts = np.zeros(rows.num_rows, np.bool_), np.arange(rows.num_rows), [rows]
+        met, others = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
+        pairs = self._source.beside(rows, met, numbers[met], self._wanted)
+        alone = rows.take(pa.array(others)).rename_columns([f"{TARGET}.{name}" for name in rows.column_names])
+        for clauses, at, given in ((self._merge._matched, met, pairs), (self._merge._unmatched, others, alone)):
+            for taken, clause, chosen in _taken(clauses, given):
+                if clause.sets is None:
+                    goes[at[taken]] = True
+                else:
+                    place[at[taken]] = sum(part.num_rows for part in parts) + np.arange(chosen.num_rows)
+                    parts.append(clause.sets.apply(chosen))
+        return goes, pa.concat_tables(parts).take(pa.array(place))
 
 
 def _taken(clauses: Sequence[Clause], rows: pa.Table) -> Iterator[tuple[Mask, Clause, pa.Table]]:

@@ -25,10 +25,8 @@ import pyarrow as pa
 
 from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
-from merganser.edit.assign import Assignments
+from merganser.edit.row_rules import RowRule, sure_filter
 from merganser.errors import MerganserError, StorageError
-from merganser.expr.compute import can_fail
-from merganser.expr.predicate import Predicate
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, Vector, changed, load, vectors_by_bucket
 from merganser.files.write import RollingWriter
@@ -38,6 +36,7 @@ from merganser.merge.groups import Mask
 from merganser.merge.sort_merge import WINDOW_ROWS
 from merganser.meta.data_file import DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId
+from merganser.meta.row_counts import RowCounts
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
@@ -54,9 +53,6 @@ from merganser.write.job import Outcome, messages_of
 _PART_BYTES: Final = 16 * 1024 * 1024
 """So many bytes of files are worth a job of their own on the threads of a process."""
 
-RunRewrites = Callable[[Sequence["RewriteJob"]], list[Outcome]]
-"""Runs jobs side by side and returns what they did."""
-
 
 @dataclass(frozen=True)
 class RewriteJob:
@@ -68,8 +64,7 @@ class RewriteJob:
         files: those that may hold rows to change.
         schemas: columns of every schema that a file was written with.
         vectors: deletion vectors, by data file.
-        where: the rows to change; None: all.
-        sets: their new values; None: they are deleted.
+        rule: what becomes of rows.
         marks: rows that go are marked; else files are written without them.
     """
 
@@ -81,9 +76,18 @@ class RewriteJob:
     files: tuple[DataFile, ...]
     schemas: Mapping[int, tuple[t.Field, ...]]
     vectors: Mapping[str, Vector]
-    where: Predicate | None
-    sets: Assignments | None
+    rule: RowRule
     marks: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that it looks at."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def file_count(self) -> int:
+        """How many files it looks at."""
+        return len(self.files)
 
     def run(self, env: Env) -> Outcome:
         """Change the rows. New files are durable; of a refusal nothing is left."""
@@ -106,7 +110,8 @@ class RewriteJob:
         marked = {each.file.name: each.marked for each in done if len(each.marked)}
         message = CommitMessage(self.partition, self.bucket, self.total_buckets, tuple(out.added), removed)
         messages = (message,) if out.added or removed or marked else ()
-        return Outcome(messages, rows=sum(each.changed for each in done), marked=marked)
+        counts = RowCounts(0, sum(each.updated for each in done), sum(each.deleted for each in done))
+        return Outcome(messages, marked=marked, counts=counts)
 
 
 class _Output:
@@ -159,14 +164,14 @@ class _Rewrite:
     Attributes:
         removed: whether the file goes.
         marked: rising positions of rows that go, of a file that stays.
-        changed: how many rows are deleted, or not what they were.
+        updated, deleted: how many rows are not what they were, and how many are gone.
     """
 
     def __init__(self, job: RewriteJob, env: Env, file: DataFile, out: _Output) -> None:
         self.file = file
         self.removed = False
         self.marked = np.empty(0, np.int64)
-        self.changed = 0
+        self.updated = self.deleted = 0
         self._job = job
         self._env = env
         self._out = out
@@ -174,25 +179,22 @@ class _Rewrite:
 
     def work(self) -> None:
         """Find the rows, and write what becomes of them."""
-        found = self._matching()
+        found, numbers = self._found()
         if not len(found):
             return
-        sets = self._job.sets
-        if sets is not None:
-            if self._job.marks:
-                self._mark_updated(found, sets)
-            elif any(changed.any() for _, _, changed in self._updated(found, sets)):
-                self._update_in_place(found, sets)
-            return
-        self.changed = len(found)
-        if len(found) == self._visible:
-            self.removed = True
+        if self._job.rule.removes_all:
+            self.deleted = len(found)
+            self.removed = len(found) == self._visible
+            if self._job.marks and not self.removed:
+                self.marked = found
+            elif not self.removed:
+                self.removed = True
+                for rows, hit, _ in self._all(found):
+                    self._out.write(rows.filter(pa.array(~hit)))
         elif self._job.marks:
-            self.marked = found
-        else:
-            self.removed = True
-            for rows, hit in self._all(found):
-                self._out.write(rows.filter(pa.array(~hit)))
+            self._mark(found, numbers)
+        elif any(new.any() for _, _, _, new in self._judged(found, numbers)):
+            self._write_anew(found, numbers)
 
     @property
     def _visible(self) -> int:
@@ -203,55 +205,62 @@ class _Rewrite:
         known = vector.cardinality
         return self.file.row_count - (len(load(self._env.storage, vector)) if known is None else known)
 
-    def _matching(self) -> Positions:
-        """Return the rising positions of the rows to change."""
-        where = self._job.where
-        fields = [field for field in self._job.table.schema.fields if where is not None and field.name in where.columns]
-        parts = []
-        sure = where is not None and not can_fail(where.expression)
-        for rows in self._read(self._reader, fields, groups_filter=where, rows_filter=where if sure else None):
-            at = rows.column(POSITION.name).to_numpy()
-            if where is not None and not sure:
-                at = at[np.asarray(where.mask(rows).fill_null(False))]
-            parts.append(at)
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    def _found(self) -> tuple[Positions, Positions]:
+        """Return the rising positions of rows that may change, and the numbers that the rule gives them."""
+        rule = self._job.rule
+        fields = [field for field in self._job.table.schema.fields if field.name in rule.reads]
+        positions, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        sure = sure_filter(rule.where)
+        for rows in self._read(self._reader, fields, groups_filter=rule.where, rows_filter=sure):
+            found, given = rule.find(rows)
+            positions.append(rows.column(POSITION.name).to_numpy()[found])
+            numbers.append(given)
+        return np.concatenate(positions), np.concatenate(numbers)
 
-    def _updated(self, found: Positions, sets: Assignments) -> Iterator[tuple[Positions, pa.Table, Mask]]:
-        """Yield the rows at some positions: where they are, what they shall be, and which of them change by it."""
+    def _judged(self, found: Positions, numbers: Positions) -> Iterator[tuple[Positions, pa.Table, Mask, Mask]]:
+        """Yield rows at some positions: where they are, what they become, which go, and which change or go."""
         reader = replace(self._reader, only={self.file.name: found})
         for rows in self._read(reader, self._job.table.schema.fields):
-            olds = self._plain(rows)
-            news = sets.apply(olds)
-            yield rows.column(POSITION.name).to_numpy(), news, ~same_rows(olds, news)
+            at, olds = rows.column(POSITION.name).to_numpy(), self._plain(rows)
+            goes, news = self._job.rule.judge(olds, numbers[np.searchsorted(found, at)])
+            yield at, news, goes, goes | ~same_rows(olds, news)
 
-    def _mark_updated(self, found: Positions, sets: Assignments) -> None:
+    def _mark(self, found: Positions, numbers: Positions) -> None:
+        """Mark rows that change or go, and write new rows."""
         marked = []
-        for at, news, new in self._updated(found, sets):
-            marked.append(at[new])
-            self._out.write(news.filter(pa.array(new)))
+        for at, news, goes, changes in self._judged(found, numbers):
+            marked.append(at[changes])
+            self._count(goes, changes)
+            self._out.write(news.filter(pa.array(changes & ~goes)))
         gone = np.concatenate(marked)
-        self.changed = len(gone)
         self.removed = len(gone) == self._visible
         self.marked = gone[:0] if self.removed else gone
 
-    def _update_in_place(self, found: Positions, sets: Assignments) -> None:
+    def _write_anew(self, found: Positions, numbers: Positions) -> None:
+        """Write all rows that stay, each in its place."""
         self.removed = True
-        for rows, hit in self._all(found):
+        for rows, hit, place in self._all(found):
             if hit.any():
                 olds = rows.filter(pa.array(hit))
-                news = sets.apply(olds)
-                self.changed += int((~same_rows(olds, news)).sum())
+                goes, news = self._job.rule.judge(olds, numbers[place[hit]])
+                self._count(goes, goes | ~same_rows(olds, news))
                 order = np.arange(rows.num_rows)
                 order[hit] = rows.num_rows + np.arange(news.num_rows)
-                rows = pa.concat_tables([rows, news]).take(pa.array(order))
+                stays = np.ones(rows.num_rows, np.bool_)
+                stays[hit] = ~goes
+                rows = pa.concat_tables([rows, news]).take(pa.array(order[stays]))
             self._out.write(rows)
 
-    def _all(self, found: Positions) -> Iterator[tuple[pa.Table, Mask]]:
-        """Yield all rows of the file that are not deleted, and which of them are to change."""
+    def _count(self, goes: Mask, changes: Mask) -> None:
+        self.deleted += int(goes.sum())
+        self.updated += int((changes & ~goes).sum())
+
+    def _all(self, found: Positions) -> Iterator[tuple[pa.Table, Mask, Positions]]:
+        """Yield all rows that are not deleted, which of them are found, and the place of each among these."""
         for rows in self._read(self._reader, self._job.table.schema.fields):
             at = rows.column(POSITION.name).to_numpy()
             place = np.minimum(np.searchsorted(found, at), len(found) - 1)
-            yield self._plain(rows), found[place] == at
+            yield self._plain(rows), found[place] == at, place
 
     def _plain(self, rows: pa.Table) -> pa.Table:
         return with_schema(rows.drop_columns([POSITION.name]), arrow_schema(self._job.table.schema.fields))
@@ -319,25 +328,22 @@ class Rewriting:
         return list(found.values())
 
 
-def rewriting(
-    table: TableDef, env: Env, state: TableState, where: Predicate | None, sets: Assignments | None
-) -> Rewriting:
+def rewriting(table: TableDef, env: Env, state: TableState, rule: RowRule) -> Rewriting:
     """Return what a change looks at in a state.
 
     Args:
-        where: the rows to change; None: all.
-        sets: their new values; None: they are deleted.
+        rule: what becomes of rows.
     """
     snapshot = state.snapshot
     if snapshot is None:
         return Rewriting((), (), {})
     vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(snapshot))
-    found = plan(table, env, state, columns=table.schema.fields, where=where)
+    found = plan(table, env, state, columns=table.schema.fields, where=rule.where)
     entries = {entry.file.name: entry for entry in state.live}
     whole: set[str] = set()
-    if sets is None:
+    if rule.removes_all:
         planned = [entries[file.name] for split in found.splits for file in split.files]
-        whole = {entry.file.name for entry in surely_matching(table, planned, where)}
+        whole = {entry.file.name for entry in surely_matching(table, planned, rule.where)}
     marks = table.options.get(w.DELETION_VECTORS) and not table.bucketed
     jobs = []
     for split in found.splits:
@@ -356,8 +362,7 @@ def rewriting(
                 files,
                 found.job.schemas,
                 split.vectors,
-                where,
-                sets,
+                rule,
                 marks,
             )
         )
@@ -375,7 +380,7 @@ def rows_in(entries: Sequence[ManifestEntry], vectors: Mapping[BucketId, BucketV
     return rows
 
 
-def run_here(env: Env) -> RunRewrites:
+def run_here(env: Env) -> Callable[[Sequence[RewriteJob]], list[Outcome]]:
     """Return what runs jobs on the threads of this process."""
 
     def run(jobs: Sequence[RewriteJob]) -> list[Outcome]:

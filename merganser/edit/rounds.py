@@ -18,7 +18,9 @@ from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.storage.env import Env
+from merganser.write.transaction import Transaction
 
 R = TypeVar("R")
 
@@ -52,6 +54,42 @@ def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Cal
                     raise
     finally:
         turns.end()
+
+
+def in_transactions(
+    begun: Callable[[], Transaction],
+    env: Env,
+    round_: Callable[[Transaction, TableState], Snapshot | None],
+    action: str,
+) -> Snapshot | None:
+    """Return the commit of the first round that nothing has come between; None if it had nothing to commit.
+
+    Args:
+        begun: returns a new transaction.
+        round_: reads the state that it is given, writes files, and finishes the transaction.
+        action: what is being done, as messages begin.
+
+    Raises:
+        ConflictError, ExpiredError: as for `in_rounds`.
+    """
+    transaction = begun()
+    done, snapshot = transaction.applied()
+    if done:
+        return snapshot
+
+    def one(is_first: bool) -> Snapshot | None:
+        transaction = begun()
+        try:
+            if not is_first:
+                transaction.take_turn()
+            table = transaction.table
+            state = MetaReader(table.paths, env, table.name).latest(to_commit=True)
+            check_columns(table, env, state.snapshot, action)
+            return round_(transaction, state)
+        finally:
+            transaction.end_turn()
+
+    return in_rounds(transaction.table, env, one, lambda: None)
 
 
 def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: str) -> None:

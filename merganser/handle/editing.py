@@ -9,6 +9,7 @@ from merganser.edit.assign import assignments
 from merganser.edit.change import Change
 from merganser.edit.joined import condition_of
 from merganser.edit.merging import Merge, source_of
+from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
@@ -57,7 +58,7 @@ class EditVerbs(TableBase):
             commit_user,
             identifier,
             changes,
-        ).run()
+        ).done()
 
     def update(
         self,
@@ -94,7 +95,7 @@ class EditVerbs(TableBase):
             commit_user,
             identifier,
             changes,
-        ).run()
+        ).done()
 
     def merge(
         self,
@@ -124,7 +125,17 @@ class EditVerbs(TableBase):
         Raises:
             InvalidInputError: the source holds no rows, or the condition is invalid.
         """
-        setting, action = self.setting(timezone), f"cannot merge into '{self.name}'"
+        return self.merging(source, on, self.setting(timezone), commit_user, identifier, changes)
+
+    def merging(
+        self, source: Any, on: str, setting: Setting, commit_user: str | None, identifier: int | None, changes: bool
+    ) -> Merge:
+        """Return a merge of rows into the table; see `merge`.
+
+        Args:
+            setting: what SQL text means besides its words.
+        """
+        action = f"cannot merge into '{self.name}'"
         rows = source_of(source, action)
         found = condition_of(on, self.definition, fields_from_arrow(rows.schema), action, setting)
         return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes)

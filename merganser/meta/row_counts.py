@@ -23,6 +23,12 @@ class RowCounts:
     updated: int | None = 0
     deleted: int | None = 0
 
+    def __add__(self, other: RowCounts) -> RowCounts:
+        """Return the counts of both."""
+        return RowCounts(
+            _sum(self.inserted, other.inserted), _sum(self.updated, other.updated), _sum(self.deleted, other.deleted)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RowEdit:
@@ -35,6 +41,10 @@ class RowEdit:
 
     operation: str
     counts: Callable[[], RowCounts]
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
 
 
 def counted(number: int, counts: RowCounts) -> dict[str, str]:

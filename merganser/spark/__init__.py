@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from merganser.spark import cdc
     from merganser.spark.compaction import compact, rescale
+    from merganser.spark.editing import delete, merge, update
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
     from merganser.spark.scan import changes, read
@@ -23,12 +24,15 @@ __all__ = [
     "cdc",
     "changes",
     "compact",
+    "delete",
     "load",
     "lookup_join",
+    "merge",
     "read",
     "read_stream",
     "register",
     "rescale",
+    "update",
     "write",
     "write_stream",
 ]
@@ -36,12 +40,15 @@ __all__ = [
 _HOMES = {
     "changes": "merganser.spark.scan",
     "compact": "merganser.spark.compaction",
+    "delete": "merganser.spark.editing",
     "load": "merganser.spark.files",
     "lookup_join": "merganser.spark.lookup",
+    "merge": "merganser.spark.editing",
     "read": "merganser.spark.scan",
     "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",
     "rescale": "merganser.spark.compaction",
+    "update": "merganser.spark.editing",
     "write": "merganser.spark.sink",
     "write_stream": "merganser.spark.stream_sink",
 }

@@ -23,6 +23,7 @@ from merganser.errors import MerganserError, StorageError
 from merganser.ingest.rows import split_kinds
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.data_file import DataFile
+from merganser.meta.row_counts import RowCounts
 from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_COUNT
@@ -44,6 +45,7 @@ class Outcome:
         rows: that it was given and wrote; fewer are stored where rows of one key become one.
         retractions: how many of these rows take something back: -U and -D.
         marked: rising positions of rows that go, by data file that stays; where rows are changed in place.
+        counts: how many rows of the table it changed; None: it looked at none.
         held: the folder in which the rows wait for their buckets, instead of messages (`write.held`); None: none wait.
     """
 
@@ -54,6 +56,7 @@ class Outcome:
     retractions: int = 0
     held: str | None = None
     marked: Mapping[str, Positions] = field(default_factory=dict)
+    counts: RowCounts | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:

@@ -204,3 +204,14 @@ def test_rescale_moves_rows_and_says_what_became_of_them(run: Run, orders: mg.Ta
     refused = run("rescale", "shop.orders", "0")
     assert (refused.code, refused.out) == (1, "")
     assert "whole number from 1 to 32767" in refused.err
+
+
+def test_rows_are_deleted_and_updated_by_a_filter(run: Run, orders: mg.Table) -> None:
+    ran = run("update", "shop.orders", "--where", "id > 1", "--set", "note=upper(note)")
+    assert ran.out.startswith("1 row updated; snapshot ")
+    assert run("read", "shop.orders", "-c", "note", "--where", "id = 2", "-f", "csv").out == '"note"\n"TWO"\n'
+    assert run("delete", "shop.orders", "--where", "note = 'TWO'").out.startswith("1 row deleted; snapshot ")
+    assert run("delete", "shop.orders", "--where", "note = 'TWO'").out == "no row changes; nothing was committed\n"
+    assert run("delete", "shop.orders", "--where", "TRUE").code == 0
+    assert run("read", "shop.orders").err == "no rows\n"
+    assert "belongs to the primary key" in run("update", "shop.orders", "--where", "TRUE", "--set", "id=1").err

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 import merganser as mg
-from merganser.edit import change
+from merganser.edit import change, merging
 from merganser.errors import InvalidInputError
 from merganser.storage.protocol import no_lock
 
@@ -200,3 +200,55 @@ def test_rows_that_come_meanwhile_and_match_are_changed_and_others_do_not_confli
     with _without_locks():
         assert deleted(table.delete("k < 7")) == 3
     assert keys(table) == [*range(7, 30), 100]
+
+
+@pytest.mark.parametrize("options", [{}, VECTORS, {"bucket": "1", "bucket-key": "k"}])
+def test_rows_of_a_source_change_files_with_rows_that_meet_them(catalog: mg.Catalog, options: dict[str, str]) -> None:
+    table = made(catalog, **options)
+    before = names(table)
+    source = [{"k": k, "v": -k} for k in (1, 2, 12, 40, 41)]
+    merge = (
+        table.merge(source, on="target.k = source.k")
+        .when_matched_delete("source.k = 2")
+        .when_matched_update({"a": "source.v"})
+        .when_not_matched_insert({"k": "source.k", "a": "source.v", "p": "'new'"}, condition="source.k < 41")
+    )
+    found = merge.execute()
+    assert found is not None
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted, found.operation) == (1, 2, 1, "MERGE")
+    assert len(names(table) & before) == (3 if options == VECTORS else 1)
+    assert keys(table) == [k for k in range(30) if k != 2] + [40]
+    assert sorted(row["k"] for row in table.read(where="a < 0").to_pylist()) == [1, 12, 40]
+    if "bucket" in options:
+        assert table.read(columns=["k"]).to_arrow()["k"].to_pylist() == keys(table)
+    assert [each for each in table.check() if each.is_fault] == []
+
+
+def test_a_merge_sees_rows_that_others_delete_meanwhile(catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(catalog, **VECTORS)
+    rounds: list[int] = []
+    new = merging.Merge._new_rows
+
+    def made_new(self: merging.Merge, source: Any) -> Any:
+        rounds.append(1)
+        if len(rounds) == 1:
+            table.delete("k = 5")
+        return new(self, source)
+
+    monkeypatch.setattr(merging.Merge, "_new_rows", made_new)
+    merge = table.merge([{"k": 5}, {"k": 6}, {"k": 30}], on="target.k = source.k")
+    with _without_locks():
+        found = merge.when_not_matched_insert({"k": "k", "p": "'new'"}).execute()
+    assert found is not None
+    assert (found.rows_inserted, len(rounds)) == (2, 2)
+    assert keys(table) == list(range(31))
+
+
+def test_several_rows_of_a_source_for_one_row_are_refused(catalog: mg.Catalog) -> None:
+    table = made(catalog, **VECTORS)
+    before = names(table)
+    merge = table.merge([{"k": 5}, {"k": 6}, {"k": 5}], on="target.k = source.k").when_matched_delete()
+    with pytest.raises(InvalidInputError, match=r"1 row of the table .* \(k = 5\).*meets rows 1, 3 of the source"):
+        merge.execute()
+    assert names(table) == before
+    assert table.remove_orphans(older_than="2100-01-01T00:00:00") == ()

@@ -101,7 +101,7 @@ def _history(seed: int, kind: str, path: Path) -> None:
                 rows = after
                 message += f": UPDATE {where.sql} {sets}"
             case "merge":
-                if counting or kind == "by version":
+                if kind in ("counting", "by version"):
                     continue
                 merge = merging(rng)
                 rows, expected = merge.applied(rows)

@@ -1,0 +1,169 @@
+"""`ms.delete`, `ms.update` and `ms.merge`: Spark tasks find and change rows, and the driver commits once.
+
+A task reads some splits of the table, or some files of appended rows, and writes what becomes of their rows. No row
+goes through the JVM. What names its keys is looked up by the driver, which costs less than a task.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from merganser.edit.assign import assignments
+from merganser.edit.change import Change
+from merganser.edit.merging import Merge
+from merganser.edit.rewrite import RewriteJob
+from merganser.edit.row_jobs import RowJob
+from merganser.expr.text import to_predicate
+from merganser.handle.table import Table
+from merganser.meta.snapshot import Snapshot
+from merganser.spark.compaction import on_tasks
+from merganser.spark.jobs import batch_of
+from merganser.spark.names import setting_of
+from merganser.spark.session import TASKS_PER_CORE, check_frame, cores, opened, our_errors, run_jobs
+from merganser.spark.splits import balanced, weight_of
+from merganser.storage.env import Env
+from merganser.write.job import Outcome
+
+
+def delete(
+    spark: SparkSession,
+    table: Table | str,
+    where: str | Any | None,
+    *,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    changes: bool = True,
+) -> Snapshot | None:
+    """Remove rows as one commit; see `Table.delete`.
+
+    Args:
+        spark: the session whose tasks work.
+        table: a table, or its path.
+        where: the rows to remove. Text means what it means in Spark: timestamps are in the time zone of the session.
+        commit_user, identifier, changes: see `Table.write`.
+
+    Returns:
+        The snapshot; its `rows_deleted` says how many rows were removed. None if no row matches.
+
+    Raises:
+        InvalidInputError, ConflictError, CommitUnknownError: see `Table.delete`.
+    """
+    return _change(spark, opened(table), where, None, commit_user, identifier, changes)
+
+
+def update(
+    spark: SparkSession,
+    table: Table | str,
+    where: str | Any | None,
+    set: Mapping[str, str],
+    *,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    changes: bool = True,
+) -> Snapshot | None:
+    """Give rows new values as one commit; see `Table.update`.
+
+    Args:
+        spark: the session whose tasks work.
+        table: a table, or its path.
+        where, set: the rows, and SQL text by column. It means what it means in Spark.
+        commit_user, identifier, changes: see `Table.write`.
+
+    Returns:
+        The snapshot; its `rows_updated` says how many rows are not what they were. None if no row changes.
+
+    Raises:
+        InvalidInputError, ConflictError, CommitUnknownError: see `Table.update`.
+    """
+    return _change(spark, opened(table), where, set, commit_user, identifier, changes)
+
+
+def merge(
+    spark: SparkSession,
+    table: Table | str,
+    source: DataFrame,
+    on: str,
+    *,
+    commit_user: str | None = None,
+    identifier: int | None = None,
+    changes: bool = True,
+) -> Merge:
+    """Return a merge of the rows of a DataFrame into a table; see `Table.merge`. It is done by `execute`.
+
+    The driver fetches the rows of the source as Arrow, and merges them in its own process.
+
+    Args:
+        spark: the session.
+        table: a table, or its path.
+        source: the rows.
+        on: which row of the source belongs to which row of the table. Text means what it means in Spark.
+        commit_user, identifier, changes: see `Table.write`.
+
+    Raises:
+        InvalidInputError: see `Table.merge`.
+    """
+    found = opened(table)
+    check_frame(source, f"cannot merge into '{found.name}'", "Table.merge takes rows that lie in this process.")
+    with our_errors(spark):
+        rows = source.toArrow()
+    setting = setting_of(spark, found)
+    return found.merging(rows, on, setting, commit_user, identifier, changes)
+
+
+def _change(
+    spark: SparkSession,
+    table: Table,
+    where: str | Any | None,
+    sets: Mapping[str, str] | None,
+    commit_user: str | None,
+    identifier: int | None,
+    changes: bool,
+) -> Snapshot | None:
+    setting = setting_of(spark, table)
+    action = f"cannot delete from '{table.name}'" if sets is None else f"cannot update '{table.name}'"
+    return Change(
+        table.definition,
+        table.env,
+        to_predicate(where, table.schema.fields, setting=setting),
+        None if sets is None else assignments(table.definition, sets, action, setting),
+        action,
+        commit_user,
+        identifier,
+        changes,
+        run=_on_tasks(spark, table.env),
+        run_compactions=on_tasks(spark, table.env),
+    ).done()
+
+
+def _on_tasks(spark: SparkSession, env: Env) -> Callable[[Sequence[RowJob] | Sequence[RewriteJob]], list[Outcome]]:
+    """Return what runs jobs as Spark tasks, several of them in a task if they are many or small."""
+
+    def run(jobs: Sequence[RowJob] | Sequence[RewriteJob]) -> list[Outcome]:
+        weights = [weight_of(job.size_bytes, job.file_count) for job in jobs]
+        packs = balanced(weights, tasks_max=TASKS_PER_CORE * cores(spark))
+        task = EditTask(tuple(pickle.dumps([jobs[i] for i in pack]) for pack in packs), env)
+        return run_jobs(spark.range(0, len(packs), 1, len(packs)), task)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class EditTask:
+    """Runs the packs of jobs whose numbers it is given; each travels as its own bytes."""
+
+    packs: tuple[bytes, ...]
+    env: Env
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one outcome per job, as `mapInArrow` wants it."""
+        env = Env(self.env.storage, self.env.clock, threads=1)  # a task has one core
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for job in pickle.loads(self.packs[number]):
+                    yield batch_of(job.run(env))

@@ -1,0 +1,91 @@
+"""`ms.delete`, `ms.update` and `ms.merge`: tasks change rows, and one commit holds what all of them did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+from merganser.errors import InvalidInputError
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = {"k": "INT", "p": "STRING", "a": "INT", "at": "TIMESTAMP_LTZ(6)"}
+TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
+    "deduplicate": (["p", "k"], {"bucket": "2"}),
+    "per-record": (["p", "k"], {"bucket": "1", "changelog-producer": "per-record"}),
+    "dynamic": (["p", "k"], {"bucket": "-1"}),
+    "partial-update": (
+        ["p", "k"],
+        {"bucket": "2", "merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    ),
+    "append": ([], {}),
+    "append vectors": ([], {"deletion-vectors.enabled": "true"}),
+}
+
+
+def made(catalog: mg.Catalog, kind: str) -> mg.Table:
+    key, options = TABLES[kind]
+    table = catalog.create_table("shop.t", COLUMNS, primary_key=key, partition_by=["p"], options=options)
+    for first in (0, 20):
+        rows = [{"k": k, "p": "xy"[k % 2], "a": k, "at": None} for k in range(first, first + 20)]
+        table.write(rows)
+    return table
+
+
+def values(table: mg.Table) -> dict[int, int | None]:
+    return {row["k"]: row["a"] for row in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tasks_delete_and_update_rows_in_one_commit(spark: SparkSession, catalog: mg.Catalog, kind: str) -> None:
+    table = made(catalog, kind)
+    found = ms.delete(spark, table, "a % 5 = 0 AND k > 3")
+    assert found is not None
+    assert (found.operation, found.rows_deleted) == ("DELETE", 7)
+    found = ms.update(spark, table.path, "A >= 30", {"A": "a + 100"}, commit_user="job", identifier=1)
+    assert found is not None
+    assert found.rows_updated == 8
+    assert ms.update(spark, table, "a >= 30", {"a": "a + 100"}, commit_user="job", identifier=1) == found
+    assert ms.delete(spark, table, "a = 77") is None
+    left = [k for k in range(40) if k % 5 or k < 4]
+    assert values(table) == {k: k + 100 if k >= 30 else k for k in left}
+    assert [each for each in table.check() if each.is_fault] == []
+    if kind == "per-record":
+        changes = table.changes(found.id, found.id).to_pylist()
+        assert sorted(row["_row_kind"] for row in changes) == ["+U"] * 8 + ["-U"] * 8
+
+
+def test_what_a_task_refuses_changes_nothing(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = made(catalog, "deduplicate")
+    for where, sets in (("k >= 0", {"a": "1 DIV (k - 25)"}), ("k >= 0", {"p": "'x'"})):
+        with pytest.raises(InvalidInputError, match=r"cannot update 'shop\.t'"):
+            ms.update(spark, table, where, sets)
+    assert values(table) == {k: k for k in range(40)}
+    assert table.remove_orphans(older_than="2100-01-01T00:00:00") == ()
+
+
+def test_texts_are_in_the_time_zone_of_the_session(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = made(catalog, "deduplicate")
+    ms.update(spark, table, "k = 1", {"at": "TIMESTAMP_LTZ '2026-01-01 00:00:00'"})
+    [row] = table.read(where="k = 1").to_pylist()
+    assert row["at"].isoformat() == "2026-01-01T05:00:00+00:00"
+    found = ms.delete(spark, table, "at < TIMESTAMP '2026-01-01 00:00:01' AND a >= 0")
+    assert found is not None
+    assert found.rows_deleted == 1
+
+
+def test_a_frame_is_merged(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = made(catalog, "deduplicate")
+    source = spark.range(38, 42).selectExpr("cast(id as int) k", "if(id % 2 = 0, 'x', 'y') p", "-id as v")
+    merge = ms.merge(spark, table, source, on="target.p = source.p AND target.k = source.k")
+    found = merge.when_matched_update({"a": "v"}).when_not_matched_insert({"k": "k", "p": "p", "a": "v"}).execute()
+    assert found is not None
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted) == (2, 2, 0)
+    assert {k: a for k, a in values(table).items() if k >= 37} == {37: 37, 38: -38, 39: -39, 40: -40, 41: -41}
+    rows: Any = [{"k": 1}]
+    with pytest.raises(InvalidInputError, match=r"Table\.merge takes rows"):
+        ms.merge(spark, table, rows, on="target.k = source.k")
