@@ -503,20 +503,25 @@ class Publisher:
         )
 
     def _check_logs(self, now: Options) -> None:
-        """Refuse rows that are not logged, where a stream of the table was enabled since the writer began.
+        """Refuse rows that are not published, where the table began to publish changes since the writer began.
 
         Raises:
             ConflictError: nothing was changed.
         """
-        options = self.table.options
-        if now.get(w.STREAM) is None or now.get(w.STREAM) == options.get(w.STREAM) or not self.table.keyed:
+        options, producer = self.table.options, now.get(w.CHANGELOG_PRODUCER)
+        if not self.table.keyed or producer in ("none", options.get(w.CHANGELOG_PRODUCER)):
             return
-        if now.get(w.CHANGELOG_PRODUCER) != options.get(w.CHANGELOG_PRODUCER):
-            raise ConflictError(
-                f"cannot commit to '{self.table.name}': a stream of its changes was enabled since this write began, "
-                "and the write has logged none. Nothing was changed. Write the rows again.",
-                table=self.table.name,
-            )
+        if now.get(w.STREAM) not in (None, options.get(w.STREAM)):
+            fact = "a stream of its changes was enabled since this write began"
+        elif options.get(w.CHANGELOG_PRODUCER) == self.table.schema.options.get(w.CHANGELOG_PRODUCER):
+            fact = f"'{w.CHANGELOG_PRODUCER.key}' was set to '{producer}' since this write began"
+        else:
+            return  # a producer of its own
+        raise ConflictError(
+            f"cannot commit to '{self.table.name}': {fact}, and the write has logged no changes. Nothing was changed. "
+            "Write the rows again.",
+            table=self.table.name,
+        )
 
     def _index_after(
         self, change: Change, state: TableState, entries: Sequence[ManifestEntry]

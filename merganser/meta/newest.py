@@ -25,6 +25,7 @@ def newest(table: TableDef, env: Env) -> TableDef:
 _OF_STREAM: Final = (
     w.CHANGELOG_PRODUCER,
     w.ASKED_PRODUCER,
+    w.CHANGELOG_IMAGE,
     w.STREAM,
     w.STREAM_ENABLED,
     w.STREAM_RETENTION,
@@ -33,11 +34,12 @@ _OF_STREAM: Final = (
     u.CHANGELOG_NUM_RETAINED_MAX,
     u.CHANGELOG_NUM_RETAINED_MIN,
 )
-"""Options that enabling or disabling the shard stream changes."""
+"""Options that say how changes are published; enabling or disabling the shard stream changes most of them."""
+_PRODUCER: Final = (w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER, w.CHANGELOG_IMAGE)
 
 
 def for_writing(table: TableDef, env: Env) -> TableDef:
-    """Return the table with the number of buckets and the shard stream that it has now; all else stays as it was.
+    """Return the table with the buckets, the producer and the shard stream that it has now; all else stays as it was.
 
     Costs one look at the store, which mostly finds that there is no newer schema.
     """
@@ -48,7 +50,9 @@ def for_writing(table: TableDef, env: Env) -> TableDef:
     own = table.bucket != known.get(w.BUCKET)  # the caller's own number stays
     if table.bucket > 0 and number > 0 and number != table.bucket and not own:
         changes[w.BUCKET.key] = str(number)
-    if now.get(w.STREAM) != known.get(w.STREAM):
+    chosen = any(table.options.get(option) != known.get(option) for option in _PRODUCER)  # so does their own producer
+    produced = not chosen and any(now.get(option) != known.get(option) for option in _PRODUCER)
+    if produced or now.get(w.STREAM) != known.get(w.STREAM):
         texts = dict(now.items())
         changes |= {option.key: texts.get(option.key) for option in _OF_STREAM}
     return replace(table, options=table.options.merged(changes)) if changes else table

@@ -1,0 +1,108 @@
+"""Altering a table under faults and races: a schema is there or not, and nobody's change is lost."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser import changes as c
+from merganser.errors import ConflictError, InvalidInputError
+from merganser.storage.protocol import Storage
+from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.testing.faulty import Outcome, run_every
+
+_names = itertools.count()
+CHANGES = [c.rename_column("v", "text"), c.add_column("n", "INT"), c.set_option("bucket", 4)]
+
+
+def _table(**options: str) -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"alter-{next(_names)}"))
+    catalog.create_database("db")
+    table = catalog.create_table(
+        "db.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options={"bucket": "2"} | options
+    )
+    table.write([{"k": 1, "v": "a"}])
+    return table
+
+
+def test_a_schema_is_whole_or_absent_whichever_call_goes_wrong() -> None:
+    files = contents(_table().env.storage)
+    name = f"alter-{next(_names)}"
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = catalog_over(storage).table("db.t")
+        if table.schema.id == 0:
+            assert outcome.error is not None
+            table = table.alter(CHANGES)
+        assert table.schema.names == ("k", "text", "n")
+        assert table.read().to_pylist() == [{"k": 1, "text": "a", "n": None}]
+        assert table.check() == ()
+
+    def work(faulty: Storage) -> Any:
+        return catalog_over(faulty).table("db.t").alter(CHANGES)
+
+    assert run_every(lambda: memory_with(files, name), work, check) > 8
+
+
+def test_many_alter_and_write_at_once_and_no_change_is_lost() -> None:
+    table = _table()
+    failures: list[BaseException] = []
+
+    def alter(i: int) -> None:
+        try:
+            for j in range(5):
+                made = table.alter([c.add_column(f"c{i}{j}", "INT"), c.comment_column(f"c{i}{j}", f"of {i}")])
+                made.write([{"k": 10 * i + j, f"c{i}{j}": i}], columns=["k", f"c{i}{j}"])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=alter, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    now = catalog_over(table.env.storage).table("db.t")
+    assert now.schema.id == 20
+    assert set(now.schema.names) == {"k", "v", *(f"c{i}{j}" for i in range(4) for j in range(5))}
+    assert len({field.id for field in now.schema.fields}) == 22
+    found = {row["k"]: row for row in now.read().to_pylist()}
+    assert all(found[10 * i + j][f"c{i}{j}"] == i for i in range(4) for j in range(5))
+    assert now.check() == ()
+
+
+def test_of_those_who_add_one_column_at_once_one_succeeds() -> None:
+    table = _table()
+    won: list[int] = []
+    lost: list[BaseException] = []
+
+    def alter(i: int) -> None:
+        try:
+            table.alter([c.add_column("same", "INT", comment=str(i))])
+            won.append(i)
+        except (ConflictError, InvalidInputError) as error:  # told at the race, or after it
+            lost.append(error)
+
+    threads = [threading.Thread(target=alter, args=(i,)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 4)
+    assert catalog_over(table.env.storage).table("db.t").schema.field("same").description == str(won[0])
+
+
+def test_a_table_that_begins_to_publish_changes_misses_none_of_writers_from_before() -> None:
+    table = _table()
+    with table.writer() as writer:
+        writer.write([{"k": 2, "v": "b"}])
+        table.alter([c.set_option("changelog-producer", "input")])
+        with pytest.raises(ConflictError, match="'changelog-producer' was set to 'input' since this write began"):
+            writer.commit()
+    table.write([{"k": 3, "v": "c"}])
+    changes = catalog_over(table.env.storage).table("db.t").changes(start=2).to_pylist()
+    assert [tuple(row.values()) for row in changes] == [("+I", 3, "c")]
