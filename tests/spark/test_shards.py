@@ -225,3 +225,37 @@ def test_a_position_that_the_stream_does_not_keep_is_refused_with_its_code(tmp_p
             one.latestOffset(kept)
     with pytest.raises(InvalidInputError, match="none of a shard stream"):
         reader().latestOffset({"version": 1, "first": 1, "next": 2})
+
+
+def test_writes_compactions_and_rescales_of_spark_are_in_the_stream(
+    spark: SparkSession, orders: mg.Table, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    columns = "id INT, state STRING, amount INT"
+
+    def rows(first: int, state: str) -> DataFrame:
+        return spark.range(first, first + 8).selectExpr("CAST(id AS INT) id", f"'{state}' state", "1 amount")
+
+    ms.write(rows(0, "new"), orders)
+    ms.compact(spark, orders, full=True)
+    ms.rescale(spark, orders, 3)
+    rows(4, "paid").write.parquet(str(source))
+    stream = spark.readStream.schema(columns).parquet(str(source))
+    ms.write_stream(stream, orders, str(tmp_path / "c"), trigger="availableNow").awaitTermination()
+    ms.compact(spark, orders, full=True)
+    seen: dict[int, str] = {}
+    kinds = []
+    for shard in orders.shards():
+        at: str | None = orders.shard_iterator(shard.shard_id, at="trim_horizon")
+        while at is not None:
+            page = orders.records(at, limit=3, full=True)
+            for row in page.records.to_pylist():
+                assert (row["id"] in seen) == (row["_action"] == "UPDATE")
+                seen[row["id"]] = row["state"]
+                kinds.append(row["_action"])
+            at = page.next_iterator
+            if not page.may_have_more:
+                break
+    assert seen == {i: "new" if i < 4 else "paid" for i in range(12)}
+    assert (kinds.count("PUT"), kinds.count("UPDATE"), len(kinds)) == (12, 4, 16)
+    assert sum(not shard.closed for shard in orders.shards()) == 3
