@@ -1,4 +1,4 @@
-"""Random histories of tables whose schemas change between writes, compactions, expiry and reads.
+"""Random histories of tables whose schemas change between writes, edits, compactions, expiry and reads.
 
 The oracle keeps values by the id of their column, at any depth, so a rename or a move is nothing to it. Types climb
 ladders whose every step keeps each value, so what a value becomes does not depend on the schema that it was stored
@@ -199,10 +199,12 @@ class History:
         schema = self.table.schema
         self.oracle = Oracle(self.engine, tuple(schema.field(name).id for name in schema.primary_keys))
         self.oracle.note(schema.fields)
+        self.summed = schema.field("s").id
         if self.engine == "aggregation":
-            self.oracle.sums.add(schema.field("s").id)
+            self.oracle.sums.add(self.summed)
         self.old = [self.table]
         self.states: dict[int, tuple[tuple[t.Field, ...], list[Row]]] = {}
+        self.conditions = random.Random(f"{seed} conditions")  # of its own: the rest of a history stays what it was
 
     def run(self) -> None:
         for _ in range(self.rng.randrange(6, 12)):
@@ -213,6 +215,8 @@ class History:
                     self._alter()
                 case _:
                     self.table.compact(full=self.rng.random() < 0.7)
+            if self.conditions.random() < 0.2:
+                self._change_rows()
             self._same(self.table.read(), self.table.schema.fields, self.oracle.rows)
             self._filtered()
         for snapshot, (fields, rows) in list(self.states.items())[:: max(1, len(self.states) // 3)]:
@@ -250,6 +254,27 @@ class History:
         if "deletion-vectors.enabled" in self.table.options:  # rows are seen once they are compacted
             snapshot = self.table.snapshots()[-1]
         self.states[snapshot.id] = (self.table.schema.fields, list(self.oracle.rows))
+
+    def _change_rows(self) -> None:
+        """Delete or update the rows with some value of the column that began as `s`."""
+        if self.engine not in ("deduplicate", "append"):
+            return
+        one = next(field for field in self.table.schema.fields if field.id == self.summed)
+        value = self.conditions.choice([row.get(one.id) for row in self.oracle.rows] or [None])
+        if value is None or self.table.options.get("changelog-producer") == "input":
+            return
+        text = f"'{value}'" if isinstance(one.type, t.VarChar) else str(value)
+        where = f"{one.name} = {text}"
+        chosen = [row for row in self.oracle.rows if row.get(one.id) == value]
+        others = [row for row in self.oracle.rows if row.get(one.id) != value]
+        if self.conditions.random() < 0.5:
+            snapshot = self.table.delete(where)
+            self.oracle.rows = others
+        else:
+            snapshot = self.table.update(where, {one.name: "11"})
+            self.oracle.rows = [*others, *({**row, one.id: 11} for row in chosen)]
+        if snapshot is not None:  # None: they were so already
+            self.states[self.table.snapshots()[-1].id] = (self.table.schema.fields, list(self.oracle.rows))
 
     def _alter(self) -> None:
         changes = [found for _ in range(self.rng.choice([1, 1, 2, 4])) if (found := self._change()) is not None]
