@@ -284,6 +284,10 @@ def stored_values(literal: Literal, kind: t.DataType) -> tuple[Value, ...] | Non
     value = literal.value
     if value is None:
         return ()
+    if type(kind) in INTEGER_BITS and type(literal.type) in INTEGER_BITS:  # lists of thousands are of such
+        assert isinstance(value, int), literal
+        half = 1 << (INTEGER_BITS[type(kind)] - 1)
+        return (value,) if -half <= value < half else ()
     families = (family(kind), family(literal.type))
     if families[0] == "float":
         assert isinstance(value, int | float | Decimal), literal

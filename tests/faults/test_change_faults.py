@@ -93,3 +93,46 @@ def test_an_update_is_all_or_nothing_whichever_call_goes_wrong(
     storage = f"change-faults-{next(_names)}"
     runs = run_some(lambda: memory_with(files, storage), lambda faulty: work(catalog_over(faulty)), check)
     assert runs > 40
+
+
+def _append_base(options: dict[str, str]) -> dict[str, bytes]:
+    catalog = catalog_over(memory_with({}, f"change-faults-{next(_names)}"))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "a": "INT"}, options={"write-only": "true", **options})
+    table.write(_rows(0, 1, 2, 3))
+    table.write([{"k": 9, "a": 9}])
+    return contents(catalog.env.storage)
+
+
+def _merged(catalog: Catalog) -> mg.Snapshot | None:
+    source = [{"k": 1, "v": 10}, {"k": 3, "v": 0}, {"k": 7, "v": 70}]
+    merge = catalog.table("db.t").merge(source, on="target.k = source.k", commit_user="job", identifier=1)
+    merge = merge.when_matched_delete("v = 0").when_matched_update({"a": "v"})
+    return merge.when_not_matched_insert({"k": "source.k", "a": "v"}).execute()
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}], ids=["files", "vectors"])
+def test_a_merge_into_appended_rows_is_all_or_nothing_whichever_call_goes_wrong(options: dict[str, str]) -> None:
+    files = _append_base(options)
+    before = [*_rows(0, 1, 2, 3), {"k": 9, "a": 9}]
+    after = [*_rows(0, 10, 2), {"k": 7, "a": 70}, {"k": 9, "a": 9}]
+
+    def check(storage: Storage, outcome: Outcome[mg.Snapshot | None]) -> None:
+        found = _visible(storage)
+        assert found in (before, after)
+        if outcome.error is None:
+            assert found == after
+        elif not isinstance(outcome.error, CommitUnknownError | Stopped):
+            assert found == before, f"{outcome.error!r} was raised, and the commit is there"
+        again = _merged(catalog_over(storage))
+        assert _visible(storage) == after
+        assert again is not None
+        assert (again.rows_inserted, again.rows_updated, again.rows_deleted) == (1, 1, 1)
+        table = catalog_over(storage).table("db.t")
+        assert [s.commit_identifier for s in table.snapshots() if s.commit_user == "job"] == [1]
+        if isinstance(outcome.error, Stopped):
+            assert [found for found in table.check() if found.is_fault] == []
+
+    storage = f"change-faults-{next(_names)}"
+    runs = run_some(lambda: memory_with(files, storage), lambda faulty: _merged(catalog_over(faulty)), check)
+    assert runs > 40
