@@ -118,9 +118,11 @@ class Source:
     Attributes:
         rows: its columns, called `source.column`.
         met: bool[n].
+        is_whole: whether these are all rows of the source, so that their numbers say something to the user.
     """
 
-    def __init__(self, rows: pa.Table, on: On, action: str) -> None:
+    def __init__(self, rows: pa.Table, on: On, action: str, *, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
         self.rows = rows.rename_columns([f"{SOURCE}.{name}" for name in rows.column_names])
         self.met: Mask = np.zeros(rows.num_rows, np.bool_)
         self._on = on

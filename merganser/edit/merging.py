@@ -5,7 +5,7 @@ Docs: decision 0059.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,16 +14,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from merganser.commit.conflict import Reads
 from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, inserted
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
-from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
-from merganser.errors import InvalidInputError
+from merganser.edit.row_changes import RowChanges, Taken, check_can_delete, check_can_update
+from merganser.errors import InvalidInputError, MerganserError, StorageError
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides, parse_predicate
+from merganser.expr.tree import Column
 from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
@@ -38,9 +40,10 @@ from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.conform import conform
 from merganser.storage.env import Env
+from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
 from merganser.write.distribute import distribute
-from merganser.write.job import messages_of
+from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.session import WriteSession
 from merganser.write.transaction import Transaction
 
@@ -83,6 +86,7 @@ class Merge:
     _commit_user: str | None = None
     _identifier: int | None = None
     _changes: bool = True
+    _elsewhere: Callable[[Merge], Snapshot | None] | None = None
     _matched: tuple[Clause, ...] = ()
     _missing: tuple[Clause, ...] = ()
     _unmatched: tuple[Clause, ...] = ()
@@ -164,6 +168,8 @@ class Merge:
             check_can_delete(self._table, self._action)
         if any(clause.sets is not None for clause in clauses):
             check_can_update(self._table, self._action)
+        if self._elsewhere is not None:
+            return self._elsewhere(self)
         if not self._table.keyed:
             return in_transactions(self._begun, self._env, self._files_round, self._action)
         session = WriteSession(self._table, self._env, commit_user=self._commit_user, changes=self._changes)
@@ -208,8 +214,7 @@ class Merge:
         snapshot, parts = matching.found(keys)
         check_columns(table, self._env, snapshot, self._action)
         out = RowChanges(table, session, self._action)
-        for targets in _windows(parts):
-            self._change(targets, source, out)
+        self._change_all(parts, source, out)
         reads = matching.reads(snapshot) if keys is None else reads_of_keys(table, snapshot, keys)
         new = self._new_rows(source)
         if new is not None and new.num_rows:
@@ -223,13 +228,66 @@ class Merge:
             return None
         return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
 
-    def _begun(self) -> Transaction:
+    def _change_all(self, parts: Iterable[pa.Table], source: Source, out: RowChanges) -> None:
+        for targets in _windows(parts):
+            self._change(targets, source, out)
+
+    # in tasks
+
+    def with_source(self, rows: pa.Table) -> Merge:
+        """Return the merge of some rows, to be done in this process."""
+        return replace(self, _source=source_of(rows, self._action), _elsewhere=None)
+
+    def keys_of_source(self) -> dict[str, str] | None:
+        """Return the columns of the source that hold the whole key of a row, by column of the table.
+
+        Rows of the source with one key, and the row that they meet, are then all that a clause looks at, so tasks may
+        share the keys. None: a clause looks at other rows, or the source has no such columns.
+        """
+        table = self._table
+        if self._unmatched or not table.keyed or table.counting or table.moves_keys or table.postpones:
+            return None
+        names = {
+            field.name: value.expression.path[0].partition(".")[2]
+            for field, value in self._on.pairs
+            if isinstance(value.expression, Column) and len(value.expression.path) == 1
+        }
+        if not set(table.row_key) <= set(names) or (self._missing and not self._inserts_sought_keys(table)):
+            return None
+        if any(isinstance(table.schema.field(name).type, t.Float | t.Double) for name in table.row_key):
+            return None
+        return {name: names[name] for name in table.row_key}
+
+    def in_tasks(self, run: Callable[[MergeJob], list[Outcome]], compact: RunJobs, assigners: int) -> Snapshot | None:
+        """Merge in tasks that share the keys of the source.
+
+        Args:
+            assigners: how many tasks may assign keys to buckets; see `write.dynamic`.
+            run: gives a job the rows of the source, all rows of a key at once, and returns the outcomes.
+            compact: runs the compactions that follow the commit.
+        """
+
+        def round_(transaction: Transaction, state: TableState) -> Snapshot | None:
+            table = transaction.table
+            job = MergeJob(transaction.job(assigners=assigners), replace(self, _elsewhere=None), state.snapshot)
+            outcomes = run(job)
+            messages = messages_of(table, self._env, outcomes)
+            counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
+            if counts == RowCounts():
+                return None
+            reads = Reads(state.snapshot, covers=lambda _: True)
+            return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
+
+        return in_transactions(lambda: self._begun(compact), self._env, round_, self._action)
+
+    def _begun(self, compact: RunJobs | None = None) -> Transaction:
         return begin(
             self._table,
             self._env,
             commit_user=self._commit_user,
             identifier=self._identifier,
             changes=self._changes,
+            run=compact,
         )
 
     def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
@@ -274,7 +332,7 @@ class Merge:
         narrowed = not self._unmatched
         of_target, of_source, pairs = source.pairs(targets, wanted, narrowed=narrowed)
         if self._matched:
-            self._check_met_once(targets, of_target, of_source)
+            self._check_met_once(source, targets, of_target, of_source)
             for taken, clause, rows in _taken(self._matched, pairs):
                 self._apply(clause, targets.take(pa.array(of_target[taken])), rows, out)
         if self._unmatched:
@@ -291,7 +349,7 @@ class Merge:
         else:
             out.update(olds, clause.sets.apply(rows), clause.sets.values)
 
-    def _check_met_once(self, targets: pa.Table, of_target: Positions, of_source: Positions) -> None:
+    def _check_met_once(self, source: Source, targets: pa.Table, of_target: Positions, of_source: Positions) -> None:
         """Refuse a row that meets several rows of the source: which one is meant?"""
         again = np.flatnonzero(of_target[1:] == of_target[:-1])
         if not len(again):
@@ -299,12 +357,12 @@ class Merge:
         twice = np.unique(of_target[again])
         names = self._table.schema.shown.primary_keys or [field.name for field, _ in self._on.pairs]
         shown = _examples(targets.take(pa.array(twice[:_SHOWN_MAX])), names)
-        first = of_source[of_target == twice[0]]
-        theirs = ", ".join(str(row + 1) for row in first[:_SHOWN_MAX])
+        first = of_source[of_target == twice[0]][:_SHOWN_MAX]
+        theirs = f" The first meets rows {', '.join(str(row + 1) for row in first)} of the source (counting from 1)."
         raise InvalidInputError(
             f"{self._action}: {counted(len(twice), 'row')} of the table meet more than one row of the source "
-            f"({shown}). The first meets rows {theirs} of the source (counting from 1). Nothing was written. Leave one "
-            "row of the source for each, or let the condition tell them apart.",
+            f"({shown}).{theirs if source.is_whole else ''} Nothing was written. Leave one row of the source for each, "
+            "or let the condition tell them apart.",
             table=self._table.name,
         )
 
@@ -354,6 +412,48 @@ class Merge:
         )
 
 
+@dataclass(frozen=True)
+class MergeJob:
+    """Merges rows of a source into a table with a key, and writes what they change. Pickles.
+
+    Attributes:
+        write: writes rows.
+        merge: the merge, without its source.
+        snapshot: the state that it changes; None: the table is empty.
+    """
+
+    write: WriteJob
+    merge: Merge
+    snapshot: Snapshot | None
+
+    def run(self, rows: pa.Table, env: Env) -> Outcome:
+        """Merge rows of the source, all of each of their keys. New files are durable; of a refusal nothing is left."""
+        out = RowChanges(self.write.target.table, taken := Taken(), self.merge._action)
+        try:
+            self._change(rows, env, out)
+        except MerganserError as refusal:
+            if isinstance(refusal, StorageError):
+                raise
+            return Outcome(refusal=refusal)
+        outcome = replace(self.write, env=env).run_prepared(iter(taken.rows))
+        return replace(outcome, counts=RowCounts(out.inserted, out.updated, out.deleted))
+
+    def _change(self, rows: pa.Table, env: Env, out: RowChanges) -> None:
+        merge, table = self.merge.with_source(rows), out.table
+        source = Source(merge._source, merge._on, merge._action, is_whole=False)
+        keys = merge._keys(table, source)
+        assert keys is not None
+        if self.snapshot is not None and keys.num_rows:
+            _, _, found = shared_lookup(table, env, waiting=True).rows_of(keys, self.snapshot)
+            if merge._on.of_target is not None and found.num_rows:
+                found = merge._on.of_target.apply(found)
+            merge._change_all([found] if found.num_rows else [], source, out)
+        new = merge._new_rows(source)
+        if new is not None and new.num_rows:
+            merge._check_new(table, self.snapshot, new, keys)
+            out.insert(new)
+
+
 class SourceRule:
     """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
 
@@ -380,7 +480,7 @@ class SourceRule:
         merge = self._merge
         of_target, of_source, _ = self._source.pairs(rows, (), narrowed=False)
         if merge._matched:
-            merge._check_met_once(rows, of_target, of_source)
+            merge._check_met_once(self._source, rows, of_target, of_source)
         if not merge._unmatched:
             return (of_target, of_source) if merge._matched else (of_target[:0], of_source[:0])
         numbers = np.full(rows.num_rows, -1, np.int64)

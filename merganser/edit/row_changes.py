@@ -44,6 +44,21 @@ class Takes(Protocol):
         """Take rows that were checked."""
 
 
+class Taken:
+    """Holds rows until they are written.
+
+    Attributes:
+        rows: what was taken.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Prepared] = []
+
+    def put(self, rows: Prepared) -> None:
+        """Take rows that were checked."""
+        self.rows.append(rows)
+
+
 def check_can_delete(table: TableDef, action: str) -> None:
     """Refuse deletes that the merge engine of a table has no rule for.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from merganser.edit.assign import Assignments
-from merganser.edit.row_changes import RowChanges
+from merganser.edit.row_changes import RowChanges, Taken
 from merganser.meta.row_counts import RowCounts
 from merganser.scan.read import read_split
 from merganser.scan.rows import with_schema
@@ -48,12 +48,12 @@ class RowJob:
 
     def run(self, env: Env) -> Outcome:
         """Change the rows. New files are durable; of a refusal nothing is left."""
-        taken = _Taken()
+        taken = Taken()
         out = RowChanges(self.read.table, taken, self.action)
         outcome = replace(self.write, env=env).run_prepared(self._rows(out, taken, env))
         return replace(outcome, counts=RowCounts(out.inserted, out.updated, out.deleted))
 
-    def _rows(self, out: RowChanges, taken: _Taken, env: Env) -> Iterator[Prepared]:
+    def _rows(self, out: RowChanges, taken: Taken, env: Env) -> Iterator[Prepared]:
         schema = arrow_schema(self.read.columns)
         for split in self.splits:
             for found in read_split(self.read, split, env.storage):
@@ -64,14 +64,3 @@ class RowJob:
                     out.update(rows, self.sets.apply(rows), self.sets.values)
                 yield from taken.rows
                 taken.rows.clear()
-
-
-class _Taken:
-    """Holds rows until they are written."""
-
-    def __init__(self) -> None:
-        self.rows: list[Prepared] = []
-
-    def put(self, rows: Prepared) -> None:
-        """Take rows that were checked."""
-        self.rows.append(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from merganser.edit.assign import assignments
@@ -128,14 +128,22 @@ class EditVerbs(TableBase):
         return self.merging(source, on, self.setting(timezone), commit_user, identifier, changes)
 
     def merging(
-        self, source: Any, on: str, setting: Setting, commit_user: str | None, identifier: int | None, changes: bool
+        self,
+        source: Any,
+        on: str,
+        setting: Setting,
+        commit_user: str | None,
+        identifier: int | None,
+        changes: bool,
+        elsewhere: Callable[[Merge], Snapshot | None] | None = None,
     ) -> Merge:
         """Return a merge of rows into the table; see `merge`.
 
         Args:
             setting: what SQL text means besides its words.
+            elsewhere: does the merge when it is executed, with rows that it has; None: it is done in this process.
         """
         action = f"cannot merge into '{self.name}'"
         rows = source_of(source, action)
         found = condition_of(on, self.definition, fields_from_arrow(rows.schema), action, setting)
-        return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes)
+        return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes, elsewhere)

@@ -13,20 +13,24 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
-from merganser.edit.merging import Merge
+from merganser.edit.merging import Merge, MergeJob
 from merganser.edit.rewrite import RewriteJob
 from merganser.edit.row_jobs import RowJob
 from merganser.expr.text import to_predicate
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of
 from merganser.spark.session import TASKS_PER_CORE, check_frame, cores, opened, our_errors, run_jobs
 from merganser.spark.splits import balanced, weight_of
+from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
+from merganser.spark.types import arrow_schema_of
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
 
@@ -96,7 +100,9 @@ def merge(
 ) -> Merge:
     """Return a merge of the rows of a DataFrame into a table; see `Table.merge`. It is done by `execute`.
 
-    The driver fetches the rows of the source as Arrow, and merges them in its own process.
+    If the condition is that the whole key is equal to columns of the source, tasks share the keys: each looks up the
+    rows of its keys, and writes what becomes of them. Few rows, and rows of other merges, are fetched by the driver and
+    merged in its own process.
 
     Args:
         spark: the session.
@@ -110,10 +116,32 @@ def merge(
     """
     found = opened(table)
     check_frame(source, f"cannot merge into '{found.name}'", "Table.merge takes rows that lie in this process.")
-    with our_errors(spark):
-        rows = source.toArrow()
     setting = setting_of(spark, found)
-    return found.merging(rows, on, setting, commit_user, identifier, changes)
+    empty = arrow_schema_of(source.schema).empty_table()
+
+    def done(merge: Merge) -> Snapshot | None:
+        keys = merge.keys_of_source()
+        if keys is None or (estimated_bytes(source) or FILES_FROM_BYTES) < FILES_FROM_BYTES:
+            with our_errors(spark):
+                rows = source.toArrow()
+            return merge.with_source(rows).execute()
+        return merge.in_tasks(
+            lambda job: _merged(source, found, keys, job),
+            on_tasks(spark, found.env),
+            assigners_on(spark, found.definition),
+        )
+
+    return found.merging(empty, on, setting, commit_user, identifier, changes, done)
+
+
+def _merged(source: DataFrame, table: Table, keys: Mapping[str, str], job: MergeJob) -> list[Outcome]:
+    """Return what tasks did that were handed the rows of a source, all rows of a bucket in one task."""
+    names = tuple(source.columns)
+    frame = source.toDF(*[f"c{i}" for i in range(len(names))])
+    for name, column in keys.items():
+        frame = frame.withColumn(name, f.col(f"c{names.index(column)}"))
+    frame = one_writer_each(frame, table.definition).select(*[f"c{i}" for i in range(len(names))])
+    return run_jobs(frame, MergeTask(pickle.dumps(job), names, table.env))
 
 
 def _change(
@@ -151,6 +179,28 @@ def _on_tasks(spark: SparkSession, env: Env) -> Callable[[Sequence[RowJob] | Seq
         return run_jobs(spark.range(0, len(packs), 1, len(packs)), task)
 
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Merges all rows that a task is given.
+
+    Attributes:
+        job: a `MergeJob`, pickled.
+        names: of the columns; see `WriteTask`.
+    """
+
+    job: bytes
+    names: tuple[str, ...]
+    env: Env
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Merge all rows and yield the outcome, as `mapInArrow` wants it."""
+        rows = list(batches)
+        if sum(batch.num_rows for batch in rows):
+            env = Env(self.env.storage, self.env.clock, threads=1)  # a task has one core
+            job: MergeJob = pickle.loads(self.job)
+            yield batch_of(job.run(pa.Table.from_batches(rows).rename_columns(list(self.names)), env))
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,3 +89,25 @@ def test_a_frame_is_merged(spark: SparkSession, catalog: mg.Catalog) -> None:
     rows: Any = [{"k": 1}]
     with pytest.raises(InvalidInputError, match=r"Table\.merge takes rows"):
         ms.merge(spark, table, rows, on="target.k = source.k")
+
+
+@pytest.mark.parametrize("kind", ["deduplicate", "per-record", "dynamic"])
+def test_tasks_share_the_keys_of_a_large_source(
+    spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
+    table = made(catalog, kind)
+    columns = ["cast(id as int) `the key`", "if(id % 2 = 0, 'x', 'y') p", "-id as v"]
+    source = spark.range(30, 50, 1, 4).selectExpr(*columns)
+    merge = ms.merge(spark, table, source, on="target.p = source.p AND target.k = source.`the key`")
+    merge = merge.when_matched_delete("v % 5 = 0").when_matched_update({"a": "target.a + v"})
+    found = merge.when_not_matched_insert({"k": "`the key`", "p": "p", "a": "v"}, condition="v > -48").execute()
+    assert found is not None
+    assert (found.operation, found.rows_inserted, found.rows_updated, found.rows_deleted) == ("MERGE", 8, 8, 2)
+    expected = {k: k for k in range(30)} | {k: 0 for k in range(30, 40) if k % 5} | {k: -k for k in range(40, 48)}
+    assert values(table) == expected
+    assert [each for each in table.check() if each.is_fault] == []
+    twice = source.union(source)
+    with pytest.raises(InvalidInputError, match=r"meet more than one row of the source \(.*k = 3"):
+        ms.merge(spark, table, twice, on="target.p = source.p AND k = `the key`").when_matched_delete().execute()
