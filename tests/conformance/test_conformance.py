@@ -53,6 +53,10 @@ SPARK_SLICE: dict[str, list[str] | None] = {
     "sequence_groups": ["sg-two-groups", "sg-listagg", "sg-remove-record-on-sequence-group-older"],
     "first_row": ["fr-first-wins-inside"],
     "changelog": ["cl-input-passes", "cl-lookup-insert", "cl-fc-update"],
+    "schema_evolution": [
+        "se-add-column-first", "se-rename", "se-drop-then", "se-int-to", "se-partial-update", "se-aggregation",
+        "se-default-value-fills",
+    ],
     "reads": ["rd-time-travel", "rd-batch-from-timestamp", "rd-incremental"],
     "scenarios": None,
 }  # fmt: skip
