@@ -308,7 +308,7 @@ class Transaction:
             identifier=self.identifier,
             kind=self._kind,
             overwrites=removes,
-            adapt=self._adapting(messages) if removes is None and not any(one.removed for one in messages) else None,
+            adapt=self._adapting(messages) if removes is None and messages else None,
             allow_empty=allow_empty,
             uuid=self.uuid,
             since=min((since for since in (self.since, self.unknown_since) if since is not None), default=None),
@@ -326,9 +326,9 @@ class Transaction:
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
         """Return what keeps rows the newest, joins new keys and finds out what changed; None: nothing needs to.
 
-        Files that replace others keep the numbers of their rows.
+        In a table without a key, files that replace others keep the numbers of their rows.
         """
-        if not messages or not is_numbered(self.table):
+        if not is_numbered(self.table) or (not self.table.keyed and any(message.removed for message in messages)):
             return None
         renumbering = Renumbering(self.table, self.env, messages, self._made)
         rejoining = None

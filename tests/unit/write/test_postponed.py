@@ -6,6 +6,7 @@ import itertools
 import random
 import shutil
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,11 +15,14 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
+from merganser.commit.publish import Publisher
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import distribute
+from merganser.write.begin import begin
 from merganser.write.session import WriteSession
+from merganser.write.transaction import Transaction
 
 _names = itertools.count()
 _GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
@@ -279,3 +283,26 @@ def test_wide_types_that_avro_cannot_hold_wait_in_the_format_of_the_table(tmp_pa
         writer.commit()
     table.compact()
     assert table.read().to_pylist() == [{"k": 1, "m": [(1, "a")]}]
+
+
+def test_rows_that_get_their_buckets_are_numbered_above_those_that_others_committed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _table(partition=False, **{"write-only": "true"})
+    other = begin(table.definition, table.env)
+    written = other.job().run([pa.Table.from_pylist(_rows(range(5), "other"), table.read().schema)])
+    _stream(table, _rows(range(3), "waits"))
+    finish, done = Transaction.finish, []
+
+    def late(self: Transaction, messages: Any, **how: Any) -> Any:
+        if not done:
+            done.append(finish(other, list(written.messages)))
+        return finish(self, messages, **how)
+
+    monkeypatch.setattr(Transaction, "finish", late)
+    distribute.distribute(table.definition, table.env)
+    entries = [entry.file for entry in Publisher(table.definition, table.env).latest().live]
+    ranges = sorted((file.min_sequence, file.max_sequence) for file in entries)
+    assert len(ranges) > 1
+    assert all(high < low for (_, high), (low, _) in pairwise(ranges)), ranges
+    assert len(done) == 1
