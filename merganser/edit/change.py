@@ -1,7 +1,8 @@
 """Delete and update: the rows that a filter lets through are removed, or get new values, as one commit.
 
 A table with a key, or one that counts equal rows, takes rows that say so (`row_changes`). Of other tables files are
-written anew, or their rows marked (`rewrite`). A delete of whole partitions, and of files whose rows all match, removes
+written anew, or their rows marked (`rewrite`). So are those of tables whose merge engine has no rule for deletes
+(`removal`). A delete of whole partitions, and of files whose rows all match, removes
 files without a look at them.
 
 Docs: decision 0059.
@@ -17,13 +18,15 @@ import pyarrow as pa
 
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
+from merganser.edit.removal import RemovalJob, removals
 from merganser.edit.rewrite import RewriteJob, rewriting, rows_in, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
-from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
+from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update, deletes_in_files
 from merganser.edit.row_jobs import RowJob
 from merganser.edit.row_rules import FilterRule
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
+from merganser.lsm.abandoned import remove_files
 from merganser.meta.data_file import DELETE, ManifestEntry
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import RowCounts, RowEdit
@@ -40,7 +43,7 @@ from merganser.write.job import Outcome, messages_of
 from merganser.write.session import WriteSession
 from merganser.write.transaction import Transaction
 
-RunEdits = Callable[[Sequence[RowJob] | Sequence[RewriteJob]], list[Outcome]]
+RunEdits = Callable[[Sequence[RowJob] | Sequence[RewriteJob] | Sequence[RemovalJob]], list[Outcome]]
 """Runs jobs side by side and returns what they did."""
 
 
@@ -74,10 +77,14 @@ class Change:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
             ConflictError: other commits changed the rows again and again; nothing was written.
         """
-        check = check_can_delete if self.sets is None else check_can_update
-        check(self.table, self.action)
+        if self.sets is None:
+            check_can_delete(self.table, self.action, by_files=True)
+        else:
+            check_can_update(self.table, self.action)
         if self._drops_partitions:
             return self._dropped()
+        if self.sets is None and deletes_in_files(self.table):
+            return in_transactions(self._begun_with_buckets, self.env, self._removal_round, self.action)
         if self.table.keyed and (self.run is None or not self._in_jobs):
             return self._in_rows()
         round_ = self._jobs_round if self.table.keyed else self._files_round
@@ -153,6 +160,29 @@ class Change:
             return None
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts(deleted=todo.dropped_rows))
         matching = Matching(table, self.env, self.where, self.action)
+        edit = RowEdit(self._operation, lambda: counts)
+        return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
+
+    def _begun_with_buckets(self) -> Transaction:
+        """Return a new transaction; rows that waited for their buckets have them."""
+        if self.table.postpones:
+            distribute(self.table, self.env)
+        return self._begun()
+
+    def _removal_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
+        table = transaction.table
+        assert self.where is not None  # else partitions are dropped
+        matching = Matching(table, self.env, self.where, self.action)
+        touched = {file.name for split in matching.scan(state).plan().splits for file in split.files}
+        jobs = removals(table, self.env, state, touched, self.where)
+        if not jobs:
+            return None
+        outcomes = (self.run or run_here(self.env))(jobs)
+        messages = messages_of(table, self.env, outcomes)
+        counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
+        if counts == RowCounts():  # what was compacted to show rows of level 0 is not needed either
+            remove_files(table, self.env, messages)
+            return None
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,23 @@ from merganser.write.job import Outcome, messages_of
 
 _PART_BYTES: Final = 16 * 1024 * 1024
 """So many bytes of files are worth a job of their own on the threads of a process."""
+
+
+class FileJob(Protocol):
+    """Replaces some files of a bucket."""
+
+    @property
+    def table(self) -> TableDef:
+        """The table of the bucket."""
+        ...
+
+    def parts(self) -> Iterator[FileJob]:
+        """Yield what of it can be done side by side."""
+        ...
+
+    def run(self, env: Env) -> Outcome:
+        """Do it. New files are durable; of a refusal nothing is left."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,17 @@ class RewriteJob:
     def file_count(self) -> int:
         """How many files it looks at."""
         return len(self.files)
+
+    def parts(self) -> Iterator[RewriteJob]:
+        """Yield it as several jobs, so that threads share its work, and few of them write small files."""
+        held: list[DataFile] = []
+        for file in self.files:
+            held.append(file)
+            if sum(each.size for each in held) >= _PART_BYTES:
+                yield replace(self, files=tuple(held))
+                held = []
+        if held:
+            yield replace(self, files=tuple(held))
 
     def run(self, env: Env) -> Outcome:
         """Change the rows. New files are durable; of a refusal nothing is left."""
@@ -380,14 +408,14 @@ def rows_in(entries: Sequence[ManifestEntry], vectors: Mapping[BucketId, BucketV
     return rows
 
 
-def run_here(env: Env) -> Callable[[Sequence[RewriteJob]], list[Outcome]]:
+def run_here(env: Env) -> Callable[[Sequence[FileJob]], list[Outcome]]:
     """Return what runs jobs on the threads of this process."""
 
-    def run(jobs: Sequence[RewriteJob]) -> list[Outcome]:
-        parts = [part for job in jobs for part in _parted(job)]
+    def run(jobs: Sequence[FileJob]) -> list[Outcome]:
+        parts = [part for job in jobs for part in job.parts()]
         done: list[Outcome] = []
 
-        def one(job: RewriteJob) -> None:
+        def one(job: FileJob) -> None:
             done.append(job.run(env))
 
         try:
@@ -399,15 +427,3 @@ def run_here(env: Env) -> Callable[[Sequence[RewriteJob]], list[Outcome]]:
         return done
 
     return run
-
-
-def _parted(job: RewriteJob) -> Iterator[RewriteJob]:
-    """Yield a job as several, so that threads share its work, and few of them write small files."""
-    held: list[DataFile] = []
-    for file in job.files:
-        held.append(file)
-        if sum(each.size for each in held) >= _PART_BYTES:
-            yield replace(job, files=tuple(held))
-            held = []
-    if held:
-        yield replace(job, files=tuple(held))

@@ -31,9 +31,8 @@ from merganser.schema.same import same_rows
 from merganser.write.incoming import Prepared, accepted
 
 _REMOVING: Final = {
-    "partial-update": "set 'partial-update.remove-record-on-delete', or "
-    "'partial-update.remove-record-on-sequence-group', in a new table",
-    "aggregation": "set 'aggregation.remove-record-on-delete' in a new table",
+    "partial-update": "'partial-update.remove-record-on-delete', or 'partial-update.remove-record-on-sequence-group'",
+    "aggregation": "'aggregation.remove-record-on-delete'",
 }
 
 
@@ -59,8 +58,35 @@ class Taken:
         self.rows.append(rows)
 
 
-def check_can_delete(table: TableDef, action: str) -> None:
+def deletes_in_files(table: TableDef) -> bool:
+    """Return whether a delete takes rows out of the files of a table with a key, since no row of kind -D removes them.
+
+    Not if the table publishes its changes: a stream would never learn of the rows.
+    """
+    options = table.options
+    if not table.keyed or options.get(w.MERGE_ENGINE) not in _REMOVING or _has_rule(table):
+        return False
+    return options.get(w.CHANGELOG_PRODUCER) == "none" and not options.get(w.DELETE_FORCE_PRODUCE_CHANGELOG)
+
+
+def _has_rule(table: TableDef) -> bool:
+    """Return whether a row of kind -D removes the row of its key."""
+    options = table.options
+    rules = {
+        "deduplicate": True,
+        "partial-update": options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+        or bool(options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)),
+        "aggregation": options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE) or table.counting,
+        "first-row": False,
+    }
+    return bool(rules[options.get(w.MERGE_ENGINE)])
+
+
+def check_can_delete(table: TableDef, action: str, *, by_files: bool = False) -> None:
     """Refuse deletes that the merge engine of a table has no rule for.
+
+    Args:
+        by_files: the delete can take rows out of files, if `deletes_in_files` says that it has to.
 
     Raises:
         InvalidInputError: names the engine and why; nothing was written.
@@ -68,21 +94,22 @@ def check_can_delete(table: TableDef, action: str) -> None:
     options = table.options
     if options.get(w.DELETES) == "refuse":
         _refuse(table, action, f"its option '{w.DELETES.key}' is 'refuse'.")
-    if not table.keyed:
+    if not table.keyed or (by_files and deletes_in_files(table)):
         return
     if options.get(w.IGNORE_DELETE):
         _refuse(table, action, f"its option '{w.IGNORE_DELETE.key}' drops every delete.")
     engine = options.get(w.MERGE_ENGINE)
-    removes = {
-        "deduplicate": True,
-        "partial-update": options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
-        or bool(options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP)),
-        "aggregation": options.get(w.AGGREGATION_REMOVE_RECORD_ON_DELETE) or table.counting,
-        "first-row": False,
-    }
-    if not removes[engine]:
-        advice = f" To delete rows, {_REMOVING[engine]}." if engine in _REMOVING else ""
-        _refuse(table, action, f"merge engine {engine} has no rule by which a row of kind -D removes a row.{advice}")
+    if _has_rule(table):
+        return
+    why = f"merge engine {engine} has no rule by which a row of kind -D removes a row"
+    if engine not in _REMOVING:
+        _refuse(table, action, f"{why}.")
+    if not by_files:
+        advice = f"To delete rows, call `delete`, or set {_REMOVING[engine]} in a new table."
+    else:
+        why += ", and files that are written without the row publish no change"
+        advice = f"To delete rows, set {_REMOVING[engine]} in a new table."
+    _refuse(table, action, f"{why}. {advice}")
 
 
 def check_can_update(table: TableDef, action: str) -> None:

@@ -29,6 +29,7 @@ from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError
+from merganser.expr.predicate import Predicate
 from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, VectorChange, changed
 from merganser.files.write import RollingWriter
@@ -87,6 +88,7 @@ class CompactJob:
         older: files above level 0 that stay; rows of theirs that level 0 replaces are marked in their vectors.
         vectors: deletion vectors of the bucket, as they were committed. Rows that they name are not written again,
             and those of files that go, go with them.
+        leaves_out: which merged rows are not written, as a delete asks; they are not published. None: all are written.
         order: how rows of a table without a key are sorted; None: they stay as they are.
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
     """
@@ -108,6 +110,7 @@ class CompactJob:
     vectors: BucketVectors = NO_VECTORS
     others: tuple[CompactJob, ...] = ()
     order: Order | None = None
+    leaves_out: Predicate | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -384,7 +387,7 @@ class KeyCompaction(Compaction):
 
     def _must_rewrite(self, file: DataFile) -> bool:
         options = self.table.options
-        if uncounted(self.table, file):
+        if uncounted(self.table, file) or self.job.leaves_out is not None:
             return True
         if self.job.drop_retractions and self.table.counting:
             return True
@@ -515,6 +518,10 @@ class KeyCompaction(Compaction):
             there = ~self._lies_below(rows)
         if self.job.drop_retractions and self.table.counting:
             there = rows.column(VALUE_COUNT.name).to_numpy() != 0
+        if self.job.leaves_out is not None and rows.num_rows:
+            goes = np.asarray(self.job.leaves_out.mask(rows).fill_null(False))
+            stays = ~goes if kinds is None else ~goes | ((np.asarray(kinds) & 1) == 1)
+            there = stays if there is None else there & stays
         if there is None or there.all():
             return rows, numbers, kinds
         mask = pa.array(there)

@@ -7,7 +7,7 @@ goes through the JVM. What names its keys is looked up by the driver, which cost
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from merganser.edit.assign import assignments
-from merganser.edit.change import Change
+from merganser.edit.change import Change, RunEdits
 from merganser.edit.merging import Merge, MergeJob
+from merganser.edit.removal import RemovalJob
 from merganser.edit.rewrite import RewriteJob
 from merganser.edit.row_jobs import RowJob
 from merganser.expr.text import to_predicate
@@ -169,10 +170,10 @@ def _change(
     ).done()
 
 
-def _on_tasks(spark: SparkSession, env: Env) -> Callable[[Sequence[RowJob] | Sequence[RewriteJob]], list[Outcome]]:
+def _on_tasks(spark: SparkSession, env: Env) -> RunEdits:
     """Return what runs jobs as Spark tasks, several of them in a task if they are many or small."""
 
-    def run(jobs: Sequence[RowJob] | Sequence[RewriteJob]) -> list[Outcome]:
+    def run(jobs: Sequence[RowJob] | Sequence[RewriteJob] | Sequence[RemovalJob]) -> list[Outcome]:
         weights = [weight_of(job.size_bytes, job.file_count) for job in jobs]
         packs = balanced(weights, tasks_max=TASKS_PER_CORE * cores(spark))
         task = EditTask(tuple(pickle.dumps([jobs[i] for i in pack]) for pack in packs), env)

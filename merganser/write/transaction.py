@@ -326,9 +326,11 @@ class Transaction:
     def _adapting(self, messages: Sequence[CommitMessage]) -> Callable[[TableState], Sequence[CommitMessage]] | None:
         """Return what keeps rows the newest, joins new keys and finds out what changed; None: nothing needs to.
 
-        In a table without a key, files that replace others keep the numbers of their rows.
+        Files of merged rows, and in a table without a key files that replace others, keep the numbers of their rows.
         """
         if not is_numbered(self.table) or (not self.table.keyed and any(message.removed for message in messages)):
+            return None
+        if any(file.level for message in messages for file in message.added):
             return None
         renumbering = Renumbering(self.table, self.env, messages, self._made)
         rejoining = None

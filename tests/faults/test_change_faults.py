@@ -1,4 +1,4 @@
-"""Every storage call of an update goes wrong once, in every way, also with a commit of another writer in between. The
+"""Every storage call of a change goes wrong once, in every way, also with a commit of another writer in between. The
 table is as it was or as it is after, and a repeat is applied once."""
 
 from __future__ import annotations
@@ -135,4 +135,38 @@ def test_a_merge_into_appended_rows_is_all_or_nothing_whichever_call_goes_wrong(
 
     storage = f"change-faults-{next(_names)}"
     runs = run_some(lambda: memory_with(files, storage), lambda faulty: _merged(catalog_over(faulty)), check)
+    assert runs > 40
+
+
+def _removed(catalog: Catalog) -> mg.Snapshot | None:
+    return catalog.table("db.t").delete("a > 10", commit_user="job", identifier=1)
+
+
+def test_a_delete_that_rewrites_files_is_all_or_nothing_whichever_call_goes_wrong() -> None:
+    catalog = catalog_over(memory_with({}, f"change-faults-{next(_names)}"))
+    catalog.create_database("db")
+    options = {"bucket": "1", "write-only": "true", "merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+    table = catalog.create_table("db.t", {"k": "INT", "a": "INT"}, primary_key=["k"], options=options)
+    table.write(_rows(0, 1, 2, 3))
+    table.write(_rows(1, 1, 10, 10))
+    files, before, after = contents(catalog.env.storage), _rows(1, 2, 12, 13), _rows(1, 2)
+
+    def check(storage: Storage, outcome: Outcome[mg.Snapshot | None]) -> None:
+        found = _visible(storage)
+        assert found in (before, after)
+        if outcome.error is None:
+            assert found == after
+        elif not isinstance(outcome.error, CommitUnknownError | Stopped):
+            assert found == before, f"{outcome.error!r} was raised, and the commit is there"
+        again = _removed(catalog_over(storage))
+        assert _visible(storage) == after
+        assert again is not None
+        assert (again.commit_kind, again.rows_deleted) == ("OVERWRITE", 2)
+        table = catalog_over(storage).table("db.t")
+        assert [s.commit_identifier for s in table.snapshots() if s.commit_user == "job"] == [1]
+        if isinstance(outcome.error, Stopped):
+            assert [found for found in table.check() if found.is_fault] == []
+
+    storage = f"change-faults-{next(_names)}"
+    runs = run_some(lambda: memory_with(files, storage), lambda faulty: _removed(catalog_over(faulty)), check)
     assert runs > 40

@@ -22,6 +22,7 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
         ["p", "k"],
         {"bucket": "2", "merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
     ),
+    "partial-update in files": (["p", "k"], {"bucket": "2", "merge-engine": "partial-update"}),
     "append": ([], {}),
     "append vectors": ([], {"deletion-vectors.enabled": "true"}),
 }

@@ -83,6 +83,11 @@ class Merging:
     drops_others: bool
     rows: list[Row]
 
+    @property
+    def deletes(self) -> bool:
+        """Whether a clause of it is a delete."""
+        return self.drops_others or any(verb == "delete" for verb, _ in self.matched)
+
     def run(self, table: mg.Table) -> mg.Snapshot | None:
         """Do it."""
         merge = table.merge(pa.Table.from_pylist(self.rows, SOURCE), on=self.on)

@@ -109,9 +109,17 @@ def test_a_bad_value_is_refused_and_nothing_is_written(catalog: mg.Catalog, sets
     [
         ({"merge_engine": "first-row"}, "delete", "merge engine first-row has no rule"),
         ({"merge_engine": "first-row"}, "update", "merge engine first-row keeps the row"),
-        ({"merge_engine": "aggregation"}, "delete", "'aggregation.remove-record-on-delete'"),
+        (
+            {"merge_engine": "aggregation", "changelog_producer": "lookup"},
+            "delete",
+            "'aggregation.remove-record-on-delete'",
+        ),
         ({"merge_engine": "aggregation"}, "update", "merge engine aggregation adds"),
-        ({"merge_engine": "partial-update"}, "delete", "'partial-update.remove-record-on-delete'"),
+        (
+            {"merge_engine": "partial-update", "changelog_producer": "lookup"},
+            "delete",
+            "'partial-update.remove-record-on-delete'",
+        ),
         ({"ignore_delete": "true"}, "delete", "'ignore-delete' drops every delete"),
         ({"merganser.deletes": "refuse"}, "delete", "'merganser.deletes' is 'refuse'"),
     ],

@@ -27,6 +27,14 @@ TABLES: dict[str, dict[str, str]] = {
         "partial-update.remove-record-on-delete": "true",
         "changelog-producer": "lookup",
     },
+    "partial-update in files": {"merge-engine": "partial-update"},
+    "partial-update vectors in files": {"merge-engine": "partial-update", "deletion-vectors.enabled": "true"},
+    "partial-update waits in files": {
+        "merge-engine": "partial-update",
+        "deletion-vectors.enabled": "true",
+        "write-only": "true",
+    },
+    "aggregation in files": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
     "counting": {"write-mode": "change-log"},
     "append": {},
     "append vectors": {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"},
@@ -40,13 +48,15 @@ def _made(path: Path, kind: str, rng: random.Random) -> mg.Table:
     catalog.create_database("db")
     parted = rng.random() < 0.6
     counting = kind == "counting" or kind.startswith("append")
-    buckets = ["1", "3", "-1", "-2"] if kind in ("deduplicate", "vectors") else ["1", "3"]
+    any_bucket = kind in ("deduplicate", "vectors") or kind.endswith("in files")
+    buckets = ["1", "3", "-1", "-2"] if any_bucket else ["1", "3"]
     bucket = "1" if kind == "counting" else "-1" if counting else rng.choice(buckets)
+    moves = parted and bucket == "-1" and rng.random() < 0.5  # a key has one row in all partitions
     options = {"bucket": bucket, "file.format": rng.choice(["parquet", "parquet", "orc", "avro"]), **TABLES[kind]}
     return catalog.create_table(
         "db.t",
         COLUMNS,
-        primary_key=None if counting else ["p", "k"] if parted else ["k"],
+        primary_key=None if counting else ["p", "k"] if parted and not moves else ["k"],
         partition_by=["p"] if parted else [],
         options=options,
     )
@@ -55,7 +65,9 @@ def _made(path: Path, kind: str, rng: random.Random) -> mg.Table:
 def _history(seed: int, kind: str, path: Path) -> None:
     rng = random.Random(f"{seed} {kind}")
     table, rows = _made(path, kind, rng), list[Row]()
-    counting, partial = kind == "counting" or kind.startswith("append"), kind.startswith("partial-update")
+    counting = kind == "counting" or kind.startswith("append")
+    partial, adds, in_files = kind.startswith("partial-update"), kind.startswith("aggr"), kind.endswith("in files")
+    waits = "wait" in kind
     for step in range(8):
         message = f"seed {seed}, {kind}, step {step}"
         expected: Any = None
@@ -68,18 +80,22 @@ def _history(seed: int, kind: str, path: Path) -> None:
                     there = {r["k"] for r in rows}
                     if kind == "input":  # what an input is to publish in full has to be new
                         new = {k: r for k, r in new.items() if k not in there}
-                    if partial:
+                    written = dict(new)
+                    if partial or adds:
                         old = {r["k"]: r for r in rows}
                         new = {
                             k: {**r, **{c: old[k][c] for c in r if k in old and r[c] is None}} for k, r in new.items()
                         }
+                    if adds:
+                        new = {k: {**r, "n": r["n"] + old[k]["n"] if k in old else r["n"]} for k, r in new.items()}
                     rows = [r for r in rows if r["k"] not in new] + list(new.values())
+                    new = written
                 else:
                     old = {r["k"]: r for r in rows}
                     newer = {k: r for k, r in new.items() if k not in old or r["n"] >= old[k]["n"]}
                     rows = [r for r in rows if r["k"] not in newer] + list(newer.values())
                 table.write(list(new.values()))
-                if kind == "vectors that wait":
+                if waits:
                     continue
             case "delete":
                 if kind == "by version":
@@ -91,6 +107,8 @@ def _history(seed: int, kind: str, path: Path) -> None:
                 expected = (0, 0, len(gone))
                 message += f": DELETE {where.sql}"
             case "update":
+                if adds:
+                    continue
                 where = condition(rng)
                 sets, of = assignment(rng, nulls=not partial)
                 if kind == "by version":
@@ -101,9 +119,11 @@ def _history(seed: int, kind: str, path: Path) -> None:
                 rows = after
                 message += f": UPDATE {where.sql} {sets}"
             case "merge":
-                if kind in ("counting", "by version"):
+                if kind in ("counting", "by version") or adds:
                     continue
                 merge = merging(rng)
+                if in_files and merge.deletes:
+                    continue
                 rows, expected = merge.applied(rows)
                 found = merge.run(table)
                 message += f": {merge}"
@@ -112,9 +132,9 @@ def _history(seed: int, kind: str, path: Path) -> None:
                 continue
         if expected is not None:
             _counted(table, found, expected, message)
-        if kind != "vectors that wait":
+        if not waits:
             assert sorted(map(repr, table.read().to_pylist())) == sorted(map(repr, rows)), message
-    if kind == "vectors that wait":
+    if waits:
         table.with_options({"write-only": "false"}).compact(full=True)
         assert sorted(map(repr, table.read().to_pylist())) == sorted(map(repr, rows)), f"seed {seed}, {kind}"
     if kind in EXACT and table.latest_snapshot() is not None:
