@@ -293,7 +293,7 @@ class Totals(Protocol):
 
 
 def check_total_buckets(
-    changes: Sequence[ManifestEntry], live: Totals, *, table: str, snapshot: int | None = None
+    changes: Sequence[ManifestEntry], live: Totals, *, table: str, snapshot: int | None = None, overtaken: bool = False
 ) -> None:
     """Refuse rows hashed over another number of buckets than the files of their partition.
 
@@ -303,10 +303,11 @@ def check_total_buckets(
         table: the name of the table, for messages.
         snapshot: at a commit, the snapshot that the commit would follow. Writers also check before they write, so a
             difference found here came from a commit since. None: the writer has not written the rows yet.
+        overtaken: the number of the writer was that of the table when it began, and is no longer.
 
     Raises:
-        InvalidInputError: the writer has not written the rows yet; names both numbers.
-        ConflictError: the rows are written, and fitted the table at that time; nothing was changed.
+        InvalidInputError: the writer goes by a number of its own, or the partition has one; names both numbers.
+        ConflictError: the number was right when the writer began; nothing was changed.
     """
     wanted = {
         entry.partition: entry.total_buckets for entry in changes if entry.kind == ADD and entry.total_buckets > 0
@@ -323,11 +324,18 @@ def check_total_buckets(
                     snapshot=snapshot,
                     buckets=other,
                 )
+            if overtaken:
+                raise ConflictError(
+                    f"cannot write to '{table}': this writer began with {total} buckets, and another job has moved a "
+                    f"partition of its rows to {other} since. Nothing was written. Open the table again and repeat the "
+                    "write.",
+                    table=table,
+                    buckets=other,
+                )
             raise InvalidInputError(
                 f"cannot write to '{table}': a partition of the rows has files of {other} buckets, and this write goes "
-                f"by 'bucket' = '{total}', as its table was opened. Nothing was written. If the table was rescaled to "
-                f"{other} buckets, open it again. Else replace the partition with overwrite=, or move its rows to "
-                f"{total} buckets: Table.rescale, ms.rescale or `merganser rescale`.",
+                f"by 'bucket' = '{total}'. Nothing was written. Replace the partition with overwrite=, or move its "
+                f"rows to {total} buckets: Table.rescale, ms.rescale or `merganser rescale {table} {total}`.",
                 table=table,
                 buckets=other,
             )

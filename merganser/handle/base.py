@@ -22,6 +22,7 @@ from merganser.options.option import Option, Options
 from merganser.options.registry import IMMUTABLE_KEYS, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
+from merganser.rules.facts import BUCKETS_MAX
 from merganser.rules.merging import check_merge_rules
 from merganser.rules.starts import check_scan_options
 from merganser.schema.table_schema import TableSchema
@@ -91,13 +92,20 @@ class TableBase:
             if option is None or (option.key not in IMMUTABLE_KEYS and option not in (*_LAYOUT, *whole)):
                 continue
             if option is w.BUCKET and min(merged.get(w.BUCKET), self.schema.options.get(w.BUCKET)) > 0:
+                if merged.get(w.BUCKET) > BUCKETS_MAX:
+                    raise InvalidInputError(
+                        f"cannot open '{self.name}' with '{key}' = '{texts[key]}': a partition has {BUCKETS_MAX} "
+                        "buckets at most.",
+                        option=key,
+                        table=self.name,
+                    )
                 continue  # a write with overwrite= moves partitions; others are refused by a partition's own number
             if merged.get(option) != self.schema.options.get(option):
                 stored = self.schema.options.get(option.key)
-                has = "does not set it" if stored is None else f"has '{stored}'"
+                has = "did not set it" if stored is None else f"had '{stored}'"
                 raise InvalidInputError(
                     f"cannot open '{self.name}' with '{key}' = '{texts[key]}': this option decides how data is stored, "
-                    f"and the table {has}. It can only be changed on the table itself.",
+                    f"and the table {has} when this handle was opened. It can only be changed on the table itself.",
                     option=key,
                     table=self.name,
                 )

@@ -21,6 +21,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.scan.time_travel import epoch_ms
 from merganser.upkeep.advice import Advice, Facts, advice_for
+from merganser.upkeep.bucket_option import wanted_buckets
 from merganser.upkeep.check import check_table
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
 from merganser.upkeep.expire_snapshots import expire
@@ -121,7 +122,11 @@ class UpkeepVerbs(TableBase):
         earliest = store.earliest_id() or latest.id
         oldest = store.get(earliest)
         facts = Facts(
-            state.live, latest.id - earliest + 1, None if oldest is None else oldest.commit_time, self.env.clock()
+            state.live,
+            latest.id - earliest + 1,
+            None if oldest is None else oldest.commit_time,
+            self.env.clock(),
+            wanted_buckets(self.definition, self.env, state),
         )
         return advice_for(self.definition, facts)
 

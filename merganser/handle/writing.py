@@ -109,8 +109,10 @@ class WriteVerbs(TableBase):
                 writer.write(data if rows is None else rows, kinds)
                 return writer.commit(identifier, watermark)
 
-        # Others may give new keys of these rows other buckets: rows that are held are written into those, then.
-        return written(True) if rows is None else in_rounds(self.definition, self.env, written, lambda: None)
+        if rows is None:
+            return written(True)
+        # Others may give new keys of these rows other buckets, or rescale: rows that are held are written again, then.
+        return in_rounds(self.definition, self.env, written, lambda: None, begins_anew=True)
 
     def upsert(
         self,

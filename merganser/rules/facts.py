@@ -13,6 +13,8 @@ POSTPONE: Final = -2
 """Number of buckets of a table whose rows have none until a compaction."""
 DYNAMIC: Final = -1
 """Number of buckets of a table that adds them as keys arrive, or that has none."""
+BUCKETS_MAX: Final = 32_767
+"""Most buckets of a partition: engines of the format keep the bucket of a key in 16 bits where buckets are added."""
 
 
 def type_of(table: TableSchema, column: str) -> t.DataType:

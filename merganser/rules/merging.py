@@ -225,7 +225,11 @@ def _check_first_row(options: Options, what: str) -> None:
     if options.get(w.SEQUENCE_FIELD):
         refuse(what, "merge engine first-row does not go with 'sequence.field': the first row to arrive is kept.")
     if options.get(w.DELETION_VECTORS) and not options.get(w.PK_CLUSTERING_OVERRIDE):
-        refuse(what, "merge engine first-row does not go with 'deletion-vectors.enabled'; it needs none.")
+        refuse(
+            what,
+            "merge engine first-row does not go with 'deletion-vectors.enabled': the first row of a key stays, so "
+            "there is no replaced row to mark. Leave the option out.",
+        )
 
 
 def _check_partial_update(table: TableSchema, what: str) -> None:

@@ -17,6 +17,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.progress.sizes import size_text
+from merganser.rules.facts import BUCKETS_MAX
 
 _MB: Final = 1 << 20
 BUCKET_BYTES_MAX: Final = 2048 * _MB
@@ -62,17 +63,27 @@ class Facts:
         snapshots: how many are kept.
         oldest: when the oldest was made; None: there is none.
         now: the time.
+        wanted: the number of a rescale that was stopped before it set `bucket`; None: none was.
     """
 
     live: LiveFiles
     snapshots: int
     oldest: datetime | None
     now: datetime
+    wanted: int | None = None
 
 
 def advice_for(table: TableDef, facts: Facts) -> tuple[Advice, ...]:
     """Return what to do for a table, the most pressing first; empty: nothing."""
-    looks: Sequence[Callable[[TableDef, Facts], Iterator[Advice]]] = (_large, _runs, _small_files, _many, _old, _stats)
+    looks: Sequence[Callable[[TableDef, Facts], Iterator[Advice]]] = (
+        _unfinished,
+        _large,
+        _runs,
+        _small_files,
+        _many,
+        _old,
+        _stats,
+    )
     return tuple(found for look in looks for found in look(table, facts))
 
 
@@ -83,6 +94,17 @@ def _sizes(live: LiveFiles) -> dict[BucketId, int]:
 def _named(table: TableDef, bucket: BucketId) -> str:
     where = table.bucket_directory(*bucket).removeprefix(table.path).strip("/")
     return f"'{where}'"
+
+
+def _unfinished(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    if facts.wanted is None:
+        return
+    yield Advice(
+        "buckets",
+        f"A rescale to {facts.wanted:,} buckets was stopped before its end: its rows have moved, and 'bucket' still is "
+        f"'{table.bucket}'. The next write to these rows sets it.",
+        f"Run `merganser rescale {table.name} {facts.wanted}` to finish it now.",
+    )
 
 
 def _large(table: TableDef, facts: Facts) -> Iterator[Advice]:
@@ -112,8 +134,12 @@ def _more_buckets(table: TableDef, partition: bytes, size: int, facts: Facts) ->
             f"Set 'dynamic-bucket.target-row-num' to about {wanted:,}: buckets that are full keep their keys, and new "
             "keys go to more buckets."
         )
-    own = sum(of == partition and number >= 0 for of, number in facts.live.buckets)
-    wanted = -(-own * size // _GOOD_BYTES)
+    own = next(
+        files.total_buckets for (of, number), files in facts.live.buckets.items() if of == partition and number >= 0
+    )
+    wanted = -(-size // _GOOD_BYTES) * own  # of a multiple, each bucket is split by itself, on a core of its own
+    if wanted > BUCKETS_MAX:
+        return f"It has {own:,} buckets, and {BUCKETS_MAX:,} is the most: partition by something finer."
     return f"Run `merganser rescale {table.name} {wanted}`: that makes {wanted:,} buckets of {own:,}."
 
 
@@ -135,7 +161,9 @@ def _many(table: TableDef, facts: Facts) -> Iterator[Advice]:
         wanted = max(1, max(-(-sum(held) // _GOOD_BYTES) for held in partitions.values()))
         if wanted * 2 > each:  # few buckets hold the most: another number would not help
             return
-        remedy = f"Run `merganser rescale {table.name} {wanted}`: a partition has {each:,.1f} buckets."
+        most = max(facts.live.totals, default=1)
+        wanted = next((n for n in range(wanted, 2 * wanted) if most % n == 0), wanted)
+        remedy = f"Run `merganser rescale {table.name} {wanted}`: a partition has {_shown(each)} buckets."
     yield Advice(
         "buckets",
         f"{many}. Each is a directory with files of its own, which every plan and every commit names.",
@@ -154,9 +182,13 @@ def _fuller_buckets(table: TableDef, live: LiveFiles, each: float) -> str:
             f"keys fill the buckets that are there. {again}"
         )
     return (
-        f"A partition has {each:,.1f} buckets, since each task of a writer adds its own. Let writers open the table "
+        f"A partition has {_shown(each)} buckets, since each task of a writer adds its own. Let writers open the table "
         f"with 'dynamic-bucket.assigner-parallelism' = '1'. {again}"
     )
+
+
+def _shown(average: float) -> str:
+    return f"{average:,.0f}" if average == round(average) else f"about {average:,.1f}"
 
 
 def _runs(table: TableDef, facts: Facts) -> Iterator[Advice]:

@@ -1,11 +1,18 @@
-"""The option `bucket` of a table, after its rows have moved to another number of buckets, or back."""
+"""The option `bucket` of a table, after its rows have moved to another number of buckets, or back.
+
+A rescale first commits the rows, and then sets the option. If it is stopped in between, the files say what it wanted:
+the snapshot names the rescale, and no schema since has another number. The next writer that needs the number sets it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from merganser.meta.lineage import last_rescale, moved
 from merganser.meta.next_schema import make_next_schema
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
@@ -21,3 +28,45 @@ def set_buckets(table: TableDef, env: Env, buckets: int) -> bool:
         return replace(now.schema, options=options.merged({w.BUCKET.key: str(buckets)}))
 
     return make_next_schema(table, env, change)[1]
+
+
+def wanted_buckets(table: TableDef, env: Env, state: TableState) -> int | None:
+    """Return the number of a rescale that was stopped before it set the option; None: none was.
+
+    Args:
+        state: the newest one.
+    """
+    if state.snapshot is None or table.bucket <= 0 or not (number := last_rescale(state.snapshot)):
+        return None
+    reader = MetaReader(table.paths, env, table.name)
+    made = reader.snapshots.get(number)
+    if made is None:
+        return None
+    known = _numbers_since(table, env, made.schema_id)
+    if len(set(known)) > 1:  # it was set, by the rescale or by a person
+        return None
+    wanted = {after for _, after in moved(reader.delta(made)).values()}.difference(known).intersection(
+        state.live.totals
+    )
+    return next(iter(wanted), None)
+
+
+def is_overtaken(table: TableDef, env: Env, state: TableState) -> bool:
+    """Return whether the number of buckets of an open table is one that the table had, and has no longer.
+
+    A rescale that was stopped before it set the option is finished first.
+
+    Args:
+        state: the newest one.
+    """
+    wanted = wanted_buckets(table, env, state)
+    if wanted is not None:
+        set_buckets(table, env, wanted)
+    known = _numbers_since(table, env, table.schema.id)
+    return table.bucket != known[-1] and table.bucket in known
+
+
+def _numbers_since(table: TableDef, env: Env, schema_id: int) -> list[int]:
+    """Return the option `bucket` of a schema and of all later ones."""
+    schemas = SchemaStore(table.paths, env)
+    return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, schemas.latest_id(schema_id) + 1)]

@@ -10,7 +10,7 @@ No row changes, so streams and changelogs go on; what a full compaction would pu
 
 Until the commit, writers go on with the old number. A writer that comes to its commit later is told that its rows were
 hashed over another number. Killed before the commit, a rescale leaves files that no snapshot names; killed between the
-commit and the option, writers are told what `bucket` must be, and the same call again sets it.
+commit and the option, it is finished by the next writer (`upkeep.bucket_option`), or by the same call again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from merganser.meta.newest import newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
-from merganser.rules.facts import POSTPONE
+from merganser.rules.facts import BUCKETS_MAX, POSTPONE
 from merganser.rules.gaps import check_can_write
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
@@ -44,8 +44,6 @@ from merganser.upkeep.plan_compaction import CompactionRequest, Planner, check_p
 
 _ATTEMPTS: Final = 10
 """Rounds in a row that others made void, before a rescale gives up."""
-
-_BUCKETS_MAX: Final = 32_767
 
 
 def rescale(
@@ -79,16 +77,17 @@ def rescale(
     while True:
         moved = _moved(table, env, buckets, request, run or on_threads(env))
         made = moved or made
-        if table.bucket == POSTPONE or not set_buckets(table, env, buckets):
+        # Rows of new partitions may have come with the old number before the option was set, here or by a writer.
+        if table.bucket == POSTPONE or not (set_buckets(table, env, buckets) or moved):
             return made
 
 
 def _check(table: TableDef, buckets: int) -> None:
     """Refuse a number of buckets that a table cannot have."""
     action = f"cannot rescale '{table.name}'"
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= _BUCKETS_MAX:
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= BUCKETS_MAX:
         raise InvalidInputError(
-            f"{action}: buckets is {buckets!r:.50}. Nothing was changed. Give a whole number from 1 to {_BUCKETS_MAX}.",
+            f"{action}: buckets is {buckets!r:.50}. Nothing was changed. Give a whole number from 1 to {BUCKETS_MAX}.",
             table=table.name,
         )
     if table.bucket > 0 or table.bucket == POSTPONE:

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.facts import BUCKETS_MAX
 
-BUCKETS_MAX: Final = 32_767
-"""Most buckets of a partition; the format keeps their numbers in 16 bits."""
 _COMPARISONS_MAX: Final = 16
 """So many comparisons with all keys are cheaper than a binary search of each."""
 

@@ -40,25 +40,29 @@ class StartingSequences:
         table: the table's name, for messages.
         total: how many buckets rows are hashed over, if files of a partition must agree; else 0.
         known: the buckets of the state; those that it does not know begin at 0.
+        overtaken: the table had this number of buckets when the writer began, and has another one now.
     """
 
     table: str
     total: int
     known: _Known
+    overtaken: bool = False
 
     def __call__(self, bucket: BucketId) -> int:
         """Return the first free sequence number of a bucket.
 
         Raises:
             InvalidInputError: the partition was written with another number of buckets.
+            ConflictError: the same, and the writer was overtaken.
         """
         if self.total > 0:
-            check_total_buckets([ManifestEntry(ADD, *bucket, self.total, _NO_FILE)], self.known, table=self.table)
+            wanted = [ManifestEntry(ADD, *bucket, self.total, _NO_FILE)]
+            check_total_buckets(wanted, self.known, table=self.table, overtaken=self.overtaken)
         return self.known.next_sequence(bucket)
 
     def __reduce__(self) -> tuple[Callable[..., StartingSequences], tuple[Any, ...]]:
         known = _Columns.of(self.known, self.total) if isinstance(self.known, LiveFiles) else self.known
-        return StartingSequences, (self.table, self.total, known)
+        return StartingSequences, (self.table, self.total, known, self.overtaken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +109,16 @@ class _Columns:
         return None if other == total else other
 
 
-def starting_sequences(table: TableDef, live: LiveFiles, *, overwrites: bool) -> StartingSequences:
-    """Return where the sequence numbers of writers begin that start from a state. Time: that of no bucket."""
+def starting_sequences(
+    table: TableDef, live: LiveFiles, *, overwrites: bool, overtaken: bool = False
+) -> StartingSequences:
+    """Return where the sequence numbers of writers begin that start from a state. Time: that of no bucket.
+
+    Args:
+        overtaken: see `StartingSequences`.
+    """
     total = 0 if overwrites else max(table.bucket, 0)
-    return StartingSequences(table.name, total, live if is_numbered(table) else EMPTY)
+    return StartingSequences(table.name, total, live if is_numbered(table) else EMPTY, overtaken)
 
 
 def is_numbered(table: TableDef) -> bool:

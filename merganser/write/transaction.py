@@ -38,6 +38,7 @@ from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
+from merganser.upkeep.bucket_option import is_overtaken
 from merganser.upkeep.compact_table import RunJobs, catch_up
 from merganser.write import overwrite as ow
 from merganser.write.dynamic import assigners_of
@@ -135,6 +136,8 @@ class Transaction:
         Args:
             assigners: how many tasks may assign keys to buckets; see `write.dynamic`.
 
+        If a rescale was stopped between its commit and its option, the option is set first.
+
         Raises:
             ConflictError: the table was dropped since it was opened.
         """
@@ -142,7 +145,10 @@ class Transaction:
         state = Publisher(self.table, self.env).latest()
         if self.since is None:
             self.since = state.next_id
-        sequences = starting_sequences(self.table, state.live, overwrites=self.target.overwrites)
+        overwrites = self.target.overwrites
+        mixed = not overwrites and self.table.bucket > 0 and bool(set(state.live.totals) - {self.table.bucket})
+        overtaken = mixed and is_overtaken(self.table, self.env, state)
+        sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
         if self.table.postpones:
             totals = None if self.target.postpones else Totals.among(self.table, state.live)
             return Start(sequences, assigners=assigners, totals=totals)

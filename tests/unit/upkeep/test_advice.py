@@ -68,6 +68,9 @@ def test_large_buckets_are_named_with_a_number_that_would_do() -> None:
     for part in ("2 of 4 buckets hold more than 2.0 GB", "1 more than 5.0 GB", "'bucket-2' holds 5.9 GB"):
         assert part in found.problem
     assert "rescale db.t 24`: that makes 24 buckets of 4" in found.remedy
+    live = _live(table, {b: [5_700 * MB] for b in range(4)}, level=5)  # 22.3 buckets of 1 GB
+    (found,) = advice_for(table.definition, Facts(live, 5, NOW, NOW))
+    assert "rescale db.t 24`" in found.remedy
     dynamic = _table(primary_key=["k"])
     live = _live(dynamic, {0: [4_096 * MB]}, level=5, row_count=2_000_000)
     (found,) = advice_for(dynamic.definition, Facts(live, 5, NOW, NOW))
@@ -96,7 +99,7 @@ def test_many_small_buckets_are_named_with_the_number_that_would_do() -> None:
     live = _live(table, {b: [1 * MB] for b in range(200)}, level=5)
     (found,) = advice_for(table.definition, Facts(live, 5, NOW, NOW))
     assert "200 of 200 buckets hold less than 20.0 MB" in found.problem
-    assert found.remedy == "Run `merganser rescale db.t 1`: a partition has 200.0 buckets."
+    assert found.remedy == "Run `merganser rescale db.t 1`: a partition has 200 buckets."
     assert _topics(table, _live(table, {b: [1 * MB] for b in range(50)}, level=5)) == []
     table.rescale(1)
     assert table.advice() == ()

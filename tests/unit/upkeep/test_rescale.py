@@ -21,6 +21,8 @@ from merganser.lsm.rescale import RescaleJob
 from merganser.meta.lineage import moved, parents, rescales
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.write.start import Start
+from merganser.write.transaction import Transaction
 
 _names = itertools.count()
 
@@ -128,11 +130,18 @@ def test_a_writer_that_commits_after_it_is_told() -> None:
     with table.writer() as writer:
         writer.write(_rows(range(5), 7))
         table.rescale(8)
-        with pytest.raises(
-            InvalidInputError, match="has files of 8 buckets, and this write goes by 'bucket' = '4'"
-        ) as caught:
+        with pytest.raises(ConflictError, match=r"began with 4 buckets, and another job .* to 8 since") as caught:
             writer.commit()
     assert "Nothing was written" in str(caught.value)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield from _rows([1], 8)
+        _reopened(table).rescale(6)
+        yield from _rows([2], 8)
+
+    with pytest.raises(ConflictError, match=r"began with 8 buckets, and another job .* to 6 since"):
+        table.write(rows())
+    table.rescale(8)
     with patch("merganser.write.buffer.SMALL_BYTES", 0), table.writer() as writer:
         writer.write(_rows(range(5), 7))
         table.rescale(4)
@@ -215,6 +224,56 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="neither a key nor 'bucket-key'"):
         _table((), buckets=-1).rescale(8)
     assert _totals(table) == {"a": {4}}
+
+
+def test_stopped_before_the_option_it_is_finished_by_the_next_writer() -> None:
+    for write in (_reopened, lambda table: table):
+        table = _table()
+        table.write(_rows(range(20)))
+        with (
+            patch("merganser.upkeep.rescale.set_buckets", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            table.rescale(6)
+        assert _reopened(table).options["bucket"] == "4"
+        assert table.check() == ()
+        (said,) = _reopened(table).advice()
+        assert "A rescale to 6 buckets was stopped before its end" in said.problem
+        assert "`merganser rescale db.t 6`" in str(said)
+        write(table).write(_rows([1], 5))
+        assert _reopened(table).options["bucket"] == "6"
+        assert _totals(table) == {"a": {6}}
+        assert _reopened(table).advice() == ()
+
+
+def test_a_number_that_came_after_a_stopped_rescale_stays() -> None:
+    table = _table()
+    table.write(_rows(range(20)) + _rows(range(20), p="b"))
+    with patch("merganser.upkeep.rescale.set_buckets", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        table.rescale(6)
+    table.alter([set_option("bucket", "3")])
+    assert table.advice() == ()
+    with pytest.raises(InvalidInputError, match=r"files of 6 buckets.*'bucket' = '3'"):
+        table.write(_rows([1], 5))
+    assert _reopened(table).options["bucket"] == "3"
+    table.rescale(3)
+    table.write(_rows([1], 5))
+
+
+def test_rows_that_are_held_are_written_again_if_a_rescale_came_first() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    started, todo = Transaction.start, [lambda: _reopened(table).rescale(8)]
+
+    def late(self: Transaction, *, assigners: int = 1) -> Start:
+        if todo:
+            todo.pop()()
+        return started(self, assigners=assigners)
+
+    with patch.object(Transaction, "start", late):
+        table.write(_rows([1], 5))
+    assert _totals(table) == {"a": {8}}
+    assert table.read(where="k = 1").to_pylist() == _rows([1], 5)
 
 
 def test_an_empty_table_gets_the_number() -> None:
@@ -397,6 +456,16 @@ def test_a_writer_that_began_before_such_an_overwrite_is_told_and_one_that_comes
         writer.commit()
     assert _found(table) == _rows(range(3), 2)
     assert table.check() == ()
+
+
+def test_a_partition_has_at_most_32767_buckets() -> None:
+    with pytest.raises(InvalidInputError, match="32767 buckets at most"):
+        _table(buckets=32_768)
+    table = _table(buckets=32_767)
+    with pytest.raises(InvalidInputError, match="32767 buckets at most"):
+        table.with_options({"bucket": "32768"})
+    with pytest.raises(InvalidInputError, match="32767 buckets at most"):
+        table.alter([set_option("bucket", "32768")])
 
 
 def test_only_numbers_of_buckets_can_be_opened_with_another_one() -> None:
