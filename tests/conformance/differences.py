@@ -12,6 +12,9 @@ CHOSEN: Final[dict[str, str]] = {
     "seq-late-insert-visible-after-delete-compacted": (
         "a late row loses against a newer delete for 'tombstone.time-retained', whatever compactions came between"
     ),
+    "dml-delete-partial-update-needs-option": (
+        "a delete by condition takes the rows out of their files, as Paimon does on Spark; the case has Flink's answer"
+    ),
     "cdc-dbz-schema-temporal-types": "TIME is stored in milliseconds, so microseconds are a bad value",
     "cdc-dbz-no-schema-time-unit-per-column": "TIME is stored in milliseconds, so microseconds are a bad value",
     "cdc-dbz-schema-connect-and-iso-temporal": "TIME is stored in milliseconds, so microseconds are a bad value",

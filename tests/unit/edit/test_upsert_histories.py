@@ -12,7 +12,7 @@ import pytest
 import merganser as mg
 from tests.unit.edit.upsert_oracle import Row, UpsertOracle
 
-SEEDS = range(*(int(number) for number in os.environ.get("MERGANSER_UPSERT_SEEDS", "0:12").split(":")))
+SEEDS = range(*(int(number) for number in os.environ.get("MERGANSER_UPSERT_SEEDS", "0:8").split(":")))
 COLUMNS = {
     "p": "STRING",
     "k": "INT",
