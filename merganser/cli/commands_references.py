@@ -148,11 +148,13 @@ def rollback(
 
 
 def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Let a table go on whose newest snapshot file is lost.
+    """Let a table go on whose newest snapshot file or key index is lost.
 
     First try to restore the file. This command restores lost snapshots that a tag keeps, and gives up the others: the
-    newest snapshot that is there becomes the newest of the table. It does nothing if no file is lost.
+    newest snapshot that is there becomes the newest of the table. Key indexes that are damaged are built anew from the
+    rows. It does nothing if no file is lost.
     """
+    from merganser.cli.render import counted
     from merganser.cli.target import table_of
 
     done = table_of(table, warehouse, store).repair()
@@ -162,6 +164,8 @@ def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -
     if done.given_up is not None:
         first, last = done.given_up
         told.append(f"given up: {first}" if first == last else f"given up: {first} to {last}")
+    if done.indexes:
+        told.append(f"built anew: {counted(done.indexes, 'key index', 'key indexes')}")
     print("; ".join(told if len(told) > 1 else [f"nothing is lost: {told[0]}"]))
 
 

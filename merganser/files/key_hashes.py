@@ -58,7 +58,7 @@ def _damaged(table: TableDef, entry: IndexEntry, why: str) -> FormatError:
     path = index_path(table, entry)
     return FormatError(
         f"cannot read the key index '{path}' of bucket {entry.bucket} of '{table.name}': {why}. Nothing was written, "
-        "and the table can still be read. Restore the file, or roll back to a snapshot that does not need it.",
+        "and the table can still be read. Call table.repair(): it builds the index anew from the rows.",
         path=path,
     )
 

@@ -278,17 +278,21 @@ class UpkeepVerbs(TableBase):
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
 
     def repair(self) -> Repaired:
-        """Let the table go on after the file of its newest snapshot was lost; do nothing if none was.
+        """Let the table go on after the file of its newest snapshot or a key index was lost; do nothing if none was.
 
         First try to restore the file: what a repair gives up is lost for good. A lost snapshot that a tag keeps is
         restored. Otherwise the newest snapshot that is there becomes the newest of the table, and the next commit
-        uses the number of the lost one.
+        uses the number of the lost one. Key indexes that are missing, damaged or at odds with the rows are built anew
+        from the rows, in a commit of their own.
 
         Returns:
-            The newest snapshot, the ids that were restored from tags, and those that were given up.
+            The newest snapshot, the ids that were restored from tags, those that were given up, and how many key
+            indexes were built.
 
         Raises:
-            FormatError: the metadata of the newest snapshot is damaged, too; nothing was changed.
+            FormatError: the metadata of the newest snapshot or the data files of a bucket without its index are
+                damaged, too; nothing was changed.
+            ConflictError: others wrote to a bucket without its index again and again. Repeat.
             StorageError: the store failed. Repeat.
         """
         return repair(self.definition, self.env)

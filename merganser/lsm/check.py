@@ -55,7 +55,9 @@ KINDS: Final[Mapping[str, str]] = {
     "levels": "Reads merge the files one by one and stay right. Compact the bucket in full.",
     "placement": "Reads by key or partition may miss the rows. Overwrite the partitions from a source that is right.",
     "value": "Overwrite the partition from a source that is right.",
-    "index": "Compact the bucket in full, or roll back to the snapshot before.",
+    "index": "No read needs a key index, and writes do: run `merganser repair`, which builds that of the newest "
+    "snapshot anew from the rows. If a deletion vector is at fault, compact the bucket in full, or roll back to the "
+    "snapshot before.",
     UNSURE: "Nothing is known to be wrong. Compact the table in full to have checksums: merganser notes one of each "
     "file that it writes.",
     "twice": "Rows may be there twice in tables without a key. Roll back to the snapshot before the second.",

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from merganser.codec.bloom import can_filter
 from merganser.codec.deletion_vector import decode_vector
-from merganser.errors import MerganserError, NotFoundError
+from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.files.index import ColumnFilter, Sought, file_index_path, read_filters
 from merganser.files.key_hashes import hashes_of, read_hashes
 from merganser.files.masks import index_path
@@ -218,10 +218,10 @@ class HeldFiles:
         found = listed[directory].get(name)
         if found is None:
             problem = "it is not there, and metadata names it."
-            self.findings.add(Finding("missing", held.path, problem, held.snapshot), held.holders)
+            self.findings.add(Finding(_code(held, "missing"), held.path, problem, held.snapshot), held.holders)
         elif found != said:
             problem = f"it has {found} bytes, and metadata says {said}."
-            self.findings.add(Finding("damaged", held.path, problem, held.snapshot), held.holders)
+            self.findings.add(Finding(_code(held, "damaged"), held.path, problem, held.snapshot), held.holders)
         return found == said
 
     def _row_findings(
@@ -288,7 +288,10 @@ class HeldFiles:
             return
         entry = held.entry
         if entry.index_type == HASH:
-            self.findings.tried(held.path, lambda: hashes_of(held.table, entry, data), self._holder(held))
+            try:
+                hashes_of(held.table, entry, data)
+            except FormatError as error:
+                self._note(held, str(error))
         if entry.index_type == DELETION_VECTORS:
             if entry.row_count != len(entry.vectors):
                 self._note(
@@ -337,6 +340,11 @@ class HeldFiles:
 
     def _holder(self, held: _HeldIndex) -> Holder:
         return Holder(held.snapshot, min(held.holders))
+
+
+def _code(held: _Held | _HeldIndex, code: str) -> str:
+    """Return the code of a finding of a file; what is wrong with a key index has one code, as it has one remedy."""
+    return "index" if isinstance(held, _HeldIndex) and held.entry.index_type == HASH else code
 
 
 def directory_of(table: TableDef, bucket: BucketId) -> str | None:

@@ -1,4 +1,4 @@
-"""Repair: let a table whose newest snapshot is lost go on.
+"""Repair: let a table whose newest snapshot or whose key indexes are lost go on.
 
 The hint LATEST names a snapshot whose file is not there. So the file was lost: the hint moves after a snapshot was
 created and before one is removed. A crash may follow each of these steps; the same call finishes the work::
@@ -6,13 +6,14 @@ created and before one is removed. A crash may follow each of these steps; the s
     1  tags       write the files of lost snapshots again that a tag keeps
     2  consumers  those after the newest snapshot go back: its number is used again
     3  hint       point LATEST at the newest snapshot: from here on nothing is lost for readers and writers
+    4  indexes    build key indexes anew that are missing or damaged (`upkeep.key_indexes`)
 
 Decision 0031.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from merganser.errors import FormatError
 from merganser.meta.consumers import ConsumerStore
@@ -21,6 +22,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
+from merganser.upkeep.key_indexes import build_key_indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +33,31 @@ class Repaired:
         newest: the newest snapshot now; None: the table has none.
         restored: the ids of lost snapshots that tags kept, rising.
         given_up: the first and the last id of the snapshots after the newest that are lost for good; None: none is.
+        indexes: how many key indexes were built anew.
     """
 
     newest: Snapshot | None
     restored: tuple[int, ...] = ()
     given_up: tuple[int, int] | None = None
+    indexes: int = 0
 
 
 def repair(table: TableDef, env: Env) -> Repaired:
-    """Restore lost snapshots that tags keep, and make the newest that is there the newest for writers, too.
+    """Let a table whose newest snapshot or whose key indexes are lost go on.
 
     Raises:
-        FormatError: its metadata is damaged, too; nothing was changed.
+        FormatError: its metadata, or a data file of a bucket without its index, is damaged, too. Roll back.
+        ConflictError: others wrote to a bucket without its index again and again. Repeat.
         StorageError: the store failed. Repeat.
     """
+    done = _with_newest(table, env)
+    if done.newest is None or not (built := build_key_indexes(table, env)):
+        return done
+    return replace(done, newest=MetaReader(table.paths, env, table.name).snapshots.latest(), indexes=built)
+
+
+def _with_newest(table: TableDef, env: Env) -> Repaired:
+    """Make a snapshot the newest for readers and writers."""
     reader = MetaReader(table.paths, env, table.name)
     store = reader.snapshots
     lost = store.lost(store.latest_id())

@@ -252,7 +252,7 @@ def _check_alone(table: TableDef, partition: bytes, known: KeyBuckets, came: Run
         raise FormatError(
             f"cannot write to '{table.name}': the key {what} {where} {has} the key hash {twice[0]}, so "
             f"{'rows of one key may lie in either' if len(both) > 1 else 'it is damaged'}. Nothing was written. "
-            "Overwrite the partition with its own rows, or roll back to a snapshot before that.",
+            "Call table.repair(). If rows of the key lie in both, overwrite the partition with its own rows.",
             table=table.name,
         )
 

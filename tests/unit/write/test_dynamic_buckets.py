@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ import pytest
 
 import merganser as mg
 from merganser.codec.hashing import row_hashes
+from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, FormatError
 from merganser.files.key_hashes import read_hashes
 from merganser.meta.index_manifest import HASH, IndexEntry, write_index_manifest
+from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
@@ -411,6 +414,7 @@ def test_a_key_in_the_indexes_of_two_buckets_is_found_and_no_row_of_it_is_writte
     table = _table(target=4)
     table.write(_rows(range(8)))
     first, second = _index(table)
+    before = _buckets(table)
     storage = table.env.storage
     paths = {path.rpartition("/")[2]: path for path in contents(storage) if "/index/" in path}
     storage.replace(paths[second.name], storage.read(paths[first.name]))
@@ -422,20 +426,71 @@ def test_a_key_in_the_indexes_of_two_buckets_is_found_and_no_row_of_it_is_writte
     with pytest.raises(FormatError, match=r"buckets 0 and 1 .* both have the key hash"):
         again.write(_rows([1]))
     assert any("4 key hashes twice" in finding.problem for finding in again.check())
+    assert again.repair().indexes == 1  # the other one is what the rows say
+    assert _buckets(again) == before
+    again.write(_rows([1]))
 
 
-def test_a_damaged_index_stops_writes_and_not_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lambda data: data[:-4], r"12 bytes, and 4 keys take 16"),
+        (lambda data: bytes([data[0] ^ 4]) + data[1:], "do not have the checksum"),
+        (lambda data: None, "it is missing"),
+    ],
+)
+def test_a_damaged_index_stops_writes_and_not_reads_and_a_repair_builds_it_from_the_rows(
+    monkeypatch: pytest.MonkeyPatch, harm: Callable[[bytes], bytes | None], why: str
+) -> None:
+    table = _table(target=4)
+    table.write(_rows(range(8)))
+    table.write(_rows([1, 5]), kinds=["-D", "-D"])
+    before = _buckets(table)
+    storage = table.env.storage
+    path = next(p for p in contents(storage) if p.endswith(_index(table)[0].name))
+    harmed = harm(storage.read(path))
+    left = {name: data for name, data in contents(storage).items() if name != path}
+    if harmed is not None:
+        left[path] = harmed
+    monkeypatch.setattr(key_buckets, "_cache", Cache())  # as another process
+    again = catalog_over(memory_with(left, f"dynamic-{next(_names)}")).table("db.t")
+    with pytest.raises(FormatError, match=why) as refused:
+        again.write(_rows([1]))
+    assert "table.repair()" in str(refused.value)
+    assert again.read().count() == 6
+    found = [one for one in again.check() if one.path.endswith(path.rpartition("/")[2])]
+    assert {one.code for one in found} == {"index"}
+    assert "`merganser repair`" in found[0].advice
+    assert again.repair().indexes == 1
+    assert _buckets(again) == before
+    assert again.repair().indexes == 0
+    again.write(_rows(range(10)))
+    assert again.read().count() == 10
+    assert {one.snapshot for one in again.check()} <= {1, 2}
+
+
+def test_a_repair_begins_anew_if_others_write_to_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     table = _table(target=4)
     table.write(_rows(range(8)))
     storage = table.env.storage
     path = next(p for p in contents(storage) if p.endswith(_index(table)[0].name))
-    storage.replace(path, storage.read(path)[:-4])
-    monkeypatch.setattr(key_buckets, "_cache", Cache())  # as another process
-    again = catalog_over(memory_with(contents(storage), f"dynamic-{next(_names)}")).table("db.t")
-    with pytest.raises(FormatError, match=r"12 bytes, and 4 keys take 16"):
-        again.write(_rows([1]))
-    assert again.read().count() == 8
-    assert again.check()
+    kept = storage.read(path)
+    storage.replace(path, kept[:-4])
+    commit, todo = Publisher.commit, [1]
+
+    def late(self: Publisher, change: Change) -> Any:
+        if todo and change.kind == COMPACT:
+            todo.pop()
+            table.write(_rows([0, 3, 20]))  # this process still knows the index
+        return commit(self, change)
+
+    monkeypatch.setattr(Publisher, "commit", late)
+    other = catalog_over(storage).table("db.t")
+    other.repair()
+    monkeypatch.setattr(key_buckets, "_cache", Cache())
+    other.write(_rows(range(8)))
+    assert other.read().count() == 9
+    assert {one.snapshot for one in other.check()} <= {1, 2}
 
 
 def test_runs_of_keys_say_what_a_dict_says(tmp_path: Path) -> None:
