@@ -13,6 +13,8 @@ are stays, one after the other; a stay ends with a retraction, unless that is th
 | `PASSES` | other stays that end |
 | `STAYS` | the last stay of a key that has a row in the bucket after the snapshot |
 
+Shards are read one by one, so their records say it in their numbers: rows that stay come behind all that go.
+
 After a snapshot a key has a row in one bucket at most, so its last row of all is the one that the table has. Rows of
 one bucket and key keep their order.
 """
@@ -27,8 +29,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from merganser.lsm.compact import uncounted
 from merganser.merge.engine import Kinds
 from merganser.merge.keys import sorted_positions
+from merganser.meta.data_file import DataFile
+from merganser.meta.table_def import TableDef
 from merganser.scan.split import PublishedSplit
 from merganser.schema import row_kind
 
@@ -68,6 +73,11 @@ def phases_of(keys: Sequence[pa.ChunkedArray], kinds: Kinds, places: Places) -> 
     found[goes & (stay == begin) & retracts[first][key]] = LEAVES
     phases[positions] = found
     return phases
+
+
+def may_retract(table: TableDef, file: DataFile) -> bool:
+    """Return whether a file may hold rows of kind -U or -D."""
+    return file.delete_row_count != 0 or uncounted(table, file)
 
 
 def places_of(split: PublishedSplit) -> Places:

@@ -23,9 +23,8 @@ from typing import Final
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
-from merganser.lsm.compact import uncounted
 from merganser.meta.changelogs import ChangelogStore
-from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
@@ -39,6 +38,7 @@ from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.gaps import gap_of, refusal, tracked
 from merganser.scan.kept import is_kept
+from merganser.scan.phases import may_retract
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff
 from merganser.scan.rows import counted
@@ -244,7 +244,8 @@ def published_files(
     Which portions there are, and their order, does not depend on the filter.
 
     Args:
-        by_bucket: each portion is of one bucket; else it may be of several, where keys move between them.
+        by_bucket: each portion is of one bucket; else it may be of several, where keys move between them. Then there
+            are two of a bucket: first the rows that go (`Phase.GOING`), if there may be some, then the others.
 
     Returns:
         The directory of the bucket, or of one of them, and a file as a split, or several if a change may lie in two;
@@ -271,8 +272,8 @@ def published_files(
         if where is not None and what not in WHOLE_CHANGES:
             found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
             kept = {id(target.file) for group in found for target, _ in group}
-    if not by_bucket and _come_in_phases(table, groups):
-        portions = _in_phases(table, groups)
+    if _come_in_phases(table, groups):
+        portions = _bucket_by_bucket(table, groups) if by_bucket else _in_phases(table, groups)
     else:
         if what not in WHOLE_CHANGES:
             groups = [[each] for group in groups for each in group]
@@ -407,11 +408,6 @@ def _origins(snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> dict[str, 
     return found
 
 
-def may_retract(table: TableDef, file: DataFile) -> bool:
-    """Return whether a file may hold rows of kind -U or -D."""
-    return file.delete_row_count != 0 or uncounted(table, file)
-
-
 def are_ordered(table: TableDef, splits: Iterable[AnySplit]) -> bool:
     """Return whether rows of several buckets must come in the order of the splits: keys may move between these."""
     if not table.moves_keys:
@@ -436,18 +432,34 @@ def _in_phases(table: TableDef, groups: Sequence[_Group]) -> list[PublishedSplit
     every = [each for group in groups for each in group]
     if len(every) <= _TOGETHER and all(is_small(target.file) for target, _ in every):
         return [_split(every, Phase.IN_PHASES)]
-    by_place: dict[int, _Group] = {}
-    for target, origin in every:
-        by_place.setdefault(origin.place, []).append((target, origin))
     mixed: list[_Group] = []
     staying: list[_Group] = []
-    for group in by_place.values():
+    for group in _by_place(groups):
         (mixed if any(may_retract(table, target.file) for target, _ in group) else staying).append(group)
     return [
         _split([each for group in mixed for each in group], Phase.GOING),
         *(replace(split, phase=Phase.STAYING) for split in _parted(mixed, keyed=True, whole=True)),
         *_parted(staying, keyed=True, whole=True),
     ]
+
+
+def _bucket_by_bucket(table: TableDef, groups: Sequence[_Group]) -> list[PublishedSplit]:
+    """Return the files of a snapshot as splits of one bucket and of rows that go or stay."""
+    return [
+        _split(group, phase)
+        for group in _by_place(groups)
+        for phase in (Phase.GOING, Phase.STAYING)
+        if phase is Phase.STAYING or any(may_retract(table, target.file) for target, _ in group)
+    ]
+
+
+def _by_place(groups: Sequence[_Group]) -> list[_Group]:
+    """Return the files of a snapshot, those of each bucket together."""
+    found: dict[int, _Group] = {}
+    for group in groups:
+        for target, origin in group:
+            found.setdefault(origin.place, []).append((target, origin))
+    return list(found.values())
 
 
 def _fit(one: PublishedSplit, other: PublishedSplit) -> bool:

@@ -12,7 +12,7 @@ from merganser.expr.compute import can_fail
 from merganser.files.read import DataFileReader, read_small
 from merganser.merge.groups import Mask
 from merganser.scan.forms import COMMIT_TIMESTAMP, LOG_OFFSET
-from merganser.scan.phases import LEAVES, PASSES, STAYS, Phases, by_place, phases_of, places_of
+from merganser.scan.phases import LEAVES, PASSES, STAYS, Phases, by_place, may_retract, phases_of, places_of
 from merganser.scan.shown import counted_out, is_numbered, shown, stored_columns, tests_kinds
 from merganser.scan.split import Phase, PublishedSplit, ReadJob, What
 from merganser.schema import row_kind
@@ -83,6 +83,8 @@ def _of_phases(job: ReadJob, split: PublishedSplit, storage: Storage) -> Iterato
 def _phases(job: ReadJob, files: PublishedSplit, storage: Storage) -> Phases:
     """Return the phase of each row of all files that a snapshot published in a bucket."""
     table = job.table
+    if not any(may_retract(table, file) for file in files.files):
+        return np.full(files.rows, STAYS, np.int8)
     keys = [table.schema.field(name) for name in table.key]
     unfiltered = replace(job, columns=tuple(keys), where=None, what=What.MERGED)
     rows = pa.concat_tables(list(_stored(unfiltered, files, storage, keys)))

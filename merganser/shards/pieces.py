@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from merganser.meta.shards import Shard
-from merganser.scan.split import PublishedSplit
+from merganser.scan.split import Phase, PublishedSplit
 from merganser.shards.records import Positions, Shape, Stored, ends_within_update, record_count, record_table
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import Part
@@ -38,25 +38,24 @@ class Piece:
     parts: tuple[Part, ...]
 
     @property
-    def adds(self) -> bool:
-        """Whether an overwrite added the rows: they come after those that it removed from the shard before."""
-        form = self.parts[0].form
-        return form is not None and form.kind == "+I"
-
-    @property
     def files(self) -> int:
         """Number of files."""
-        return sum(part.files for part in self.parts)
+        return sum(part.files for part in self._counted)
 
     @property
     def rows(self) -> int:
         """Stored rows."""
-        return sum(part.rows for part in self.parts)
+        return sum(part.rows for part in self._counted)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the files."""
-        return sum(part.size_bytes for part in self.parts)
+        return sum(part.size_bytes for part in self._counted)
+
+    @property
+    def _counted(self) -> Iterator[Part]:
+        """The parts that have each file once: rows that go and rows that stay may lie in the same files."""
+        return (part for part in self.parts if _phase(part) is not Phase.GOING)
 
     def cursor(self, storage: Storage, shape: Shape, empty: pa.Table, skipped: int = 0) -> Cursor:
         """Return a cursor behind the first stored rows.
@@ -66,17 +65,45 @@ class Piece:
         """
         return Cursor(self, self._rows(storage, skipped), skipped, shape, empty)
 
-    def _rows(self, storage: Storage, skipped: int) -> Iterator[pa.Table]:
+    def _rows(self, storage: Storage, skipped: int) -> Iterator[tuple[pa.Table, bool]]:
+        """Yield rows, and whether they come late; the two rows of an update lie in one table."""
+        held: list[pa.Table] = []
+        was_late = False
         for part in self.parts:
-            whole = isinstance(part.split, PublishedSplit) and not part.job.table.counting
+            late = _is_late(part)
+            if held and late != was_late:
+                yield pa.concat_tables(held), was_late
+                held = []
+            was_late = late
+            whole = isinstance(part.split, PublishedSplit) and _phase(part) is None and not part.job.table.counting
             if whole and skipped >= part.rows:
                 skipped -= part.rows
                 continue
             for rows in part.read(storage):
                 passed = min(skipped, rows.num_rows)
                 skipped -= passed
-                if passed < rows.num_rows:
-                    yield rows.slice(passed)
+                if passed == rows.num_rows:
+                    continue
+                held.append(rows.slice(passed))
+                if not ends_within_update(held[-1]):
+                    yield pa.concat_tables(held), late
+                    held = []
+        if held:
+            yield pa.concat_tables(held), was_late
+
+
+def _phase(part: Part) -> Phase | None:
+    return part.split.phase if isinstance(part.split, PublishedSplit) else None
+
+
+def _is_late(part: Part) -> bool:
+    """Return whether rows come behind those of the same snapshot that go, here or in other shards.
+
+    An overwrite added them, or keys that may have come from another partition have them now.
+    """
+    if part.form is not None:
+        return part.form.kind == "+I"
+    return _phase(part) is Phase.STAYING
 
 
 class Cursor:
@@ -86,13 +113,16 @@ class Cursor:
         row: how many stored rows of the snapshot were taken.
     """
 
-    def __init__(self, piece: Piece, rows: Iterator[pa.Table], row: int, shape: Shape, empty: pa.Table) -> None:
+    def __init__(
+        self, piece: Piece, rows: Iterator[tuple[pa.Table, bool]], row: int, shape: Shape, empty: pa.Table
+    ) -> None:
         self.row = row
         self._piece = piece
         self._shape = shape
         self._empty = empty
         self._rows = rows
         self._held: pa.Table | None = None
+        self._late = False
         self._made: pa.Table | None = None
         self._ends: Positions = np.zeros(0, np.int64)
         self._used = 0
@@ -126,12 +156,9 @@ class Cursor:
         return self._made is None and self._filled() is None
 
     def _filled(self) -> pa.Table | None:
-        """Return the next rows; the two rows of an update stay together."""
-        while self._held is None or ends_within_update(self._held):
-            more = next(self._rows, None)
-            if more is None:
-                break
-            self._held = more if self._held is None else pa.concat_tables([self._held, more])
+        """Return the next rows; None: there are no more."""
+        if self._held is None and (more := next(self._rows, None)) is not None:
+            self._held, self._late = more
         return self._held
 
     def _make(self, held: pa.Table, room: int) -> None:
@@ -144,7 +171,7 @@ class Cursor:
         self._held = held.slice(end) if end < held.num_rows else None
 
     def _stored(self, rows: pa.Table) -> Stored:
-        return Stored(rows, self.row, self._piece.snapshot, self._piece.time_ms, self._piece.adds)
+        return Stored(rows, self.row, self._piece.snapshot, self._piece.time_ms, self._late)
 
 
 class Gathered:

@@ -38,7 +38,7 @@ PUT, UPDATE, DELETE = "PUT", "UPDATE", "DELETE"
 _ACTIONS: Final = pa.array([PUT, UPDATE, DELETE])
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 
-_ADDED: Final = OFFSETS_PER_SNAPSHOT // 2
+_LATE: Final = OFFSETS_PER_SNAPSHOT // 2
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Positions: TypeAlias = "npt.NDArray[np.int64]"
@@ -70,14 +70,15 @@ class Stored:
         first: the number of the first row among those of the snapshot and shard.
         snapshot: its id.
         time_ms: when it was committed.
-        adds: an overwrite added them: they come after those that it removed from the shard before.
+        late: they come after other rows of the snapshot that go, from this shard or from another: an overwrite added
+            them, or keys that move between partitions have them now.
     """
 
     rows: pa.Table
     first: int
     snapshot: int
     time_ms: int
-    adds: bool = False
+    late: bool = False
 
     @property
     def end(self) -> int:
@@ -147,7 +148,7 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> tupl
     deletes = (own & 1).astype(np.bool_)  # a row before an update that has none after it takes its row back
     actions = np.where(updates, 1, np.where(deletes, 2, 0)).astype(np.int8)
     numbers = [
-        np.arange(part.first, part.end) + part.snapshot * OFFSETS_PER_SNAPSHOT + part.adds * _ADDED for part in parts
+        np.arange(part.first, part.end) + part.snapshot * OFFSETS_PER_SNAPSHOT + part.late * _LATE for part in parts
     ]
     times = np.repeat(np.array([part.time_ms for part in parts], np.int64), sizes)
     shown = [ACTION, SEQUENCE, COMMIT_TIME]
