@@ -28,10 +28,9 @@ from merganser.upkeep.expire_snapshots import expire
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
 from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.upkeep.repair import Repaired, repair
-from merganser.upkeep.rescale import rescale
 from merganser.upkeep.retention import snapshot_retention
 from merganser.upkeep.rollback import roll_back
-from merganser.write.distribute import compact_all
+from merganser.write.distribute import compact_all, rescale_all
 from merganser.write.dropping import expire_partitions
 from merganser.write.target import WriteTarget
 
@@ -79,6 +78,8 @@ class UpkeepVerbs(TableBase):
         meanwhile are moved, too. A writer that was opened before and commits after it gets a ConflictError, and its
         rows can be written again. Killed at any point, the table is as before or moved; call it again.
 
+        If `bucket` is -2, rows that wait get so many buckets first.
+
         Args:
             buckets: the number after.
             partitions: move only these, such as [{"dt": "2026-01-01"}]. The others keep their number and can be read;
@@ -94,7 +95,7 @@ class UpkeepVerbs(TableBase):
             ConflictError: other commits replaced the same files again and again; nothing was changed.
             FormatError: a file is damaged or missing; nothing was changed.
         """
-        return rescale(self.definition, self.env, buckets, self.stored_specs(partitions, "rescale"))
+        return rescale_all(self.definition, self.env, buckets, self.stored_specs(partitions, "rescale"))
 
     def check(self, quick: bool = False) -> tuple[Finding, ...]:
         """Check the table, its branches and its tags against their files. Nothing is written.

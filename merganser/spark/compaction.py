@@ -21,8 +21,7 @@ from merganser.spark.session import opened, run_jobs
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
-from merganser.upkeep.rescale import rescale as rescale_table
-from merganser.write.distribute import compact_all
+from merganser.write.distribute import compact_all, rescale_all
 from merganser.write.job import Outcome, messages_of
 
 
@@ -83,7 +82,7 @@ def rescale(
     """
     found = opened(table)
     specs = found.stored_specs(_chosen(spark, found, partitions), "rescale")
-    return rescale_table(found.definition, found.env, buckets, specs, run=on_tasks(spark, found.env))
+    return rescale_all(found.definition, found.env, buckets, specs, run=on_tasks(spark, found.env))
 
 
 def _chosen(spark: SparkSession, table: Table, partitions: Any) -> Any:

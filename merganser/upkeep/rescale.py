@@ -69,10 +69,8 @@ def rescale(
         NotFoundError: the table has no such partition; nothing was changed.
         ConflictError: others replaced the files again and again; nothing was changed.
     """
-    _check(table, buckets)
-    check_can_write(replace(table.schema, options=table.options), name=table.name)
+    check_rescale(table, env, buckets, partitions)
     request = CompactionRequest(full=True, partitions=partitions)
-    check_partitions(table, Publisher(table, env).latest().live, request, what="rescale")
     made = None
     while True:
         moved = _moved(table, env, buckets, request, run or on_threads(env))
@@ -82,7 +80,21 @@ def rescale(
             return made
 
 
-def _check(table: TableDef, buckets: int) -> None:
+def check_rescale(
+    table: TableDef, env: Env, buckets: int, partitions: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Refuse a rescale that a table does not allow; see `rescale`.
+
+    Raises:
+        InvalidInputError, NotFoundError: nothing was changed.
+    """
+    _check_number(table, buckets)
+    check_can_write(replace(table.schema, options=table.options), name=table.name)
+    request = CompactionRequest(full=True, partitions=partitions)
+    check_partitions(table, Publisher(table, env).latest().live, request, what="rescale")
+
+
+def _check_number(table: TableDef, buckets: int) -> None:
     """Refuse a number of buckets that a table cannot have."""
     action = f"cannot rescale '{table.name}'"
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= BUCKETS_MAX:

@@ -105,7 +105,8 @@ def _number_before(reader: MetaReader, state: TableState) -> int | None:
     """
     assert state.snapshot is not None
     try:
-        newest = reader.snapshots.latest()
+        there = reader.snapshots.latest_id()
+        newest = None if there is None else reader.snapshots.get(there)  # without a warning of what it ends
     except FormatError:  # a rollback is the remedy for that
         return None
     if not state.live.totals or newest is None or last_rescale(newest) <= state.snapshot.id:

@@ -38,6 +38,7 @@ from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs, compact, on_threads
 from merganser.upkeep.plan_compaction import CompactionRequest, check_partitions, partitions_chosen
+from merganser.upkeep.rescale import check_rescale, rescale
 from merganser.write.start import Start, Totals
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction
@@ -121,6 +122,26 @@ def compact_all(
     """Give rows that wait their buckets, then compact; see `upkeep.compact_table.compact`."""
     waited = distribute(table, env, request, run=run) if table.postpones else None
     return compact(table, env, request, run=run) or waited
+
+
+def rescale_all(
+    table: TableDef,
+    env: Env,
+    buckets: int,
+    partitions: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    run: RunJobs | None = None,
+) -> Snapshot | None:
+    """Give rows that wait their buckets, so many in partitions that have none yet, then rescale the others.
+
+    See `upkeep.rescale.rescale`.
+    """
+    waited = None
+    if table.postpones:
+        check_rescale(table, env, buckets, partitions)
+        numbered = table.options.merged({w.POSTPONE_DEFAULT_BUCKET_NUM.key: str(buckets)})
+        waited = distribute(replace(table, options=numbered), env, CompactionRequest(partitions=partitions), run=run)
+    return rescale(table, env, buckets, partitions, run=run) or waited
 
 
 def distribute(

@@ -242,7 +242,29 @@ def test_of_two_compactions_one_gives_the_rows_their_buckets() -> None:
     assert there == named
 
 
-def test_a_direct_write_into_a_partition_that_was_rescaled_meanwhile_is_told() -> None:
+def test_a_rescale_gives_rows_that_wait_the_number() -> None:
+    table = _table()
+    _stream(table, _rows(range(20)))
+    table.compact()
+    _stream(table, _rows(range(10), "y") + _rows(range(20), p="b") + _rows(range(20), p="c"))
+    made = table.rescale(3, [{"p": "a"}, {"p": "b"}])
+    assert made is not None
+    totals = _totals(table)
+    assert {name: {total for _, total in found} for name, found in totals.items()} == {"a": {3}, "b": {3}, "c": {-2}}
+    assert {key: v for key, v in _found(table).items() if key[1] < 10} == {
+        (p, k): "y" if p == "a" else "x" for p in ("a", "b") for k in range(10)
+    }
+    with pytest.raises(InvalidInputError, match="whole number"):
+        table.rescale(0)
+    with pytest.raises(NotFoundError, match="cannot rescale"):
+        table.rescale(2, [{"p": "z"}])
+    table.rescale(5)
+    assert {total for found in _totals(table).values() for _, total in found} == {5}
+    assert table.rescale(5) is None
+    assert table.check() == ()
+
+
+def test_a_direct_write_into_a_partition_that_was_rescaled_meanwhile_is_told_or_repeated() -> None:
     table = _table()
     table.write(_rows(range(10)))
     finish = WriteSession._finish_files
@@ -252,8 +274,13 @@ def test_a_direct_write_into_a_partition_that_was_rescaled_meanwhile_is_told() -
         catalog_over(table.env.storage).table("db.t").rescale(4)
 
     with patch.object(WriteSession, "_finish_files", late), pytest.raises(ConflictError, match="partition to 4"):
-        table.write(_rows([1], "new"))
+        table.write(iter(_rows([1], "new")))
     assert set(_found(table).values()) == {"x"}
+    table.rescale(3)
+    with patch.object(WriteSession, "_finish_files", late):
+        table.write(_rows([1], "new"))  # rows that are held
+    assert _found(table)["a", 1] == "new"
+    assert table.check() == ()
 
 
 @pytest.mark.parametrize("engine", ["java", "py", "rust"])
