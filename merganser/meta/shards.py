@@ -9,7 +9,8 @@ added and removed. So every process finds the same shards with the same ids, wha
 table with a fixed number of buckets opens all of them with its first rows; elsewhere a bucket is opened by its own
 first rows.
 
-The records of a closed shard are those of snapshots before the closing one, and what an overwrite removed.
+The records of a closed shard are those of snapshots before the closing one, and of that one what an overwrite removed
+or what a rescale published: changes that waited for a compaction, which lie in the buckets that it closes.
 
 Semantics: "Table Store Stream".
 """

@@ -19,6 +19,7 @@ from merganser.commit.committers import WRITER
 from merganser.errors import ExpiredError, FormatError, MerganserError, NotFoundError, TrimmedDataError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD
+from merganser.meta.lineage import last_rescale
 from merganser.meta.refs import same_snapshot
 from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import ShardStream
@@ -414,7 +415,9 @@ class ShardReader:
         mine = (part for part in every if part.directory == directory)
         if snapshot.commit_kind == OVERWRITE:
             return tuple(part for part in mine if part.form is not None and (part.form.kind == "-D") == closes)
-        return () if closes else tuple(mine)
+        if last_rescale(snapshot) == snapshot.id and shard.opened == snapshot.id:
+            return ()  # what a rescale publishes lies in the buckets that it closes
+        return tuple(mine)
 
     def _shard_of(self, part: Part, snapshot: Snapshot, shards: Shards) -> Shard | None:
         """Return the shard whose records a part holds; None: no shard, since the rows wait for their buckets."""
