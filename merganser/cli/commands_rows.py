@@ -174,7 +174,7 @@ def update(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Give new values to the rows that match a filter, as one commit.
+    """Give new values to the rows that match a filter.
 
     A value is computed from the row as it was. Key and partition columns cannot be set.
     """

@@ -69,7 +69,7 @@ def list_followers(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Show how far the workers that follow a table have come, shard by shard.
+    """Show how far the followers of a table have come.
 
     Rows are stored rows that were not handled; an update that has the row before counts twice.
     """

@@ -50,7 +50,9 @@ def serve_stream(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Serve the shard streams of a warehouse over HTTP, until Ctrl-C or SIGTERM.
+    """Serve the shard streams of a warehouse over HTTP.
+
+    It runs until Ctrl-C or SIGTERM.
 
     Beyond this machine it needs a token. The page at / says what clients can ask.
     """

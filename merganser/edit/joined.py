@@ -71,7 +71,7 @@ def condition_of(text: str, table: TableDef, source: Sequence[t.Field], action: 
     rest: dict[frozenset[str], list[Predicate]] = {}
     for part in conjuncts(whole):
         pair = _pair(part.expression, fields)
-        if pair is not None:
+        if pair is not None and pair[0] not in [field for field, _ in pairs]:
             pairs.append(pair)
         else:
             rest.setdefault(_sides(part.expression), []).append(part)

@@ -6,7 +6,7 @@ A filter that names the keys it asks for is a lookup; any other is a scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -79,10 +79,21 @@ class Matching:
         for batch in self.scan(state).to_batches():
             yield pa.Table.from_batches([batch])
 
-    def scan(self, state: TableState) -> Scan:
-        """Return a scan of the rows in a state."""
+    def rows_at(self, snapshot: Snapshot | None, columns: Collection[str]) -> Iterator[pa.Table]:
+        """Yield some columns of the rows in a snapshot, in parts; None: there is none."""
+        if snapshot is None:
+            return
+        state = MetaReader(self.table.paths, self.env, self.table.name).state(snapshot)
+        for batch in self.scan(state, columns).to_batches():
+            yield pa.Table.from_batches([batch])
+
+    def scan(self, state: TableState, columns: Collection[str] | None = None) -> Scan:
+        """Return a scan of the rows in a state; columns None: all."""
         table = seeing_all(self.table, state)
-        return Scan(table, self.env, table.schema.user_fields, self.where, State(state.snapshot))
+        fields = table.schema.user_fields
+        if columns is not None:
+            fields = tuple(field for field in fields if field.name in columns)
+        return Scan(table, self.env, fields, self.where, State(state.snapshot))
 
     def reads(self, snapshot: Snapshot | None) -> Reads:
         """Return what a search for the rows in a snapshot reads.

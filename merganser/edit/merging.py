@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
@@ -30,7 +31,7 @@ from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Mask, Positions
-from merganser.merge.keys import sorted_positions
+from merganser.merge.keys import polars_column, sorted_positions
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -38,6 +39,7 @@ from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
+from merganser.schema.casts import is_implicit
 from merganser.schema.conform import conform
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
@@ -50,6 +52,7 @@ from merganser.write.transaction import Transaction
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
 _SHOWN_MAX: Final = 3
+_INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 
 
 @dataclass(frozen=True)
@@ -390,9 +393,9 @@ class Merge:
                 f"({_examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
                 table=table.name,
             )
-        if table.moves_keys or (sought is not None and self._inserts_sought_keys(table)):
+        if sought is not None and self._inserts_sought_keys(table):
             return
-        _, which, _ = shared_lookup(table, self._env, waiting=True).rows_of(keys, snapshot)
+        which = self._there(table, snapshot, keys)
         if len(which):
             there = keys.take(pa.array(which[:_SHOWN_MAX]))
             raise InvalidInputError(
@@ -402,14 +405,44 @@ class Merge:
                 table=table.name,
             )
 
+    def _there(self, table: TableDef, snapshot: Snapshot | None, keys: pa.Table) -> Positions:
+        """Return which of some keys have a row, int64, rising."""
+        if not table.moves_keys:
+            _, which, _ = shared_lookup(table, self._env, waiting=True).rows_of(keys, snapshot)
+            return np.asarray(which)
+        names = list(table.schema.primary_keys)  # the row may lie in any partition
+        asked = pl.DataFrame([polars_column(keys.column(name)).alias(name) for name in names]).with_row_index()
+        found = np.zeros(keys.num_rows, np.bool_)
+        for part in Matching(table, self._env, None, self._action).rows_at(snapshot, names):
+            rows = pl.DataFrame([polars_column(part.column(name)).alias(name) for name in names])
+            found[asked.join(rows, on=names, how="semi")["index"].to_numpy()] = True
+        return np.flatnonzero(found)
+
     def _inserts_sought_keys(self, table: TableDef) -> bool:
-        """Whether the keys of new rows are those that the condition has looked for in vain."""
-        joined = {field.name: value.assigned_to(field.type) for field, value in self._on.pairs}
+        """Whether the keys of new rows are those that the condition has looked for in vain.
+
+        A value that is stored as another one, as 1.5 in an INT, was looked for as it is, and is not a key that was.
+        """
+        joined = {
+            field.name: value.assigned_to(field.type)
+            for field, value in self._on.pairs
+            if _stays(value.type, field.type)
+        }
         return self._on.is_plain and all(
-            clause.sets is not None and clause.sets.values[name] == joined[name]
+            name in joined and clause.sets is not None and clause.sets.values[name] == joined[name]
             for clause in self._missing
             for name in table.row_key
         )
+
+
+def _stays(given: t.DataType, stored: t.DataType) -> bool:
+    """Return whether each value of a type is the same, or refused, in a column of another one."""
+    texts = (t.Char, t.VarChar)
+    if isinstance(given, texts) and isinstance(stored, texts):
+        return True
+    if given.with_nullable(True) == stored.with_nullable(True):
+        return True
+    return isinstance(given, _INTEGERS) and isinstance(stored, _INTEGERS) and is_implicit(given, stored)
 
 
 @dataclass(frozen=True)

@@ -363,7 +363,8 @@ class DataFileReader:
             out = out.append_column(VALUE_KIND.name, kinds)
         if self._positions:
             at = np.concatenate([np.arange(0), *(np.arange(start, start + rows) for start, rows in spans)])
-            out = out.append_column(POSITION.name, pa.array(at))
+            placed = pa.table({POSITION.name: at})  # alone, it says how many rows there are
+            out = out.append_column(POSITION.name, placed.column(0)) if out.num_columns else placed
         if keep is None and self._rows_filter is not None:
             keep = self._passing(out)
         mask = self._mask(spans)

@@ -16,7 +16,7 @@ from merganser.options import write as w
 from merganser.options.option import COLUMNS, FILE_NAME_PART, Option, Options
 from merganser.options.registry import check_texts, did_you_mean, split_column_key
 from merganser.rules.dialects import PER_RECORD, publishes_each_record
-from merganser.rules.facts import BUCKETS_MAX, DYNAMIC, POSTPONE, listed, refuse, type_of
+from merganser.rules.facts import DYNAMIC, POSTPONE, listed, refuse, type_of
 from merganser.rules.merging import check_merge_rules, depending_on_merges
 from merganser.rules.starts import check_scan_options
 from merganser.schema import types as t
@@ -118,8 +118,6 @@ def _check_bucket(table: TableSchema, what: str) -> None:
         refuse(
             what, f"'bucket' is {bucket}; the number of buckets must be greater than 0, or -1{also}.", option="bucket"
         )
-    if bucket > BUCKETS_MAX:
-        refuse(what, f"'bucket' is {bucket}; a partition has {BUCKETS_MAX} buckets at most.", option="bucket")
     if bucket == POSTPONE and publishes_each_record(table.options):
         refuse(
             what,

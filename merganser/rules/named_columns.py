@@ -73,9 +73,9 @@ def _under(key: str, text: str, name: _Name) -> tuple[str, str]:
     split = split_column_key(key)
     if split is not None:
         column, suffix = split
-        if suffix == w.SEQUENCE_GROUP.suffix:
-            return key.replace(column, _listed(column, name), 1), _listed(text, name)
         family = key.removesuffix(f"{column}.{suffix}")
+        if suffix == w.SEQUENCE_GROUP.suffix:
+            return f"{family}{_listed(column, name)}.{suffix}", _listed(text, name)
         return f"{family}{name(column)}.{suffix}", text
     option = find_option(key)
     if option in _LISTS or _INDEX_COLUMNS.fullmatch(key):

@@ -252,3 +252,11 @@ def test_several_rows_of_a_source_for_one_row_are_refused(catalog: mg.Catalog) -
         merge.execute()
     assert names(table) == before
     assert table.remove_orphans(older_than="2100-01-01T00:00:00") == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"bucket": "1", "bucket-key": "id"}, {"deletion-vectors.enabled": "true"}])
+def test_an_update_that_looks_at_no_column_changes_all_rows(catalog: mg.Catalog, options: dict[str, str]) -> None:
+    table = catalog.create_table("db.every", {"id": "INT", "v": "INT"}, options=options)
+    table.write([{"id": 1, "v": 2}, {"id": 2, "v": 3}])
+    assert table.update(None, {"v": "9"}).rows_updated == 2
+    assert sorted(row["id"] for row in table.read(where="v = 9").to_pylist()) == [1, 2]

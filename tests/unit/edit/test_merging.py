@@ -173,3 +173,32 @@ def test_a_row_that_comes_meanwhile_is_met(catalog: mg.Catalog, monkeypatch: pyt
     assert counts(found) == (0, 1, 0)
     assert len(rounds) == 2
     assert by_key(table)[9] == (9, "theirs", 10)
+
+
+def test_a_new_row_whose_key_becomes_one_that_is_there_is_refused(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("db.narrow", {"id": "INT", "v": "INT"}, primary_key=["id"], options={"bucket": "1"})
+    table.write([{"id": 1, "v": 20}])
+    merge = table.merge(pa.table({"a": [1.5], "v": [99]}), on="target.id = source.a")
+    with pytest.raises(mg.errors.InvalidInputError, match="have a key that is there"):
+        merge.when_not_matched_insert({"id": "source.a", "v": "source.v"}).execute()
+    assert table.read().to_pylist() == [{"id": 1, "v": 20}]
+
+
+@pytest.mark.parametrize("partition", [1, 2])
+def test_a_new_row_of_a_key_that_lies_in_any_partition_is_refused(catalog: mg.Catalog, partition: int) -> None:
+    columns = {"id": "BIGINT", "p": "INT", "u": "STRING"}
+    table = catalog.create_table("db.moving", columns, primary_key=["id"], partition_by=["p"])
+    table.write([{"id": 1, "p": 1, "u": "a"}])
+    merge = table.merge([{"id": 1, "p": partition, "u": "z"}], on="target.u = source.u").when_not_matched_insert()
+    with pytest.raises(mg.errors.InvalidInputError, match="have a key that is there"):
+        merge.execute()
+    assert table.read().to_pylist() == [{"id": 1, "p": 1, "u": "a"}]
+
+
+def test_one_column_may_have_to_equal_two_values(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("db.two", {"id": "BIGINT", "v": "BIGINT"}, primary_key=["id"], options={"bucket": "1"})
+    table.write([{"id": 2, "v": 20}])
+    source = pa.table({"a": [1, 2], "b": [2, 2], "v": [99, 7]})
+    merge = table.merge(source, on="target.id = source.b AND target.id = source.a")
+    assert counts(merge.when_matched_update({"v": "source.v"}).execute()) == (0, 1, 0)
+    assert table.read().to_pylist() == [{"id": 2, "v": 7}]

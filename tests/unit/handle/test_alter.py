@@ -310,3 +310,13 @@ def test_deletion_vectors_are_turned_on_and_off(table):
         assert [row["n"] for row in rows(off)] == [0, 1, 2, -1, -2, -3, *range(6, 20)]
         assert off.check() == ()
         off.compact(full=True)
+
+
+def test_a_sequence_group_follows_the_new_name_of_a_column_of_one_letter(catalog: mg.Catalog) -> None:
+    options = {"merge-engine": "partial-update", "fields.s.sequence-group": "w", "bucket": "1"}
+    table = catalog.create_table("db.group", {"id": "BIGINT", "s": "INT", "w": "INT"}, ["id"], options=options)
+    table.write([{"id": 1, "s": 5, "w": 1}])
+    table = table.alter([mg.changes.rename_column("s", "zz")])
+    table.write([{"id": 1, "zz": 3, "w": 9}])
+    assert table.schema.options.get("fields.zz.sequence-group") == "w"
+    assert table.read().to_pylist() == [{"id": 1, "zz": 5, "w": 1}]
