@@ -13,7 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from merganser.codec.deletion_vector import Positions
 from merganser.expr.predicate import Predicate, conjunction, conjuncts
+from merganser.files.masks import load
 from merganser.lsm.section import SectionReader
 from merganser.meta.data_file import DataFile
 from merganser.scan.diff import read_diff
@@ -55,6 +57,13 @@ def _tables(job: ReadJob, split: AnySplit, storage: Storage) -> Iterator[pa.Tabl
         yield from _Section(job, split, section, storage).rows()
 
 
+def _newly_marked(split: Split, file: DataFile, storage: Storage) -> Positions:
+    """Return the positions in a file that later vectors name and those of the split do not."""
+    found = load(storage, split.marked[file.name], file.row_count)
+    before = split.vectors.get(file.name)
+    return found if before is None else np.setdiff1d(found, load(storage, before), assume_unique=True)
+
+
 def key_filter(where: Predicate | None, key: Sequence[str]) -> Predicate | None:
     """Return the part of a filter that looks at key columns alone."""
     if where is None:
@@ -69,7 +78,8 @@ class _Section:
         self._job = job
         self._files = files
         self._table = table = job.table
-        self._reader = SectionReader(table, split.directory, job.schemas, storage, split.vectors)
+        only = {file.name: _newly_marked(split, file, storage) for file in files if file.name in split.marked}
+        self._reader = SectionReader(table, split.directory, job.schemas, storage, split.vectors, only)
         wanted = {field.name: field for field in job.columns if field not in _OF_STORED_ROWS}
         where = job.where
         tested = (

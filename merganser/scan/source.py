@@ -7,6 +7,7 @@
 | `MadeSince` | live files of a snapshot that were made since a time |
 | `Above` | live files of a snapshot above level 0 |
 | `Exchanged` | those that a commit added, or those that it removed |
+| `Marked` | those in which a commit marked rows as deleted |
 | `OfPartitions` | of another source those of some partitions |
 | `Compacted` | of another source what the last full compactions left, which no merge is needed for |
 
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import EMPTY
 from merganser.meta.snapshot import APPEND, Snapshot
 from merganser.meta.table_state import MetaReader, TableState
@@ -79,7 +81,7 @@ class MadeSince:
 class Compacted:
     """Of a table with a key only the files of the highest level; of one without, what `of` has."""
 
-    of: State | Delta | MadeSince | Above | Exchanged | OfPartitions
+    of: State | Delta | MadeSince | Above | Exchanged | Marked | OfPartitions
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -129,6 +131,31 @@ class Exchanged:
         """Return the files to read."""
         chosen = [replace(entry, kind=ADD) for entry in reader.delta(self.commit) if entry.kind == self.kind]
         return _of(self.snapshot, chosen, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Files in which a commit may have marked more rows as deleted, by deletion vectors.
+
+    Attributes:
+        commit: the snapshot of the commit.
+        snapshot: the one before it.
+    """
+
+    commit: Snapshot
+    snapshot: Snapshot
+
+    def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
+        """Return the files to read of the state of the snapshot before."""
+        before = _cardinalities(reader.index(self.snapshot))
+        after = _cardinalities(reader.index(self.commit))
+        names = {name for name, count in after.items() if count is None or count != before.get(name)}
+        return _of(self.snapshot, [entry for entry in state.live if entry.file.name in names], reader)
+
+
+def _cardinalities(entries: Sequence[IndexEntry]) -> dict[str, int | None]:
+    """Return how many rows of each data file are marked; None: its writer did not say."""
+    return {each.data_file: each.cardinality for entry in entries for each in entry.vectors}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +218,7 @@ class Difference:
 Increment = Published | Difference
 NOTHING_CHANGED: Final = Difference(None, None)
 
-Source = State | Delta | MadeSince | Compacted | Above | Exchanged | OfPartitions
+Source = State | Delta | MadeSince | Compacted | Above | Exchanged | Marked | OfPartitions
 
 
 def is_compacted(source: Source | Increment) -> bool:

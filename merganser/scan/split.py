@@ -25,6 +25,7 @@ class Split:
             which they were committed. Append tables: one file per group.
         raw: no section needs a merge, and no file holds retractions: rows are read as they stand.
         vectors: deletion vectors, by data file; the rows that they name are not part of the split.
+        marked: later deletion vectors, by data file: of these files only the rows that they name are part of it.
     """
 
     directory: str
@@ -32,6 +33,7 @@ class Split:
     sections: tuple[tuple[DataFile, ...], ...]
     raw: bool
     vectors: Mapping[str, Vector] = field(default_factory=dict)
+    marked: Mapping[str, Vector] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[DataFile, ...]:

@@ -186,11 +186,11 @@ class ShardReader:
         with self.store.lock:
             shards = self.store.up_to(newest)
             owners = [self._shard_of(parts[0], snapshot, shards) for parts in found.values()]
-        return [
-            Piece(shard, snapshot.id, snapshot.time_millis, tuple(parts))
-            for shard, parts in zip(owners, found.values(), strict=True)
-            if shard is not None
-        ]
+        of_shards: dict[str, tuple[Shard, list[Part]]] = {}
+        for shard, parts in zip(owners, found.values(), strict=True):
+            if shard is not None:
+                of_shards.setdefault(shard.id, (shard, []))[1].extend(parts)
+        return [Piece(shard, snapshot.id, snapshot.time_millis, tuple(parts)) for shard, parts in of_shards.values()]
 
     def pieces_of(self, number: int, newest: Snapshot | None) -> list[Piece]:
         """Return what a snapshot published in all shards, as far as it is there still."""
@@ -413,7 +413,7 @@ class ShardReader:
         directory = self.table.bucket_directory(shard.partition, shard.bucket)
         closes = shard.closed == snapshot.id  # what it adds to a bucket of the number is of the shard that it opens
         mine = (part for part in every if part.directory == directory)
-        if snapshot.commit_kind == OVERWRITE:
+        if snapshot.commit_kind == OVERWRITE and (closes or shard.opened == snapshot.id):
             return tuple(part for part in mine if part.form is not None and (part.form.kind == "-D") == closes)
         if last_rescale(snapshot) == snapshot.id and shard.opened == snapshot.id:
             return ()  # what a rescale publishes lies in the buckets that it closes

@@ -18,22 +18,25 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from merganser.commit.committers import WRITER
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
+from merganser.files.masks import vectors_by_bucket
 from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.lag import Lag, lag_of
-from merganser.meta.snapshot import OVERWRITE, Snapshot
+from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
 from merganser.scan.plan_changes import are_ordered, from_changelog, published_files
 from merganser.scan.read import read_split
-from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
+from merganser.scan.source import Exchanged, MadeSince, Marked, Published, Source, State
 from merganser.scan.split import AnySplit, Phase, PublishedSplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -522,7 +525,7 @@ class TableBatches:
             snapshot = self._line.kept(number)
             if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
                 found = self._exchanged(snapshot)
-            else:
+            else:  # writers of other engines append and mark rows in one commit
                 job = ReadJob(self._table, self._columns, self._where, {}, self._what)
                 files = published_files(
                     self._table,
@@ -534,6 +537,9 @@ class TableBatches:
                     by_bucket=self._by_bucket,
                 )
                 found = [Part(self._place(directory), job, split, directory=directory) for directory, split in files]
+                ours = (snapshot.writer_version or "").startswith(WRITER)
+                if snapshot.commit_kind == APPEND and not ours and self._table.options.get(r.STREAMING_READ_OVERWRITE):
+                    found = self._marked(snapshot) + found
             self._plans[number] = found
             self._plans.pop(number - _PLANS_MAX, None)
         return found
@@ -546,7 +552,26 @@ class TableBatches:
             return parts
         before = self._store.load(snapshot.id - 1)
         removed = visible(self._table, Exchanged(snapshot, DELETE, before))
-        return self._rows_of(self._table, removed, "-D", ordered=True) + parts
+        return self._rows_of(self._table, removed, "-D", ordered=True) + self._marked(snapshot) + parts
+
+    def _marked(self, snapshot: Snapshot) -> list[Part]:
+        """Return the rows that a commit to a table without a key marked as deleted in files that stay."""
+        if self._table.keyed or self._what is What.MERGED or snapshot.id == 1 or snapshot.index_manifest is None:
+            return []
+        before = self._line.kept(snapshot.id - 1)
+        if before.index_manifest == snapshot.index_manifest:
+            return []
+        before = self._store.load(before.id)
+        index = MetaReader(self._table.paths, self._env, self._table.name).index(snapshot)
+        vectors = vectors_by_bucket(self._table, index)
+        marked = {name: vector for each in vectors.values() for name, vector in each.by_file.items()}
+        found = []
+        for part in self._rows_of(self._table, Marked(snapshot, before), "-D", ordered=True):
+            assert isinstance(part.split, Split)
+            names = [file.name for file in part.split.files]
+            split = replace(part.split, marked={name: marked[name] for name in names})
+            found.append(replace(part, split=split))
+        return found
 
     def _rows_of(self, table: TableDef, source: Source, kind: str, *, ordered: bool) -> list[Part]:
         form = AsChanges(self._columns, self._where, self._what, kind)

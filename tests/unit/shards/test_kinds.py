@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -235,3 +236,42 @@ def test_writers_side_by_side_lose_no_record(world: World, seed: int) -> None:
             assert (key in rows) == (action == "UPDATE")
             rows[key] = value if value is not None else rows[key]
     assert rows == {row["k"]: row["v"] for row in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_rows_of_tables_without_a_key_that_are_deleted_or_changed_have_records(
+    world: World, vectors: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    options = STREAM | {"deletion-vectors.enabled": vectors, "target-file-size": rng.choice(["1 b", "128 mb"])}
+    table = world.open().create_table("db.t", "p INT, k INT, v INT", partition_by=["p"], options=options)
+    for turn in range(8):
+        k, p = rng.randrange(12), rng.randrange(2)
+        match rng.choice(["write", "write", "delete", "update", "all", "compact"]):
+            case "write":
+                table.write([{"p": p, "k": rng.randrange(12), "v": turn} for p in (0, 1) for _ in range(3)])
+            case "delete":
+                table.delete(f"k = {k} or k = 5")
+            case "update":
+                table.update(f"k >= {k} and p = {p}", {"v": str(turn)})
+            case "all":
+                table.delete(f"p = {p} or k = {k}")
+            case "compact":
+                table.compact(full=True)
+    rows: Counter[tuple[int, int, int]] = Counter()
+    numbers: set[tuple[str, int]] = set()
+    fresh = world.open().table("db.t")
+    for shard in fresh.shards():
+        at: str | None = fresh.shard_iterator(shard.shard_id, at="trim_horizon")
+        while at is not None:
+            page = fresh.records(at, limit=rng.choice([1, 3, 100]))
+            for record in page.records.to_pylist():
+                rows[record["p"], record["k"], record["v"]] += -1 if record["_action"] == "DELETE" else 1
+                assert (shard.shard_id, record["_sequence"]) not in numbers
+                numbers.add((shard.shard_id, record["_sequence"]))
+            at = page.next_iterator
+            if not page.may_have_more:
+                break
+    assert +rows == Counter((row["p"], row["k"], row["v"]) for row in table.read().to_pylist())
+    assert all(count >= 0 for count in rows.values())
