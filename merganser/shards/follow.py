@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.errors import StreamParameterError
+from merganser.errors import StreamParameterError, TrimmedDataError
 from merganser.meta.refs import same_snapshot
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -113,6 +113,10 @@ class Worker:
         if start not in ("trim_horizon", "latest"):
             raise StreamParameterError(
                 f"{what}: start is {start!r:.60}. Give 'trim_horizon' or 'latest'.", table=table.name
+            )
+        if not callable(handler):
+            raise StreamParameterError(
+                f"{what}: the handler is {handler!r:.60}. Give a function that takes a batch.", table=table.name
             )
         self._table = table
         self._env = env
@@ -220,6 +224,7 @@ class Worker:
         self._leases.come(self._name, until)
         self._shards = {shard.shard_id: shard for shard in verbs.describe(None, None).shards}
         leases = self._leases.read(list(self._shards))
+        self._refuse_reopened(verbs, {shard_id for shard_id, lease in leases.items() if lease.done})
         for shard_id in [
             one for one in self._mine if one not in leases or leases[one].number != self._mine[one].number
         ]:
@@ -243,6 +248,25 @@ class Worker:
         if undone > len(others) + len(self._mine):  # some are read by nobody, or wait for their parents
             looks.append(now + min(_WAITING_MS, self._lease_ms // _LOOKS_PER_LEASE))
         self._due_ms = min(looks)
+
+    def _refuse_reopened(self, verbs: Verbs, done: set[str]) -> None:
+        """Refuse to pass over shards that were read to their ends and are open: a rollback has opened them again.
+
+        Raises:
+            TrimmedDataError: there are some.
+        """
+        if all(shard.closed for shard_id, shard in self._shards.items() if shard_id in done):
+            return
+        now = verbs.describe(None, None).shards  # another worker may have read to an end that has just come
+        for shard in now:
+            if shard.shard_id in done and not shard.closed:
+                raise TrimmedDataError(
+                    f"{self._what}: the table was rolled back behind the end of '{shard.shard_id}', which was read: "
+                    "the shard is open again. Nothing was read. Undo what came from the snapshots that were removed, "
+                    "and follow the table with new checkpoints.",
+                    table=self._table.name,
+                    shard=shard.shard_id,
+                )
 
     def _moved_on(self, verbs: Verbs) -> list[Lease]:
         """Return the leases of this worker; those without news are behind all that is known."""

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import ConflictError, InvalidInputError, StreamNotFoundError, TrimmedDataError, UntrackedError
+from merganser.errors import (
+    ConflictError,
+    InvalidInputError,
+    StreamNotFoundError,
+    StreamParameterError,
+    TrimmedDataError,
+    UntrackedError,
+)
 from merganser.meta.snapshots import SnapshotStore
 from tests.seeds import seeds
 
@@ -136,6 +143,30 @@ def test_a_rollback_to_before_the_stream_is_refused(world: World) -> None:
     table.rollback(3)
     write(table, (4, 4))
     assert told(table) == [("PUT", 4, 4)]
+
+
+def test_workers_are_told_of_a_rollback_that_opens_a_shard_again(world: World) -> None:
+    table = world.made(bucket="1", **STREAM)
+    write(table, (1, 1))
+    stop = threading.Event()
+
+    def handler(batch: Any) -> None:
+        if batch.records.column("k").to_pylist() == [2]:
+            stop.set()
+
+    table.rescale(2)
+    write(table, (2, 2))
+    world.open().table("db.t").follow("one", handler, stop=stop)
+    table.rollback(1)
+    write(world.open().table("db.t"), (9, 9))
+    with pytest.raises(TrimmedDataError, match="rolled back"):
+        world.open().table("db.t").follow("one", handler, stop=threading.Event())
+
+
+def test_a_handler_that_is_no_function_is_refused(world: World) -> None:
+    table = world.made(bucket="1", **STREAM)
+    with pytest.raises(StreamParameterError, match="handler"):
+        table.follow("one", None)
 
 
 def test_a_tag_of_a_snapshot_that_expired_brings_its_shards_back(world: World) -> None:
