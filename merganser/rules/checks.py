@@ -36,6 +36,10 @@ is the whole row. ORC and Avro files hold more, but a table may change its forma
 
 _INDEX_COLUMNS: Final = re.compile(r"file-index\.[a-z-]+\.columns")
 
+_RECORD_COLUMNS: Final = frozenset(
+    {"_action", "_sequence", "_commit_time", "_changed", "_before", "_shard_id", "_row_kind"}
+)
+
 
 def check_table_options(table: TableSchema, *, what: str = "cannot use the options of the table") -> None:
     """Check the options of a table by themselves, against each other and against its columns.
@@ -62,6 +66,7 @@ def check_table_options(table: TableSchema, *, what: str = "cannot use the optio
     _check_column_lists(table, what)
     _check_filters(table.options, what)
     _check_names(table.options, what)
+    _check_record_columns(table, what)
     check_file_options(table.options, what=what)
     check_scan_options(table.options, what=what)
 
@@ -264,6 +269,20 @@ def _check_record_expiry(table: TableSchema, what: str) -> None:
             f"'record-level.time-field' '{column}' has the type {kind}; it must be INT, BIGINT or a timestamp.",
             column=column,
         )
+
+
+def _check_record_columns(table: TableSchema, what: str) -> None:
+    """Refuse columns that the records of a shard stream have for themselves."""
+    if not table.options.get(w.STREAM_ENABLED):
+        return
+    for name in table.names:
+        if name in _RECORD_COLUMNS:
+            refuse(
+                what,
+                f"the column '{name}' has the name of a column of the records of its shard stream. Rename it first, "
+                "or keep no stream.",
+                column=name,
+            )
 
 
 def _check_row_tracking(table: TableSchema, what: str) -> None:

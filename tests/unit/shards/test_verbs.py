@@ -324,3 +324,19 @@ def test_an_overwrite_with_another_number_of_buckets_closes_shards_and_opens_the
     assert [shard.parents for shard in children] == [(before[n % 2].shard_id,) for n in range(4)]
     newest = [told(table, table.shard_iterator(shard.shard_id, at="trim_horizon")) for shard in children]
     assert {row for part in newest for row in part} == {("PUT", k, -k) for k in range(10)}
+
+
+@pytest.mark.parametrize("name", ["_action", "_sequence", "_row_kind"])
+def test_a_column_is_not_called_as_one_of_the_records(tmp_path: Path, name: str) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("names")
+    columns = {"id": "BIGINT", name: "STRING"}
+    with pytest.raises(mg.errors.InvalidInputError, match=name):
+        catalog.create_table("names.new", columns, primary_key=["id"], options={"stream.enabled": "true"})
+    table = catalog.create_table("names.t", columns, primary_key=["id"])
+    with pytest.raises(mg.errors.InvalidInputError, match=name):
+        table.enable_stream()
+    table = catalog.create_table("names.u", {"id": "BIGINT", "a": "STRING"}, primary_key=["id"])
+    table.enable_stream()
+    with pytest.raises(mg.errors.InvalidInputError, match=name):
+        table.alter([mg.changes.rename_column("a", name)])
