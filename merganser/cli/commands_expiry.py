@@ -37,7 +37,9 @@ def expire(
     """Remove old snapshots and the files that only they need."""
     from merganser.cli.render import counted, stderr
     from merganser.cli.target import table_of
+    from merganser.meta.shard_stream import stream_of
     from merganser.options.upkeep import SNAPSHOT_EXPIRE_LIMIT
+    from merganser.scan.source import takes_rows
 
     opened = table_of(table, warehouse, store)
     gone = opened.expire(
@@ -50,13 +52,17 @@ def expire(
     ids = f": {gone[0].id}" if gone else ""
     ids += f" to {gone[-1].id}" if len(gone) > 1 else ""
     print(f"{counted(len(gone), 'snapshot')} {'would expire' if dry_run else 'expired'}{ids}")
-    kept = [snapshot.id for snapshot in opened.snapshots() if not gone or snapshot.id > gone[-1].id]
+    stay = [snapshot for snapshot in opened.snapshots() if not gone or snapshot.id > gone[-1].id]
+    kept = [snapshot.id for snapshot in stay]
     behind = [
         f"consumer '{consumer.id}' still has to read snapshot {consumer.next_snapshot}"
         for consumer in opened.consumers.list()
         if kept and consumer.next_snapshot <= kept[0]
     ]
     notes = [counted(len(kept), "snapshot") + (" stay" if len(kept) != 1 else " stays"), *behind]
+    taken = kept[1] if len(kept) > 1 and takes_rows(opened.definition, stay[1], stay[0]) else None
+    if taken is not None and stream_of(opened.definition.options, opened.definition.branch) is not None:
+        notes.append(f"the shard stream needs the rows that snapshot {taken} took away, for its retention")
     limit = opened.options.get(SNAPSHOT_EXPIRE_LIMIT) if max_deletes is None else max_deletes
     if len(gone) == limit:
         notes.append(f"one run removes at most {limit:,}: run it again, or raise --max-deletes")

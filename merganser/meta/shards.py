@@ -26,6 +26,7 @@ from merganser.meta.lineage import parents
 from merganser.meta.live_files import BucketId
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 
+_PREFIX: Final = "shard-"
 _COMMIT_DIGITS: Final = 12
 _NUMBER_DIGITS: Final = 6
 NO_PARTITION: Final = b"\0" * 12
@@ -53,6 +54,10 @@ class Shard(NamedTuple):
     parents: tuple[str, ...] = ()
     closed: int | None = None
     closed_ms: int | None = None
+
+    def is_opened_by(self, snapshot: int) -> bool:
+        """Return whether a commit opened it; those of the beginning of a stream were there before their first one."""
+        return self.opened == snapshot == int(self.id[len(_PREFIX) :][:_COMMIT_DIGITS])
 
 
 class Shards:
@@ -190,7 +195,7 @@ class Shards:
                 if bucket in self._open.get(partition, {}):
                     continue
                 mark = self._mark if named == self.head else "-"
-                name = f"shard-{named:0{_COMMIT_DIGITS}d}{mark}{count:0{_NUMBER_DIGITS}d}"
+                name = f"{_PREFIX}{named:0{_COMMIT_DIGITS}d}{mark}{count:0{_NUMBER_DIGITS}d}"
                 self._add(
                     Shard(name, partition, bucket, max(total, 0), number, self._parents(partition, bucket, total))
                 )

@@ -28,7 +28,8 @@ from typing import Final
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import EMPTY
-from merganser.meta.snapshot import APPEND, Snapshot
+from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 
 
@@ -151,6 +152,22 @@ class Marked:
         after = _cardinalities(reader.index(self.commit))
         names = {name for name, count in after.items() if count is None or count != before.get(name)}
         return _of(self.snapshot, [entry for entry in state.live if entry.file.name in names], reader)
+
+
+def marks_rows(table: TableDef, commit: Snapshot, before: Snapshot | None) -> bool:
+    """Return whether a commit to a table without a key may have marked rows as deleted in files that stay.
+
+    Args:
+        before: the snapshot before it; None: it is not known.
+    """
+    index = commit.index_manifest
+    known = None if before is None else before.index_manifest
+    return not table.keyed and commit.commit_kind != COMPACT and index not in (None, known)
+
+
+def takes_rows(table: TableDef, commit: Snapshot, before: Snapshot | None) -> bool:
+    """Return whether a commit may have taken rows away that no file of its own has: the snapshot before has them."""
+    return commit.commit_kind == OVERWRITE or marks_rows(table, commit, before)
 
 
 def _cardinalities(entries: Sequence[IndexEntry]) -> dict[str, int | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -33,7 +34,7 @@ from merganser.options import write as w
 from merganser.scan.forms import columns_of
 from merganser.scan.gaps import gap_of, refusal
 from merganser.scan.plan_changes import from_changelog
-from merganser.scan.source import Published
+from merganser.scan.source import Published, takes_rows
 from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -154,9 +155,13 @@ class ShardReader:
             if cursor is None:
                 at = self._behind(at, known)
                 continue
-            while (room := limit - found.count) and (taken := cursor.take(room)) is not None:
-                found.add(taken)
-            if cursor.is_done():
+            try:
+                while (room := limit - found.count) and (taken := cursor.take(room)) is not None:
+                    found.add(taken)
+                done = cursor.is_done()
+            except FormatError as error:
+                raise self._lost(at.snapshot, error) from error
+            if done:
                 at = self._behind(at, known)
             else:
                 at = replace(at, row=cursor.row)
@@ -170,7 +175,7 @@ class ShardReader:
 
         Args:
             newest: the newest snapshot that the caller knows, which is not older.
-            skip_gaps: return nothing of an overwrite whose snapshot before has expired.
+            skip_gaps: return nothing of what an overwrite removed, if the snapshot before it has expired.
 
         Raises:
             TrimmedDataError: the snapshot is older than the retention.
@@ -181,7 +186,7 @@ class ShardReader:
         if snapshot.time_millis < self._horizon_ms():
             raise self._trimmed(snapshot.id)
         found: dict[tuple[str, str | None], list[Part]] = {}
-        for part in self._parts(snapshot, skip_gaps=skip_gaps):
+        for part in self._parts(snapshot, None, skip_gaps=skip_gaps):
             found.setdefault((part.directory, None if part.form is None else part.form.kind), []).append(part)
         with self.store.lock:
             shards = self.store.up_to(newest)
@@ -368,16 +373,12 @@ class ShardReader:
             return known
         snapshot = self._kept(at.snapshot, looked)
         if snapshot is None:
-            raise TrimmedDataError(
-                f"cannot read records of '{self.table.name}': snapshot {at.snapshot} has expired while it was read.",
-                table=self.table.name,
-                snapshot=at.snapshot,
-            )
+            raise self._trimmed(at.snapshot)
         if self._is_before(snapshot):
             return None
         if not skip_gaps:
             self.refuse_gap(snapshot, shard)
-        parts = self._parts_in(snapshot, shard, self._parts(snapshot, skip_gaps=skip_gaps))
+        parts = self._parts_in(snapshot, shard, self._parts(snapshot, shard, skip_gaps=skip_gaps))
         if not parts:
             return None
         piece = Piece(shard, snapshot.id, snapshot.time_millis, parts)
@@ -391,31 +392,34 @@ class ShardReader:
         ours = (snapshot.writer_version or "").startswith(WRITER)
         return ours and snapshot.schema_id < self.stream.schema_id
 
-    def _parts(self, snapshot: Snapshot, *, skip_gaps: bool) -> list[Part]:
-        """Return what a snapshot published, in order."""
+    def _parts(self, snapshot: Snapshot, shard: Shard | None, *, skip_gaps: bool) -> list[Part]:
+        """Return what a snapshot published, in order: all that is of a shard, or of any."""
         with self._plan_lock:
             if self._planned.get(snapshot.id, snapshot.delta_manifest_list) != snapshot.delta_manifest_list:
                 self._batches = self._new_batches()  # after a rollback another snapshot has the number
                 self._planned.clear()
             self._planned[snapshot.id] = snapshot.delta_manifest_list
             self._planned.pop(snapshot.id - _SNAPSHOTS_MAX, None)
+            opened = shard is not None and shard.is_opened_by(snapshot.id)  # what is taken away, others had
             try:
-                return self._batches.published(snapshot.id)
-            except (ExpiredError, NotFoundError) as error:
-                if snapshot.commit_kind != OVERWRITE:
-                    raise
-                if skip_gaps:
-                    return []
-                raise self._overwritten(snapshot, error) from error
+                return self._batches.added(snapshot.id) if opened else self._batches.published(snapshot.id)
+            except (ExpiredError, NotFoundError, FormatError) as error:
+                lost = self._lost(snapshot.id, error)
+                if not skip_gaps or not isinstance(lost, TrimmedDataError):
+                    raise lost from error
+            with suppress(ExpiredError, NotFoundError, FormatError):
+                return self._batches.added(snapshot.id)
+            return []
 
     def _parts_in(self, snapshot: Snapshot, shard: Shard, every: Sequence[Part]) -> tuple[Part, ...]:
         """Return those of the parts that a snapshot published which are records of a shard."""
         directory = self.table.bucket_directory(shard.partition, shard.bucket)
         closes = shard.closed == snapshot.id  # what it adds to a bucket of the number is of the shard that it opens
         mine = (part for part in every if part.directory == directory)
-        if snapshot.commit_kind == OVERWRITE and (closes or shard.opened == snapshot.id):
+        opened = shard.is_opened_by(snapshot.id)
+        if snapshot.commit_kind == OVERWRITE and (closes or opened):
             return tuple(part for part in mine if part.form is not None and (part.form.kind == "-D") == closes)
-        if last_rescale(snapshot) == snapshot.id and shard.opened == snapshot.id:
+        if last_rescale(snapshot) == snapshot.id and opened:
             return ()  # what a rescale publishes lies in the buckets that it closes
         return tuple(mine)
 
@@ -443,13 +447,20 @@ class ShardReader:
             snapshot=number,
         )
 
-    def _overwritten(self, snapshot: Snapshot, error: MerganserError) -> TrimmedDataError:
+    def _lost(self, number: int, error: MerganserError) -> MerganserError:
+        """Return the error of a reader that did not find what a snapshot published: it may have expired meanwhile."""
+        snapshot = self._kept(number)
+        if snapshot is None:
+            return self._trimmed(number)
+        if self._snapshots.get(number - 1) is not None or not takes_rows(self.table, snapshot, self._kept(number - 1)):
+            return error
         return TrimmedDataError(
-            f"cannot read records of '{self.table.name}': snapshot {snapshot.id} is an overwrite, and the rows that it "
-            f"removed have expired with the snapshot before it. Nothing was read. Read the state of the partition, and "
-            f"go on behind it with gaps='skip'. ({error})",
+            f"cannot read records of '{self.table.name}': snapshot {number} took rows away, and they have expired with "
+            "the snapshot before it. merganser keeps that one for the retention of the stream; another engine has "
+            "removed it. Nothing was read. Read the state of the partition, and go on behind it with gaps='skip'. "
+            f"({error})",
             table=self.table.name,
-            snapshot=snapshot.id,
+            snapshot=number,
         )
 
     def _unlogged(self, snapshot: Snapshot, shard: Shard | None) -> frozenset[bytes]:

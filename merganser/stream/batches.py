@@ -18,7 +18,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from merganser.commit.committers import WRITER
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
@@ -26,7 +25,7 @@ from merganser.files.read import is_small
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
 from merganser.meta.lag import Lag, lag_of
-from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
+from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -36,7 +35,7 @@ from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
 from merganser.scan.plan_changes import are_ordered, from_changelog, published_files
 from merganser.scan.read import read_split
-from merganser.scan.source import Exchanged, MadeSince, Marked, Published, Source, State
+from merganser.scan.source import Exchanged, MadeSince, Marked, Published, Source, State, marks_rows
 from merganser.scan.split import AnySplit, Phase, PublishedSplit, ReadJob, Split, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
@@ -300,6 +299,7 @@ class TableBatches:
         self._line = Line(self._table, env, self._consumer)
         self._states: dict[tuple[int, int | None], tuple[Part, ...]] = {}
         self._plans: dict[int, list[Part]] = {}
+        self._taken: dict[int, list[Part]] = {}
         self._waiting_since: float | None = None
         self._kept: int | None = None
         self._kept_ms = 0
@@ -519,15 +519,24 @@ class TableBatches:
         return found
 
     def published(self, number: int) -> list[Part]:
-        """Return what a snapshot published, in order; a batch takes or leaves one file at least."""
+        """Return what a snapshot published, in order; a batch takes or leaves one file at least.
+
+        Raises:
+            ExpiredError: the snapshot has expired, or the one before it, which has the rows that it took away.
+        """
+        return self.taken(number) + self.added(number)
+
+    def added(self, number: int) -> list[Part]:
+        """Return what a snapshot published, without the rows of earlier snapshots that it took away."""
         found = self._plans.get(number)
         if found is None:
             snapshot = self._line.kept(number)
             if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
-                found = self._exchanged(snapshot)
-            else:  # writers of other engines append and mark rows in one commit
+                files = visible(self._table, Exchanged(snapshot, ADD, snapshot))
+                found = self._rows_of(self._table, files, "+I", ordered=True)
+            else:
                 job = ReadJob(self._table, self._columns, self._where, {}, self._what)
-                files = published_files(
+                splits = published_files(
                     self._table,
                     self._env,
                     number,
@@ -536,34 +545,47 @@ class TableBatches:
                     what=self._what,
                     by_bucket=self._by_bucket,
                 )
-                found = [Part(self._place(directory), job, split, directory=directory) for directory, split in files]
-                ours = (snapshot.writer_version or "").startswith(WRITER)
-                if snapshot.commit_kind == APPEND and not ours and self._table.options.get(r.STREAMING_READ_OVERWRITE):
-                    found = self._marked(snapshot) + found
+                found = [Part(self._place(directory), job, split, directory=directory) for directory, split in splits]
             self._plans[number] = found
             self._plans.pop(number - _PLANS_MAX, None)
         return found
 
-    def _exchanged(self, snapshot: Snapshot) -> list[Part]:
-        """Return the rows that an overwrite removed, then those that it added: as far as they are published by now."""
-        added = visible(self._table, Exchanged(snapshot, ADD, snapshot))
-        parts = self._rows_of(self._table, added, "+I", ordered=True)
-        if snapshot.id == 1 or self._what is What.MERGED:
-            return parts
-        before = self._store.load(snapshot.id - 1)
-        removed = visible(self._table, Exchanged(snapshot, DELETE, before))
-        return self._rows_of(self._table, removed, "-D", ordered=True) + self._marked(snapshot) + parts
+    def taken(self, number: int) -> list[Part]:
+        """Return the rows that a snapshot took away: in files that it removed, or that it marked in files that stay.
 
-    def _marked(self, snapshot: Snapshot) -> list[Part]:
+        They are read from the files of the snapshot before, so they can be read for as long as that one is there.
+
+        Raises:
+            ExpiredError: the snapshot before has expired.
+        """
+        found = self._taken.get(number)
+        if found is None:
+            found = self._taken[number] = self._taken_by(self._line.kept(number))
+            self._taken.pop(number - _PLANS_MAX, None)
+        elif found:
+            self._store.load(number - 1)
+        return found
+
+    def _taken_by(self, snapshot: Snapshot) -> list[Part]:
+        if snapshot.id == 1 or self._what is What.MERGED or not self._table.options.get(r.STREAMING_READ_OVERWRITE):
+            return []
+        reader = MetaReader(self._table.paths, self._env, self._table.name)
+        removes = snapshot.commit_kind == OVERWRITE and any(entry.kind == DELETE for entry in reader.delta(snapshot))
+        marks = marks_rows(self._table, snapshot, None) and marks_rows(
+            self._table, snapshot, self._line.kept(snapshot.id - 1)
+        )
+        if not removes and not marks:
+            return []
+        before = self._store.load(snapshot.id - 1)
+        found: list[Part] = []
+        if removes:
+            removed = visible(self._table, Exchanged(snapshot, DELETE, before))
+            found = self._rows_of(self._table, removed, "-D", ordered=True)
+        return found + self._marked(snapshot, before, reader) if marks else found
+
+    def _marked(self, snapshot: Snapshot, before: Snapshot, reader: MetaReader) -> list[Part]:
         """Return the rows that a commit to a table without a key marked as deleted in files that stay."""
-        if self._table.keyed or self._what is What.MERGED or snapshot.id == 1 or snapshot.index_manifest is None:
-            return []
-        before = self._line.kept(snapshot.id - 1)
-        if before.index_manifest == snapshot.index_manifest:
-            return []
-        before = self._store.load(before.id)
-        index = MetaReader(self._table.paths, self._env, self._table.name).index(snapshot)
-        vectors = vectors_by_bucket(self._table, index)
+        vectors = vectors_by_bucket(self._table, reader.index(snapshot))
         marked = {name: vector for each in vectors.values() for name, vector in each.by_file.items()}
         found = []
         for part in self._rows_of(self._table, Marked(snapshot, before), "-D", ordered=True):

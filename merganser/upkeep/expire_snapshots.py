@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -50,6 +51,7 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.scan.source import takes_rows
 from merganser.storage.env import Env, no_collection
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.retention import Retention, changelog_retention, consumers_hold_snapshots, snapshot_retention
@@ -131,6 +133,7 @@ class _Run:
     def __init__(self, table: TableDef, env: Env) -> None:
         self.table = table
         self.env = env
+        self.stream = stream_of(table.options, table.branch)
         self.needed = NeededFiles(table, env)
         self.reader = self.needed.reader()
         self.store = self.reader.snapshots
@@ -173,11 +176,11 @@ class _Run:
 
     def is_due(self, retention: Retention, latest: int) -> bool:
         """Return whether a snapshot may have to expire, by the result of an earlier run of this process."""
-        known: tuple[int, int] | None = self.env.cache.get(self._seen)
+        known: tuple[int, int, int] | None = self.env.cache.get(self._seen)
         if known is None:
             return latest > retention.kept_min
-        first, successor_ms = known
-        if first > latest - retention.kept_min:
+        first, successor_ms, taken_ms = known
+        if first > latest - retention.kept_min or taken_ms >= self._needed_since_ms():
             return False
         return not retention.keeps(first, latest=latest, successor_ms=successor_ms)
 
@@ -198,9 +201,37 @@ class _Run:
         upto = min(end, found[-1].id)
         times = [snapshot.time_millis for snapshot in found]
         stop = retention.stop(first=found[0].id, latest=latest, end=max(upto, found[0].id), times_ms=times)
+        stop, taken_ms = self._before_taken(found, stop)
         after = next((snapshot for snapshot in found if snapshot.id == stop + 1), None)
-        self.env.cache.put(self._seen, (stop, 0 if after is None else after.time_millis), 100)
+        self.env.cache.put(self._seen, (stop, 0 if after is None else after.time_millis, taken_ms), 100)
         return tuple(snapshot for snapshot in found if snapshot.id <= stop) if stop > found[0].id else ()
+
+    def _before_taken(self, found: Sequence[Snapshot], stop: int) -> tuple[int, int]:
+        """Return the oldest snapshot that stays, so that the shard stream has the rows that commits took away.
+
+        Its records of such a commit are made of the files of the snapshot before. Other records are kept without
+        snapshots, as changelogs.
+
+        Args:
+            stop: the oldest that stays by what else is known.
+
+        Returns:
+            Its id; and when the commit was that needs an earlier one than `stop`, in epoch milliseconds, or 0.
+        """
+        since_ms = self._needed_since_ms()
+        after = 0 if self.stream is None else self.stream.after
+        for before, snapshot in pairwise(found):
+            if snapshot.id > stop:
+                break
+            if snapshot.id > after and snapshot.time_millis >= since_ms and takes_rows(self.table, snapshot, before):
+                return before.id, snapshot.time_millis
+        return stop, 0
+
+    def _needed_since_ms(self) -> float:
+        """Return since when the shard stream keeps records, in epoch milliseconds; infinite if there is none."""
+        if self.stream is None:
+            return math.inf
+        return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
 
     def _read(self, first: int, end: int, latest: int, retention: Retention) -> list[Snapshot | None]:
         """Return the snapshots from `first` to `end`; fewer, if the last of them shows where to stop."""
@@ -231,9 +262,8 @@ class _Run:
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""
         every = max(len(going) - 1, 0)
-        stream = stream_of(self.table.options, self.table.branch)
-        if every and stream is not None:  # what the commits say of its shards goes with them
-            ShardStore(self.table, self.env, stream).remember_before(self.store.latest(), going[-2].id)
+        if every and self.stream is not None:  # what the commits say of its shards goes with them
+            ShardStore(self.table, self.env, self.stream).remember_before(self.store.latest(), going[-2].id)
         with self.env.progress.work(f"expiring snapshots of {self.table.name}", steps=every) as work:
             for at in range(0, every, _SNAPSHOTS_AT_ONCE):
                 self.expire_snapshots(going[at : at + _SNAPSHOTS_AT_ONCE + 1])
