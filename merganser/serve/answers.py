@@ -166,6 +166,7 @@ def _shard_json(shard: Shard) -> dict[str, Any]:
         "parent_sibling_id": shard.parent_sibling_id,
         "parents": list(shard.parents),
         "closed": shard.closed,
+        "closed_time": None if shard.closed_time is None else shard.closed_time.isoformat(),
         "bucket": shard.bucket,
         "partition": {name: _plain(value) for name, value in shard.partition.items()},
     }

@@ -85,6 +85,7 @@ _SCHEMAS: Final[Mapping[str, Any]] = {
         parent_sibling_id=_maybe("The second parent, if shards came together."),
         parents=_list({"type": "string"}),
         closed={"type": "boolean", "description": "No records are added any more."},
+        closed_time=_maybe("When it was closed. Another time than before: the table was rolled back behind its end."),
         bucket={"type": "integer"},
         partition={"type": "object", "description": "The values of the partition columns."},
     ),

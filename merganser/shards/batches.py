@@ -158,8 +158,9 @@ class ShardBatches(TableBatches):
         if now.id != self._stream.id:
             raise self._other_stream(self._stream.id, now)
         self._newest = self.reader.newest()
-        before_ms = -1 if start.after_ms is None else start.after_ms
-        self.reader.check_kept(Place(self._stream.id, "", start.next, 0, before_ms), self._newest)
+        read_ms = start.part_ms if start.files else start.after_ms
+        place = Place(self._stream.id, "", start.next, start.files, -1 if read_ms is None else read_ms)
+        self.reader.check_kept(place, self._newest)
         return super().advance(start, limited=limited, head=head)
 
     def shards(self, start: Position | None, end: Position) -> list[list[Piece]]:

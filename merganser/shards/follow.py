@@ -22,6 +22,7 @@ from merganser.errors import StreamParameterError, TrimmedDataError
 from merganser.meta.refs import same_snapshot
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.scan.time_travel import epoch_ms
 from merganser.shards.iterator import iterator_text
 from merganser.shards.leases import Lease, Leases
 from merganser.shards.records import SEQUENCE
@@ -187,19 +188,20 @@ class Worker:
             if not self._change([lease.changed(iterator=at)]):
                 return
             lease = self._mine[shard_id]
-        got = verbs.records(at, self._limit, **self._asked)
-        if not got.may_have_more:
+        got = verbs.page(at, self._limit, **self._asked)
+        behind = iterator_text(got.next)
+        if not got.more:
             self._pending.discard(shard_id)
         if got.records.num_rows:
-            self._handler(Batch(shard, got.records, at, got.next_iterator))
+            self._handler(Batch(shard, got.records, at, None if got.ended else behind))
         until = self._env.now_ms() + self._lease_ms
-        if got.next_iterator is None:
-            self._unsaved[shard_id] = lease.changed(done=True, worker=None, until_ms=until)
+        if got.ended:
+            self._unsaved[shard_id] = lease.changed(done=True, iterator=behind, worker=None, until_ms=until)
             self._due_ms = 0  # children may be read now
         elif got.records.num_rows:
-            self._unsaved[shard_id] = lease.changed(iterator=got.next_iterator, until_ms=until)
+            self._unsaved[shard_id] = lease.changed(iterator=behind, until_ms=until)
         else:  # a position moves on without records, too; it is saved when the lease is prolonged
-            self._mine[shard_id] = replace(lease, iterator=got.next_iterator)
+            self._mine[shard_id] = replace(lease, iterator=behind)
 
     def _save(self) -> None:
         """Store the positions behind what was handled."""
@@ -224,11 +226,12 @@ class Worker:
         self._leases.come(self._name, until)
         self._shards = {shard.shard_id: shard for shard in verbs.describe(None, None).shards}
         leases = self._leases.read(list(self._shards))
-        self._refuse_reopened(verbs, {shard_id for shard_id, lease in leases.items() if lease.done})
-        for shard_id in [
-            one for one in self._mine if one not in leases or leases[one].number != self._mine[one].number
-        ]:
-            del self._mine[shard_id]  # it was trimmed, or another worker has taken it
+        self._refuse_other_ends(verbs, [lease for lease in leases.values() if lease.done])
+        for shard_id, mine in list(self._mine.items()):
+            if shard_id not in leases and mine.iterator is not None:
+                verbs.page(mine.iterator, 1, **self._asked)  # raises: it was trimmed, or a rollback took it back
+            if shard_id not in leases or leases[shard_id].number != mine.number:
+                del self._mine[shard_id]  # another worker has taken it
         ready = [
             shard_id
             for shard_id, shard in self._shards.items()
@@ -249,24 +252,39 @@ class Worker:
             looks.append(now + min(_WAITING_MS, self._lease_ms // _LOOKS_PER_LEASE))
         self._due_ms = min(looks)
 
-    def _refuse_reopened(self, verbs: Verbs, done: set[str]) -> None:
-        """Refuse to pass over shards that were read to their ends and are open: a rollback has opened them again.
+    def _refuse_other_ends(self, verbs: Verbs, done: list[Lease]) -> None:
+        """Refuse to pass over shards that were read to an end which a rollback has removed.
+
+        Such a shard is open again, or other records came before another commit closed it.
 
         Raises:
             TrimmedDataError: there are some.
         """
-        if all(shard.closed for shard_id, shard in self._shards.items() if shard_id in done):
+        if not self._with_other_ends(verbs, done):
             return
-        now = verbs.describe(None, None).shards  # another worker may have read to an end that has just come
-        for shard in now:
-            if shard.shard_id in done and not shard.closed:
-                raise TrimmedDataError(
-                    f"{self._what}: the table was rolled back behind the end of '{shard.shard_id}', which was read: "
-                    "the shard is open again. Nothing was read. Undo what came from the snapshots that were removed, "
-                    "and follow the table with new checkpoints.",
-                    table=self._table.name,
-                    shard=shard.shard_id,
-                )
+        # Another worker may have read to an end that has just come.
+        self._shards = {shard.shard_id: shard for shard in verbs.describe(None, None).shards}
+        for shard_id in self._with_other_ends(verbs, done):
+            raise TrimmedDataError(
+                f"{self._what}: the table was rolled back behind the end of '{shard_id}', which was read: the shard "
+                "went on behind it. Nothing was read. Undo what came from the snapshots that were removed, and follow "
+                "the table with new checkpoints.",
+                table=self._table.name,
+                shard=shard_id,
+            )
+
+    def _with_other_ends(self, verbs: Verbs, done: list[Lease]) -> list[str]:
+        """Return the shards that end elsewhere than where they were read to."""
+        found = []
+        for lease in done:
+            end = None if lease.iterator is None else verbs.place_of(lease.iterator)
+            shard = self._shards.get(lease.shard_id)
+            if shard is None or end is None:
+                continue
+            closed_ms = None if shard.closed_time is None else epoch_ms(shard.closed_time)
+            if shard.closed_by != end.last_read or (end.read_ms >= 0 and closed_ms != end.read_ms):
+                found.append(lease.shard_id)
+        return found
 
     def _moved_on(self, verbs: Verbs) -> list[Lease]:
         """Return the leases of this worker; those without news are behind all that is known."""

@@ -10,7 +10,7 @@ from typing import Final
 from merganser.errors import StreamParameterError, TrimmedDataError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
-from merganser.shards.iterator import Place, place_of
+from merganser.shards.iterator import Place
 from merganser.shards.lease_table import TableLeases
 from merganser.shards.leases import FileLeases, Lease, Leases
 from merganser.shards.verbs import Verbs
@@ -134,7 +134,7 @@ def _place(verbs: Verbs, lease: Lease, first: int) -> Place:
     if lease.iterator is None:
         return begin
     try:
-        place = place_of(lease.iterator, table=verbs.table.name, stream_id=verbs.stream.id)
+        place = verbs.place_of(lease.iterator)
     except TrimmedDataError:
         return begin
     return max(place, begin, key=lambda one: (one.snapshot, one.row))

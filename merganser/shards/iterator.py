@@ -1,9 +1,10 @@
 """Shard iterators: a position in a shard as an opaque text, which any process of any machine can go on from.
 
-    version | stream id | shard id | snapshot | row | time of the snapshot before | checksum       in base64url
+    version | stream id | shard id | snapshot | row | time of the last snapshot read | checksum       in base64url
 
-The row counts the stored rows that the snapshot published in the bucket. The time tells the snapshots of one history
-from those that a rollback has put in their place.
+The row counts the stored rows that the snapshot published in the bucket. The time is that of the snapshot before, or of
+the snapshot itself once rows of it were read. It tells the snapshots of one history from those that a rollback has put
+in their place.
 """
 
 from __future__ import annotations
@@ -31,22 +32,26 @@ class Place:
         stream_id: 32 hexadecimal digits.
         snapshot: whose records come next.
         row: how many stored rows of it were read.
-        before_ms: when the snapshot before was committed; -1: not known.
+        read_ms: when the snapshot was committed of which rows were read last: itself, or if `row` is 0 the one before;
+            -1: not known.
     """
 
     stream_id: str
     shard_id: str
     snapshot: int
     row: int = 0
-    before_ms: int = -1
+    read_ms: int = -1
+
+    @property
+    def last_read(self) -> int:
+        """The snapshot of which rows were read last, or might have been."""
+        return self.snapshot if self.row else self.snapshot - 1
 
 
 def iterator_text(place: Place) -> str:
     """Return a position as a text."""
     shard = place.shard_id.encode()
-    fixed = _FIXED.pack(
-        _VERSION, bytes.fromhex(place.stream_id), place.snapshot, place.row, place.before_ms, len(shard)
-    )
+    fixed = _FIXED.pack(_VERSION, bytes.fromhex(place.stream_id), place.snapshot, place.row, place.read_ms, len(shard))
     data = fixed + shard
     return _text(data + _CHECK.pack(zlib.crc32(data)))
 
@@ -71,7 +76,7 @@ def place_of(text: str, *, table: str, stream_id: str) -> Place:
     try:
         data = base64.b64decode(text[:_LENGTH_MAX] + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         body, (check,) = data[: -_CHECK.size], _CHECK.unpack(data[-_CHECK.size :])
-        version, stream, snapshot, row, before_ms, size = _FIXED.unpack_from(body)
+        version, stream, snapshot, row, read_ms, size = _FIXED.unpack_from(body)
         shard = body[_FIXED.size :]
         whole = zlib.crc32(body) == check and version == _VERSION and len(shard) == size and _text(data) == text
         name = shard.decode()
@@ -91,7 +96,7 @@ def place_of(text: str, *, table: str, stream_id: str) -> Place:
             table=table,
             stream=stream_id,
         )
-    return Place(stream_id, name, snapshot, row, before_ms)
+    return Place(stream_id, name, snapshot, row, read_ms)
 
 
 def _text(data: bytes) -> str:

@@ -128,6 +128,11 @@ class Cursor:
         self._used = 0
 
     @property
+    def time_ms(self) -> int:
+        """When the snapshot was committed."""
+        return self._piece.time_ms
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of what is left over."""
         return sum(each.nbytes for each in (self._held, self._made) if each is not None)

@@ -60,12 +60,14 @@ class Page:
 
     Attributes:
         records: in their order.
-        next: where the next page begins; None: the shard is closed, and all of it was read.
+        next: where the next page begins.
+        ended: the shard is closed, and all of it was read.
         more: whether there was more to read already.
     """
 
     records: pa.Table
-    next: Place | None
+    next: Place
+    ended: bool
     more: bool
 
 
@@ -118,7 +120,7 @@ class ShardReader:
         """
         return (
             newest is not None
-            and (place.snapshot, place.row, place.before_ms) == (newest.id + 1, 0, newest.time_millis)
+            and (place.snapshot, place.row, place.read_ms) == (newest.id + 1, 0, newest.time_millis)
             and self.store.is_open(place.shard_id, newest) is True
         )
 
@@ -143,10 +145,11 @@ class ShardReader:
         """
         newest = self.newest()
         if self.idle(place, newest):
-            return Page(self.no_records(shape), place, False)
+            return Page(self.no_records(shape), place, ended=False, more=False)
         known: _Known = {} if newest is None else {newest.id: newest}
-        shard, end = self._bounds(place, newest)
-        self.check_kept(place, newest, known)
+        self._check_history(place, newest, known)
+        shard, end = self._bounds(place, newest, known)
+        self._check_retention(place, newest, known)
         found = Gathered(shape, self.empty)
         at = place
         last = min(end, place.snapshot + _SNAPSHOTS_MAX)
@@ -164,11 +167,11 @@ class ShardReader:
             if done:
                 at = self._behind(at, known)
             else:
-                at = replace(at, row=cursor.row)
+                at = replace(at, row=cursor.row, read_ms=cursor.time_ms)
                 self._keep(at, shape, cursor)
-        closed = shard.closed is not None and at.snapshot >= end
+        ended = shard.closed is not None and at.snapshot >= end
         records = found.table() if found.count else self.no_records(shape)
-        return Page(records, None if closed else at, at.snapshot < end)
+        return Page(records, at, ended, at.snapshot < end)
 
     def pieces(self, snapshot: Snapshot, newest: Snapshot | None, *, skip_gaps: bool) -> list[Piece]:
         """Return what a snapshot published in all shards: of an overwrite, first the shards that it closed.
@@ -261,32 +264,14 @@ class ShardReader:
                 self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
             )
 
-    def check_kept(self, place: Place, newest: Snapshot | None, known: _Known | None = None) -> None:
+    def check_kept(self, place: Place, newest: Snapshot | None) -> None:
         """Refuse a position that the table has no records behind any more.
-
-        Args:
-            known: see `_kept`.
 
         Raises:
             TrimmedDataError: it is older than the retention, or lies in a history that a rollback removed.
         """
-        what = f"cannot read records of '{self.table.name}'"
-        if place.before_ms >= 0:
-            before = self._kept(place.snapshot - 1, known)
-            gone = before is None and place.snapshot - 1 > (0 if newest is None else newest.id)
-            if gone or (before is not None and before.time_millis != place.before_ms):
-                raise TrimmedDataError(
-                    f"{what}: the table was rolled back behind snapshot {place.snapshot - 1}, which this reader has "
-                    "read. Nothing was read. Undo what came from the snapshots that were removed, and ask for a new "
-                    "iterator.",
-                    table=self.table.name,
-                    snapshot=place.snapshot - 1,
-                )
-        if newest is None or place.snapshot > newest.id:
-            return
-        found = self._kept(place.snapshot, known)
-        if found is None or found.time_millis < self._horizon_ms():
-            raise self._trimmed(place.snapshot)
+        self._check_history(place, newest, None)
+        self._check_retention(place, newest, None)
 
     def first_kept(self) -> int:
         """Return the oldest snapshot whose records can be read: of the stream, there still, and not too old."""
@@ -323,18 +308,44 @@ class ShardReader:
     def _new_batches(self) -> TableBatches:
         return TableBatches(self.table, self.env, what=What.CHANGED, columns=self._columns, where=None, by_bucket=True)
 
-    def _bounds(self, place: Place, newest: Snapshot | None) -> tuple[Shard, int]:
+    def _check_history(self, place: Place, newest: Snapshot | None, known: _Known | None) -> None:
+        """Refuse a position in a history that a rollback removed."""
+        if place.read_ms < 0:
+            return
+        there = self._kept(place.last_read, known)
+        gone = there is None and place.last_read > (0 if newest is None else newest.id)
+        if gone or (there is not None and there.time_millis != place.read_ms):
+            raise self._rolled_back(
+                f"the table was rolled back behind snapshot {place.last_read}, which this reader has read", place
+            )
+
+    def _check_retention(self, place: Place, newest: Snapshot | None, known: _Known | None) -> None:
+        if newest is None or place.snapshot > newest.id:
+            return
+        found = self._kept(place.snapshot, known)
+        if found is None or found.time_millis < self._horizon_ms():
+            raise self._trimmed(place.snapshot)
+
+    def _bounds(self, place: Place, newest: Snapshot | None, known: _Known) -> tuple[Shard, int]:
         with self.store.lock:
             shard = self.store.up_to(newest).get(place.shard_id)
         if shard is None:
-            raise TrimmedDataError(
-                f"cannot read records of '{self.table.name}': the stream has no shard '{place.shard_id}': "
-                f"it was closed longer ago than the retention of {self.stream.retention}, or snapshots and the files "
-                "of the stream were lost. Nothing was read. Read the table, list the shards, and begin with them.",
-                table=self.table.name,
-                shard=place.shard_id,
+            self._check_retention(place, newest, known)  # a shard is forgotten when its last records are trimmed
+            raise self._rolled_back(
+                f"the stream has no shard '{place.shard_id}': the table was rolled back behind the commit that opened "
+                "it, or snapshots and the files of the stream were lost",
+                place,
             )
         return shard, self.behind(shard, newest)
+
+    def _rolled_back(self, fact: str, place: Place) -> TrimmedDataError:
+        return TrimmedDataError(
+            f"cannot read records of '{self.table.name}': {fact}. Nothing was read. Undo what came from the snapshots "
+            "that were removed, and ask for a new iterator.",
+            table=self.table.name,
+            snapshot=place.last_read,
+            shard=place.shard_id,
+        )
 
     def _horizon_ms(self) -> float:
         return self.env.now_ms() - self.stream.retention.total_seconds() * 1000
@@ -355,7 +366,7 @@ class ShardReader:
     def _behind(self, place: Place, known: _Known) -> Place:
         """Return the position behind a snapshot."""
         found = self._kept(place.snapshot, known)
-        return replace(place, snapshot=place.snapshot + 1, row=0, before_ms=-1 if found is None else found.time_millis)
+        return replace(place, snapshot=place.snapshot + 1, row=0, read_ms=-1 if found is None else found.time_millis)
 
     def _keep(self, at: Place, shape: Shape, cursor: Cursor) -> None:
         with self._lock:

@@ -21,8 +21,8 @@ from merganser.options.registry import did_you_mean
 from merganser.scan.plan import partition_values
 from merganser.scan.time_travel import epoch_ms
 from merganser.shards.enable import no_stream
-from merganser.shards.iterator import iterator_text, place_of
-from merganser.shards.reader import ShardReader
+from merganser.shards.iterator import Place, iterator_text, place_of
+from merganser.shards.reader import Page, ShardReader
 from merganser.shards.records import Shape
 from merganser.storage.env import Env, no_collection
 
@@ -61,6 +61,8 @@ class Shard:
         parents: all parents. Read them to their ends before this shard, and each key has its records in order.
         opened: the snapshot that opened it.
         closed_by: the snapshot that closed it.
+        closed_time: when that was committed, in UTC. After a rollback a shard may be open again, or closed by another
+            commit: then it has another time.
     """
 
     shard_id: str
@@ -72,6 +74,7 @@ class Shard:
     parents: tuple[str, ...] = ()
     opened: int = 0
     closed_by: int | None = None
+    closed_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,11 @@ class Verbs:
 
     def records(self, iterator: str, limit: int, *, before: bool, full: bool, gaps: str) -> Records:
         """Return records from a position on."""
+        page = self.page(iterator, limit, before=before, full=full, gaps=gaps)
+        return Records(page.records, None if page.ended else iterator_text(page.next), page.more)
+
+    def page(self, iterator: str, limit: int, *, before: bool, full: bool, gaps: str) -> Page:
+        """Return records from a position on, with the position of the end of a shard that is closed."""
         what = f"cannot read records of '{self.table.name}'"
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _LIMIT_MAX:
             raise StreamParameterError(
@@ -202,9 +210,16 @@ class Verbs:
             )
         if gaps not in ("error", "skip"):
             raise StreamParameterError(f"{what}: gaps is {gaps!r:.60}. Give 'error' or 'skip'.", table=self.table.name)
-        place = place_of(iterator, table=self.table.name, stream_id=self.stream.id)
-        page = self.reader.page(place, limit, self.shape(before=before, full=full), skip_gaps=gaps == "skip")
-        return Records(page.records, None if page.next is None else iterator_text(page.next), page.more)
+        place = self.place_of(iterator)
+        return self.reader.page(place, limit, self.shape(before=before, full=full), skip_gaps=gaps == "skip")
+
+    def place_of(self, iterator: str) -> Place:
+        """Return the position that an iterator names.
+
+        Raises:
+            TrimmedDataError: the iterator is damaged or of another stream.
+        """
+        return place_of(iterator, table=self.table.name, stream_id=self.stream.id)
 
     def idle(self, iterator: str, newest: Snapshot | None) -> bool:
         """Return whether a position is behind all records of an open shard as of the newest snapshot.
@@ -214,7 +229,7 @@ class Verbs:
         Raises:
             TrimmedDataError: the position is damaged or of another stream.
         """
-        return self.reader.idle(place_of(iterator, table=self.table.name, stream_id=self.stream.id), newest)
+        return self.reader.idle(self.place_of(iterator), newest)
 
     def shape(self, *, before: bool, full: bool) -> Shape:
         """Return what records have."""
@@ -244,6 +259,7 @@ class Verbs:
                 one.parents,
                 one.opened,
                 one.closed,
+                None if one.closed_ms is None else _time(one.closed_ms),
             )
             for one in shards
         )

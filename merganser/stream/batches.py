@@ -63,6 +63,7 @@ class Position:
         next: the snapshot that is read next.
         files: how many portions of it were read: files, or what it published in a shard.
         after_ms: when the snapshot before `next` was committed; None: not known.
+        part_ms: when `next` was committed, of which a part was read; None: none was, or it is not known.
     """
 
     state: int | None
@@ -73,6 +74,7 @@ class Position:
     files: int = 0
     after_ms: int | None = None
     of: int | None = None
+    part_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the position as plain values, for a checkpoint; see `position_of`."""
@@ -88,6 +90,8 @@ class Position:
             found["files"] = self.files
         if self.after_ms is not None:
             found["after_ms"] = self.after_ms
+        if self.part_ms is not None:
+            found["part_ms"] = self.part_ms
         return found
 
 
@@ -97,7 +101,7 @@ def position_of(value: Mapping[str, Any], name: str) -> Position | None:
     Raises:
         InvalidInputError: it is no such position.
     """
-    known = {"version", "state", "made_since_ms", "splits", "first", "next", "files", "after_ms", "of"}
+    known = {"version", "state", "made_since_ms", "splits", "first", "next", "files", "after_ms", "of", "part_ms"}
     whole = all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in value.values())
     if value == {"version": _VERSION}:
         return None
@@ -115,6 +119,7 @@ def position_of(value: Mapping[str, Any], name: str) -> Position | None:
                 value["next"],
                 value.get("files", 0),
                 value.get("after_ms"),
+                part_ms=value.get("part_ms"),
             )
     raise InvalidInputError(
         f"cannot follow '{name}': the checkpoint holds the offset {dict(value)!r:.200}, which is none of this version "
@@ -457,25 +462,31 @@ class TableBatches:
             while taken < len(units) and room.takes(units[taken]):
                 taken += 1
             if taken < len(units):
-                return replace(at, files=taken)
+                if not taken:
+                    return at
+                self._line.last = snapshot
+                return replace(at, files=taken, part_ms=snapshot.time_millis)
             self._line.last = snapshot
-            at = replace(at, next=at.next + 1, files=0, after_ms=snapshot.time_millis)
+            at = replace(at, next=at.next + 1, files=0, after_ms=snapshot.time_millis, part_ms=None)
         return at
 
     def _note_last(self, start: Position) -> None:
         """Find out in which history the reader was: after a restart the position alone knows."""
-        if self._line.last is not None and self._line.last.id == start.next - 1:
+        number, millis = start.next - 1, start.after_ms
+        if start.part_ms is not None:
+            number, millis = start.next, start.part_ms
+        if self._line.last is not None and self._line.last.id == number:
             return
         self._line.last = None
-        if start.next > 1 and start.after_ms is not None:
-            before = self._store.get(start.next - 1)
-            if before is None:  # it has expired, or a rollback has removed it and all that came after it
-                gone = start.next - 1 > (self._store.latest_id() or start.next)
+        if number and millis is not None:
+            there = self._store.get(number)
+            if there is None:  # it has expired, or a rollback has removed it and all that came after it
+                gone = number > (self._store.latest_id() or number + 1)
             else:
-                gone = before.time_millis != start.after_ms
+                gone = there.time_millis != millis
             if gone:
-                raise self._line.rolled_back(start.next - 1)
-            self._line.last = before
+                raise self._line.rolled_back(number)
+            self._line.last = there
 
     def _is_behind_the_end(self, snapshot: Snapshot) -> bool:
         options = self._table.options

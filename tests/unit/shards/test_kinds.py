@@ -146,7 +146,8 @@ def test_a_rollback_to_before_the_stream_is_refused(world: World) -> None:
     assert told(table) == [("PUT", 4, 4)]
 
 
-def test_workers_are_told_of_a_rollback_that_opens_a_shard_again(world: World) -> None:
+@pytest.mark.parametrize("after", ["open", "closed again", "closed by the same number"])
+def test_workers_are_told_of_a_rollback_behind_the_end_of_a_shard(world: World, after: str) -> None:
     table = world.made(bucket="1", **STREAM)
     write(table, (1, 1))
     stop = threading.Event()
@@ -157,11 +158,51 @@ def test_workers_are_told_of_a_rollback_that_opens_a_shard_again(world: World) -
 
     table.rescale(2)
     write(table, (2, 2))
+    (ended,) = (shard for shard in table.shards() if shard.closed)
     world.open().table("db.t").follow("one", handler, stop=stop)
     table.rollback(1)
-    write(world.open().table("db.t"), (9, 9))
-    with pytest.raises(TrimmedDataError, match="rolled back"):
+    table = world.open().table("db.t")
+    if after != "closed by the same number":
+        write(table, (9, 9))
+    if after != "open":
+        table.rescale(2)
+        write(table, (10, 10))
+    (now,) = (shard for shard in table.shards() if shard.shard_id == ended.shard_id)
+    assert now.closed_time != ended.closed_time  # so programs that keep positions themselves can tell
+    with pytest.raises(TrimmedDataError, match="rolled back behind the end"):
         world.open().table("db.t").follow("one", handler, stop=threading.Event())
+
+
+def test_a_running_worker_is_told_that_a_rollback_took_its_shard_away(world: World) -> None:
+    table = world.open().create_table(
+        "db.t", "p INT, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=STREAM | {"bucket": "1"}
+    )
+    table.write([{"p": 1, "k": 1, "v": 1}])
+    table.write([{"p": 2, "k": 1, "v": 1}])
+
+    def handler(batch: Any) -> None:
+        if batch.shard.partition["p"] == 2:
+            table.rollback(1)
+
+    with pytest.raises(TrimmedDataError, match="rolled back"):
+        world.open().table("db.t").follow("one", handler, lease="30 ms", stop=threading.Event())
+
+
+def test_a_position_inside_a_snapshot_that_a_rollback_replaced_is_refused(world: World) -> None:
+    table = world.made(bucket="1", **STREAM)
+    write(table, (0, 0))
+    at = table.shard_iterator(table.shards()[0].shard_id)
+    write(table, *((k, 1) for k in range(5)))
+    half = table.records(at, limit=2).next_iterator
+    assert [row["k"] for row in table.records(half).records.to_pylist()] == [2, 3, 4]
+    table.rollback(1)
+    for handle in (table, world.open().table("db.t")):
+        with pytest.raises(TrimmedDataError, match="rolled back behind snapshot 2"):
+            handle.records(half)
+    write(table, *((k, 2) for k in range(5)))
+    for handle in (table, world.open().table("db.t")):
+        with pytest.raises(TrimmedDataError, match="rolled back behind snapshot 2"):
+            handle.records(half)
 
 
 def test_a_handler_that_is_no_function_is_refused(world: World) -> None:

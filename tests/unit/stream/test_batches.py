@@ -162,6 +162,25 @@ def test_a_rollback_is_noticed_after_a_restart_before_anything_is_written_again(
     assert table.consumers.list() == moved
 
 
+def test_a_rollback_is_noticed_inside_of_a_snapshot(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"changelog-producer": "per-record"})
+    table.write([{"k": 0, "v": 0}])
+    batches = _batches(table, Limits(files=1))
+    at = batches.start()
+    table.write([{"k": k, "v": 1} for k in range(8)])
+    while at.files != 1:
+        at = batches.advance(at)
+    assert _batches(table, Limits(files=1)).advance(_again(at)) == batches.advance(at) != at
+    table.rollback(snapshot=1)
+    for each in (_batches(table), batches):
+        with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 2"):
+            each.advance(_again(at))
+    table.write([{"k": k, "v": 2} for k in range(8)])
+    for each in (_batches(table), batches):
+        with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 2"):
+            each.advance(_again(at))
+
+
 def test_snapshots_that_expired_are_no_rollback(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.write([{"k": 1, "v": 1}])
