@@ -33,12 +33,12 @@ from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
 from merganser.rules.gaps import check_can_keep
 from merganser.scan.rows import counted
-from merganser.shards.enable import with_new_stream
 from merganser.shards.verbs import Stream, stream_in
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import DROPPED, TablePaths, join, of_table
 from merganser.storage.protocol import Entries
+from merganser.upkeep.shard_stream import with_new_stream
 
 _SUFFIX = ".db"
 _MARKER = ".merganser"

@@ -81,6 +81,8 @@ class TableBase:
             whole = (w.CHANGELOG_PRODUCER, u.FORCE_LOOKUP)  # rows above level 0 are whole rows, or are not
         if self.schema.options.get(w.CHANGELOG_PRODUCER) != "none":  # what others follow has to stay whole
             whole = (w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER, w.CHANGELOG_IMAGE, *whole)
+        if self.schema.options.get(w.STREAM_ENABLED):  # so do the records of its shard stream
+            whole = (u.CHANGELOG_TIME_RETAINED, u.CHANGELOG_NUM_RETAINED_MAX, u.CHANGELOG_NUM_RETAINED_MIN, *whole)
         for key in texts:
             if key in _READ_ARGUMENTS:
                 raise InvalidInputError(
@@ -163,6 +165,10 @@ class TableBase:
         """Return what SQL text means besides its words; the time is that of the clock of the table."""
         return Setting(timezone, self.env.now_ms(), exact_names)
 
+    def _take_over(self, made: TableDef) -> None:
+        """Go on with the schema that a verb of this handle has made."""
+        object.__setattr__(self, "definition", made)
+
     @property
     def _snapshots(self) -> SnapshotStore:
         return MetaReader(self.definition.paths, self.env, self.name).snapshots
@@ -171,8 +177,16 @@ class TableBase:
         return f"Table({self.path!r})" if self.name == self.path else f"Table({self.name!r}, {self.path!r})"
 
 
-_LAYOUT = (w.BUCKET, w.PARTITION_DEFAULT_NAME, w.PARTITION_LEGACY_NAME, w.DELETION_VECTORS)
-"""Options that can be changed on the table but not for one handle, because they decide where files are stored; of
-`bucket` this holds unless both are numbers of buckets."""
+_LAYOUT = (
+    w.BUCKET,
+    w.PARTITION_DEFAULT_NAME,
+    w.PARTITION_LEGACY_NAME,
+    w.DELETION_VECTORS,
+    w.STREAM,
+    w.STREAM_ENABLED,
+    w.STREAM_RETENTION,
+)
+"""Options that can be changed on the table but not for one handle, because they decide which files are stored, and
+where; of `bucket` this holds unless both are numbers of buckets."""
 _READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
 """Arguments of `read`, and the option for each. As table options they would be ignored, so they are refused."""

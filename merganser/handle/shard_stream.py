@@ -9,11 +9,11 @@ from functools import partial
 
 from merganser.handle.base import TableBase
 from merganser.meta.table_def import TableDef
-from merganser.shards.enable import disable, enable, span_of
 from merganser.shards.follow import Batch, Worker
 from merganser.shards.followers import Follower, followers, leases_at
 from merganser.shards.verbs import Records, Shard, StreamDescription, Verbs
 from merganser.storage.env import Env
+from merganser.upkeep.shard_stream import disable, enable, span_of
 
 
 class StreamVerbs(TableBase):
@@ -36,7 +36,7 @@ class StreamVerbs(TableBase):
             InvalidInputError: the changes of this table are not complete, and cannot be.
         """
         what = f"cannot enable the stream of '{self.definition.name}'"
-        enable(self.definition, self.env, span_of(retention, "retention", what=what))
+        self._take_over(enable(self.definition, self.env, span_of(retention, "retention", what=what)))
         return self.describe_stream()
 
     def disable_stream(self) -> None:
@@ -45,7 +45,7 @@ class StreamVerbs(TableBase):
         Raises:
             StreamNotFoundError: the table keeps no stream.
         """
-        disable(self.definition, self.env)
+        self._take_over(disable(self.definition, self.env))
 
     def describe_stream(self, start_shard: str | None = None, limit: int | None = None) -> StreamDescription:
         """Return the stream of the table and its shards, in the order in which they were opened.

@@ -124,12 +124,10 @@ def with_stream(
     )
 
 
-def without_stream(options: Options) -> Options:
+def without_stream(options: Options, stream: ShardStream) -> Options:
     """Return the options of a table once its stream is disabled."""
-    found = stream_of(options, None)
-    restores = found.restores if found else {}
     gone: dict[str, str | None] = {w.STREAM_ENABLED.key: None, w.STREAM_RETENTION.key: None, w.STREAM.key: None}
-    return options.merged({**gone, **restores})
+    return options.merged({**gone, **stream.restores})
 
 
 def span_text(span: timedelta) -> str:

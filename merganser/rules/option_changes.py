@@ -43,9 +43,7 @@ _NEVER: Final[Mapping[str, str]] = {
     w.PATH.key: "the place of a table is where it lies. Rename the table, or copy its rows",
     w.PARTITION.key: "the partition columns of a table stay. Create another table, and copy the rows",
     w.WRITE_MODE.key: "it says whether the table counts its rows. Create another table, and copy the rows",
-    w.STREAM.key: "it says where the shard stream began. Use Table.enable_stream and Table.disable_stream",
-    w.STREAM_ENABLED.key: "changes are logged from a known snapshot on. Use Table.enable_stream or disable_stream",
-    w.STREAM_RETENTION.key: "it goes with other options. Use Table.enable_stream with another retention",
+    w.STREAM.key: "it says where the shard stream began. Set 'stream.enabled'",
 }
 _OF_STREAM: Final = (
     w.CHANGELOG_PRODUCER,

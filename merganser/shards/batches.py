@@ -25,12 +25,12 @@ from merganser.options import read as r
 from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
-from merganser.shards.enable import no_stream
 from merganser.shards.iterator import Place
 from merganser.shards.pieces import Piece
 from merganser.shards.reader import ShardReader
 from merganser.storage.env import Env
 from merganser.stream.batches import UNLIMITED, Limits, Position, Room, TableBatches, position_of
+from merganser.upkeep.shard_stream import no_stream
 
 _STREAM: Final = "stream"
 _TAKEN: Final = "shards"

@@ -20,11 +20,11 @@ from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
 from merganser.scan.plan import partition_values
 from merganser.scan.time_travel import epoch_ms
-from merganser.shards.enable import no_stream
 from merganser.shards.iterator import Place, iterator_text, place_of
 from merganser.shards.reader import Page, ShardReader
 from merganser.shards.records import Shape
 from merganser.storage.env import Env, no_collection
+from merganser.upkeep.shard_stream import no_stream
 
 TRIM_HORIZON: Final = "trim_horizon"
 LATEST: Final = "latest"

@@ -17,13 +17,13 @@ from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
 from merganser.scan.time_travel import epoch_ms
 from merganser.shards.batches import Beginning
-from merganser.shards.enable import no_stream
 from merganser.shards.records import OWN, Shape, record_fields
 from merganser.shards.verbs import LATEST, TRIM_HORIZON
 from merganser.spark.names import Spelling
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_request import SHARD_ID, ShardRequest
 from merganser.stream.batches import Limits, check_batches
+from merganser.upkeep.shard_stream import no_stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -480,11 +480,9 @@ class TableBatches:
         self._line.last = None
         if number and millis is not None:
             there = self._store.get(number)
-            if there is None:  # it has expired, or a rollback has removed it and all that came after it
-                gone = number > (self._store.latest_id() or number + 1)
-            else:
-                gone = there.time_millis != millis
-            if gone:
+            # One that is not there has expired, or a rollback has removed it and all that came after it.
+            above = there is None and number > (self._store.latest_id() or number + 1)
+            if above or (there is not None and there.time_millis != millis):
                 raise self._line.rolled_back(number)
             self._line.last = there
 

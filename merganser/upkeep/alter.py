@@ -4,6 +4,8 @@ No file is rewritten: each data file names its schema, and reads see its rows as
 (`schema.evolve`). Of writers that alter a table at the same time, one makes the next schema. The others make their
 changes of the newer one, if all that their changes look at is as it was; else they are told.
 
+Options that begin, prolong or end the shard stream bring what goes with them (`upkeep.shard_stream`).
+
 Some changes are for tables without a snapshot. The turn to commit is taken for them, so that no writer of this machine
 makes the first one meanwhile, and the snapshots are looked at once more after the schema is there: if a writer that no
 lock stops came between, the change is taken back by one more schema. A writer that comes later is told at its commit.
@@ -21,6 +23,8 @@ from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.meta.next_schema import make_next_schema
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_stream import ShardStream, stream_of
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.rules.alter import altered, checked_changes, touched
@@ -28,6 +32,7 @@ from merganser.rules.gaps import check_can_keep
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
+from merganser.upkeep.shard_stream import settle, with_stream_as_asked
 
 _NOTHING: Final = "Nothing was changed."
 
@@ -45,13 +50,19 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
     changes = checked_changes(changes, what)
     snapshots = SnapshotStore(table.paths, env, table.name)
     seen: TableSchema | None = None
+    newest: Snapshot | None = None
+    stream: ShardStream | None = None
 
     def change(now: TableDef) -> TableSchema | None:
-        nonlocal seen
+        nonlocal seen, newest, stream
         before, seen = seen or now.schema, seen or now.schema
         _check_untouched(before, now, changes)
+        newest = snapshots.latest()
         try:
-            made = altered(now.schema, changes, written=snapshots.latest() is not None, what=what)
+            made = altered(now.schema, changes, written=newest is not None, what=what)
+            if made is not now.schema:
+                stream = stream_of(now.schema.options, now.branch)
+                made = with_stream_as_asked(made, now, env, newest, what=what)
             check_can_keep(made, now.schema, what=what)
             check_formats(made, what=what)
             check_filters(made, what=what)
@@ -66,6 +77,8 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
         first = snapshots.latest() if is_new else None
         if first is not None and first.schema_id < made.schema.id:
             _check_allowed(made, env, changes, what)
+    if is_new:
+        settle(stream, made, env, newest)
     return made
 
 

@@ -11,7 +11,15 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import ConflictError, StreamNotFoundError, StreamParameterError, TrimmedDataError, UntrackedError
+from merganser.changes import add_column, remove_option, set_option
+from merganser.errors import (
+    ConflictError,
+    InvalidInputError,
+    StreamNotFoundError,
+    StreamParameterError,
+    TrimmedDataError,
+    UntrackedError,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -114,6 +122,42 @@ def test_disabling_gives_back_the_options_that_were_there(world: World) -> None:
     assert dict(world.open().table("db.t").options) == {"bucket": "1", "changelog.num-retained.max": "50"}
     with pytest.raises(StreamNotFoundError):
         table.disable_stream()
+
+
+def test_an_option_that_is_altered_does_what_the_methods_do(world: World) -> None:
+    table = world.table({"changelog.num-retained.max": "50"})
+    table.write(rows((1, 1)))
+    altered = table.alter([set_option("stream.enabled", "true"), set_option("stream.retention", "3 h")])
+    stream = altered.describe_stream()
+    assert stream.retention == timedelta(hours=3)
+    assert list((world.folder / "db.db" / "t" / "stream" / stream.stream_id).glob("shards-1"))
+    at = altered.shard_iterator(only(altered), at="trim_horizon")
+    table.write(rows((2, 2)))
+    altered = altered.alter([set_option("stream.retention", "5 h"), add_column("w", "INT")])
+    assert told(altered, at) == [("PUT", 2, 2)]
+    again = altered.describe_stream()
+    assert (again.stream_id, again.retention) == (stream.stream_id, timedelta(hours=5))
+    assert altered.alter([remove_option("stream.retention")]).describe_stream().retention == timedelta(hours=24)
+    with pytest.raises(InvalidInputError, match="above zero"):
+        altered.alter([set_option("stream.retention", "0 s")])
+    ended = altered.alter([remove_option("stream.enabled")])
+    assert dict(ended.options) == {"bucket": "1", "changelog.num-retained.max": "50"}
+    assert not list((world.folder / "db.db" / "t" / "stream").rglob("shards-*"))
+    with pytest.raises(TrimmedDataError, match="belongs to the stream"):
+        ended.alter([set_option("stream.enabled", "true")]).records(at)
+
+
+def test_a_handle_knows_the_stream_that_it_has_enabled(world: World) -> None:
+    table = world.table()
+    table.write(rows((1, 1)))
+    table.enable_stream("2 h")
+    assert (table.options["stream.enabled"], table.options["changelog-producer"]) == ("true", "input")
+    assert dict(table.options) == dict(world.open().table("db.t").options)
+    for key, value in {"stream.enabled": "false", "stream.retention": "1 s", "changelog.time-retained": "1 s"}.items():
+        with pytest.raises(InvalidInputError, match="only be changed on the table itself"):
+            table.with_options({key: value})
+    table.disable_stream()
+    assert dict(table.options) == {"bucket": "1"}
 
 
 def test_a_stream_that_is_enabled_again_refuses_earlier_positions(world: World) -> None:
