@@ -95,13 +95,13 @@ def _measure(bench: Bench, tables: Tables, batches: data.Batches) -> None:
         before=copied,
         after=written("run"),
     )
-    _print_moves(bench)
+    print_moves(bench)
     for result in bench.results:
         if (warm := result.median("warm_ms")) is not None:
             print(f"1,000 keys, warm: {result.contender} {warm:,.0f} ms a commit")
 
 
-def _print_moves(bench: Bench) -> None:
+def print_moves(bench: Bench) -> None:
     """Print what tables of keys that move take against the table with the partition in its key."""
     found = {(result.action, result.contender): result for result in bench.results}
     for action, name in found:
