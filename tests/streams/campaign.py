@@ -47,10 +47,10 @@ def arrive(work: Path, rng: random.Random, accounts: Accounts, batches: int) -> 
             pa.schema([("id", pa.int32()), ("team", pa.int32()), ("amount", pa.int64()), ("op", pa.string())])
         )
         number = len(list(place.glob("*.parquet")))
+        table = table.append_column("number", pa.array([number] * len(table), pa.int32()))
         part = place / f".{number:05}"
         pq.write_table(table, part)
         part.rename(place / f"{number:05}.parquet")
-        time.sleep(0.01)  # Spark takes files of one millisecond in any order
 
 
 def run(work: Path, kill: str | float | None) -> bool:

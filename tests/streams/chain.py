@@ -24,8 +24,9 @@ def create(work: Path) -> None:
     lookup = {"bucket": "2", "changelog-producer": "lookup"}
     sums = lookup | {f"fields.{name}.aggregate-function": "sum" for name in ("n", "amount")}
     catalog.create_table(
-        "bank.accounts", {"id": "INT", "team": "INT", "amount": "BIGINT"}, primary_key=["id"], options=lookup
-    )
+        "bank.accounts", {"id": "INT", "team": "INT", "amount": "BIGINT", "number": "INT"}, primary_key=["id"],
+        options=lookup | {"sequence.field": "number"},
+    )  # fmt: skip
     catalog.create_table(
         "bank.totals", {"team": "INT", "n": "BIGINT", "amount": "BIGINT"}, primary_key=["team"],
         options=sums | {"merge-engine": "aggregation"},
@@ -52,7 +53,8 @@ def run(work: Path) -> None:
     spark = builder.getOrCreate()
     catalog = mg.catalog(str(work / "warehouse"))
     accounts, totals, copy = (catalog.table(f"bank.{name}") for name in ("accounts", "totals", "copy"))
-    schema = "id INT, team INT, amount BIGINT, op STRING"
+    # After a kill Spark may read several files in one batch, in any order: their numbers say which change is later.
+    schema = "id INT, team INT, amount BIGINT, op STRING, number INT"
     arriving = [
         spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(work / name)) for name in FEEDS
     ]

@@ -65,11 +65,11 @@ def _fill(table: mg.Table, rng: np.random.Generator, *, deletes: bool, commits: 
         table.write(rows, kinds=marks)
 
 
-def _check(table: mg.Table, text: str) -> int:
+def _check(table: mg.Table, text: str, whole: pa.Table | None = None) -> int:
     where = to_predicate(text, table.definition.schema.fields)
     assert where is not None
     order = [(name, "ascending") for name in table.definition.key]
-    expected = where.apply(table.read().to_arrow()).sort_by(order)
+    expected = where.apply(table.read().to_arrow() if whole is None else whole).sort_by(order)
     found = table.read(where=text)
     assert found.to_arrow().sort_by(order).equals(expected), text
     assert found.count() == expected.num_rows
@@ -102,15 +102,16 @@ def test_a_merge_of_some_keys_is_the_merge_of_all_filtered(engine: str, kind: st
     _fill(table, rng, deletes=engine not in ("first-row", "aggregation"))
     if engine == "first-row" or "vectors" in engine:
         table.compact()
-    for count in (1, 5, 60, 290):
+    whole = table.read().to_arrow()
+    for count in (1, 60, 290):
         keys = [_KEYS[kind](int(i)) for i in rng.choice(300, count, replace=False)]
-        kept = _check(table, f"k IN ({_listed(table, keys)})")
+        kept = _check(table, f"k IN ({_listed(table, keys)})", whole)
         assert kept or count < 60
-        _check(table, f"k NOT IN ({_listed(table, keys)})")
-        _check(table, f"k IN ({_listed(table, keys)}) AND v % 2 = 0 AND s IS NULL")
-        _check(table, f"k IN ({_listed(table, keys)}, NULL) OR v = 17")
-    for value in range(0, 300, 37):
-        _check(table, f"v = {value} OR v IN ({value + 1}, 100000)")
+        _check(table, f"k NOT IN ({_listed(table, keys)})", whole)
+        _check(table, f"k IN ({_listed(table, keys)}) AND v % 2 = 0 AND s IS NULL", whole)
+        _check(table, f"k IN ({_listed(table, keys)}, NULL) OR v = 17", whole)
+    for value in range(0, 300, 74):
+        _check(table, f"v = {value} OR v IN ({value + 1}, 100000)", whole)
 
 
 @pytest.mark.parametrize("kind", list(_KEYS))
@@ -118,12 +119,12 @@ def test_keys_of_every_type_are_found_by_a_list(kind: str) -> None:
     rng = np.random.default_rng(3)
     table = _table({"k": kind}, {})
     _fill(table, rng, deletes=True)
-    found = 0
-    for count in (1, 3, 40, 200):
+    found, whole = 0, table.read().to_arrow()
+    for count in (1, 40, 200):
         keys = [_KEYS[kind](int(i)) for i in rng.choice(300, count, replace=False)]
-        found += _check(table, f"k IN ({_listed(table, keys)})")
-        _check(table, f"k NOT IN ({_listed(table, keys)})")
-        _check(table, f"NOT (k IN ({_listed(table, keys)}, NULL))")
+        found += _check(table, f"k IN ({_listed(table, keys)})", whole)
+        _check(table, f"k NOT IN ({_listed(table, keys)})", whole)
+        _check(table, f"NOT (k IN ({_listed(table, keys)}, NULL))", whole)
     assert found
 
 
