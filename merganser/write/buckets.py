@@ -8,7 +8,7 @@ Format: section "bucketing". The partition is not part of the hash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,8 +83,20 @@ class Assigner(Protocol):
     def begin(self, start: Start) -> None:
         """Assign the rows of the next commit: others may have committed since the last."""
 
+    def key_files(self) -> Sequence[Callable[[], None]]:
+        """Return what writes down which keys were added to which buckets, a call for each bucket.
+
+        No more rows are assigned before `written_keys`. The calls may be made side by side, beside those that write the
+        rows; what is not called is done by `written_keys`.
+        """
+        ...
+
     def written_keys(self) -> Mapping[BucketId, NewKeys]:
         """Write down which keys were added to which buckets since the last call; return the new files by bucket."""
+        ...
+
+    def abort(self) -> None:
+        """Remove the files that were written and not handed out. Best effort: else it is orphans."""
         ...
 
     def asked(self, partition: bytes) -> frozenset[str] | None:
@@ -122,9 +134,16 @@ class _Stateless(ByKeyOrFile):
     def begin(self, start: Start) -> None:
         """Do nothing: no state has a say in where rows belong."""
 
+    def key_files(self) -> Sequence[Callable[[], None]]:
+        """Return nothing: no file says where rows belong."""
+        return ()
+
     def written_keys(self) -> Mapping[BucketId, NewKeys]:
         """Return nothing: no file says where rows belong."""
         return {}
+
+    def abort(self) -> None:
+        """Do nothing: nothing was written."""
 
     def asked(self, partition: bytes) -> frozenset[str] | None:
         """Return None: no file says where rows belong."""

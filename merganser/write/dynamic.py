@@ -20,7 +20,8 @@ Format: section "Assignment".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -54,6 +55,8 @@ from merganser.write.start import Start
 Positions = npt.NDArray[np.int64]
 _BLOCK_ROWS: Final = 1 << 16
 """Rows of a step of sorting: what it takes stays in the cache."""
+_HALVES_FROM_ROWS: Final = 1 << 17
+"""So many hashes are looked up by two threads."""
 
 
 def assigners_of(table: TableDef, tasks: int) -> int:
@@ -80,6 +83,7 @@ class DynamicBuckets(ByKeyOrFile):
         self._files = start.keys
         self._assigners = start.assigners
         self._partitions: dict[bytes, _Partition] = {}
+        self._made: dict[BucketId, IndexEntry] = {}
         self._arrays = Arrays(table.options.get(w.WRITE_BUFFER_SIZE))
 
     def begin(self, start: Start) -> None:
@@ -124,7 +128,20 @@ class DynamicBuckets(ByKeyOrFile):
         if number not in place.keys:
             share = Share(number, self._assigners)
             place.keys[number] = key_buckets(self._table, self._env, partition, self._files.of(partition), share)
-        return place.assign(number, hashes, self._arrays)
+        return place.assign(number, hashes, self._arrays, self._env)
+
+    def key_files(self) -> Sequence[Callable[[], None]]:
+        """Return what writes the index files of the buckets with new keys, a call for each bucket.
+
+        No more rows are assigned before `written_keys`.
+        """
+        changed = [(partition, bucket) for partition, place in self._partitions.items() for bucket in place.new]
+        return [partial(self._write, bucket) for bucket in changed if bucket not in self._made]
+
+    def _write(self, bucket: BucketId) -> None:
+        hashes = self._hashes(bucket)
+        hashes.sort(kind="stable")  # of sorted runs: so the next process need not sort them
+        self._made[bucket] = write_hashes(self._table, self._env, bucket, hashes)
 
     def written_keys(self) -> dict[BucketId, NewKeys]:
         """Write the index files of the buckets with new keys, and return them; the writer may go on after that.
@@ -132,27 +149,24 @@ class DynamicBuckets(ByKeyOrFile):
         Raises:
             StorageError: a file could not be written; none is left.
         """
-        work = [(partition, bucket) for partition, place in self._partitions.items() for bucket in place.new]
-        made: list[IndexEntry] = []
-
-        def write(bucket: BucketId) -> None:
-            hashes = self._hashes(bucket)
-            hashes.sort(kind="stable")  # of sorted runs: so the next process need not sort them
-            made.append(write_hashes(self._table, self._env, bucket, hashes))
-
         try:
-            self._env.map(write, work)
+            self._env.map(lambda write: write(), self.key_files())
         except BaseException:
-            remove(self._table, self._env, made)
+            self.abort()
             raise
-        after = {(entry.partition, entry.bucket): entry for entry in made}
-        found = {(p, bucket): NewKeys(self._partitions[p].files.get(bucket), after[p, bucket]) for p, bucket in work}
+        made, self._made = self._made, {}
+        found = {bucket: NewKeys(self._partitions[bucket[0]].files.get(bucket[1]), made[bucket]) for bucket in made}
         for partition, place in self._partitions.items():
             if place.new:
-                place.settle({bucket: after[partition, bucket] for bucket in place.new})
+                place.settle({bucket: made[partition, bucket] for bucket in place.new})
                 for number, keys in place.keys.items():
                     remember(self._table, partition, keys, Share(number, self._assigners))
         return found
+
+    def abort(self) -> None:
+        """Remove the index files that were written and not handed out. Best effort: else it is orphans."""
+        made, self._made = self._made, {}
+        remove(self._table, self._env, made.values())
 
     def asked(self, partition: bytes) -> frozenset[str]:
         """Return the names of the files that said where the keys of a partition lie."""
@@ -198,17 +212,11 @@ class _Partition:
         self.keys = {number: KeyBuckets(self.files, keys.runs) for number, keys in self.keys.items()}
         self.new = {}
 
-    def assign(self, number: int, hashes: Hashes, arrays: Arrays) -> Buckets:
+    def assign(self, number: int, hashes: Hashes, arrays: Arrays, env: Env) -> Buckets:
         """Return the bucket of each key of an assigner, int32[n]."""
-        different, order = _sorted(hashes)
-        is_first = np.ones(len(hashes), np.bool_)
-        np.not_equal(different[1:], different[:-1], out=is_first[1:])
-        alone = bool(is_first.all())
-        firsts = order
-        if not alone:
-            heads = np.flatnonzero(is_first)
-            different, firsts = different[heads], order[heads]
-        found = self.keys[number].find(different)
+        different, order, is_first, found = _looked_up(self.keys[number], hashes, env)
+        alone = len(different) == len(hashes)
+        firsts = order if alone else order[np.flatnonzero(is_first)]
         unknown = found == UNKNOWN
         count = int(np.count_nonzero(unknown))
         if count:
@@ -233,6 +241,38 @@ class _Partition:
     def _filled(self) -> Filling:
         counts = {bucket: entry.row_count for bucket, entry in self.files.items()}
         return Filling(self._table, counts, self._assigners)
+
+
+def _looked_up(keys: KeyBuckets, hashes: Hashes, env: Env) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Buckets]:
+    """Look hashes up, many of them as two ranges side by side.
+
+    Returns:
+        The different hashes, rising. Where each hash stands in their order; equal ones keep their order. Of each of
+        these, whether it is the first of its hash. The bucket of each different hash, or `UNKNOWN`.
+    """
+    if len(hashes) < _HALVES_FROM_ROWS:
+        return _range_looked_up(keys, hashes, None)
+    negative = hashes < 0
+    ranges = [np.flatnonzero(negative), np.flatnonzero(~negative)]
+    parts = env.map(lambda at: _range_looked_up(keys, hashes[at], at), ranges)
+    different, order, is_first, found = (np.concatenate(both) for both in zip(*parts, strict=True))
+    return different, order, is_first, found
+
+
+def _range_looked_up(
+    keys: KeyBuckets, hashes: Hashes, at: Positions | None
+) -> tuple[Hashes, Positions, npt.NDArray[np.bool_], Buckets]:
+    """Look up some hashes; see `_looked_up`.
+
+    Args:
+        at: where they stand among all, rising; None: they are all.
+    """
+    different, order = _sorted(hashes)
+    is_first = np.ones(len(hashes), np.bool_)
+    np.not_equal(different[1:], different[:-1], out=is_first[1:])
+    if not is_first.all():
+        different = different[np.flatnonzero(is_first)]
+    return different, order if at is None else at[order], is_first, keys.find(different)
 
 
 def _sorted(hashes: Hashes) -> tuple[Hashes, Positions]:

@@ -16,7 +16,7 @@ Format: section "Cross-partition mode".
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -410,6 +410,10 @@ class MovingBuckets:
 
     # commits
 
+    def key_files(self) -> Sequence[Callable[[], None]]:
+        """Return nothing: no file says where keys lie."""
+        return ()
+
     def written_keys(self) -> Mapping[BucketId, NewKeys]:
         """Return nothing: no file says where keys lie."""
         return {}
@@ -417,6 +421,9 @@ class MovingBuckets:
     def asked(self, partition: bytes) -> frozenset[str] | None:
         """Return the version of the rows that said where keys lie."""
         return None
+
+    def abort(self) -> None:
+        """Do nothing: nothing was written."""
 
     @property
     def after(self) -> str | None:

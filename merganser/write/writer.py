@@ -148,6 +148,8 @@ class KeyTableWriter:
         self._assigner = _assigner_of(table, env, start)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
         self._written = WrittenBuckets(table, env, start.sequences)
+        self._waiting: Prepared | None = None
+        """Rows that the caller holds anyway, so they take no memory of the buffer. They may be the last."""
         self._run: Callable[..., object] = env.map if parallel else _in_turn
         self._numbers_by_arrival = False
         self._keeps: Keeps | None = None
@@ -165,8 +167,10 @@ class KeyTableWriter:
         """Take rows; see `TableWriter`."""
         if not rows.num_rows:
             return
+        if self._waiting is not None:
+            self._flush(self._taken_waiting())
         if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
-            self._flush((rows, kinds, arrival))
+            self._waiting = rows, kinds, arrival
             return
         self._buffer.add((rows, kinds, arrival))
         if self._buffer.is_full:
@@ -175,25 +179,34 @@ class KeyTableWriter:
 
     def finish(self) -> list[CommitMessage]:
         """Write the rest and return the changes."""
-        if not self._buffer.is_empty:
-            self._flush(self._buffer.taken())
+        if self._waiting is not None:
+            self._flush(self._taken_waiting(), last=True)
+        elif not self._buffer.is_empty:
+            self._flush(self._buffer.taken(), last=True)
         return self._written.handed_out(self._assigner)
+
+    def _taken_waiting(self) -> Prepared:
+        assert self._waiting is not None
+        waiting, self._waiting = self._waiting, None
+        return waiting
 
     @property
     def is_small(self) -> bool:
         """Whether all its rows are in memory, and few."""
-        return self._buffer.is_small and self._written.is_empty
+        return self._waiting is None and self._buffer.is_small and self._written.is_empty
 
     def abort(self) -> None:
         """Drop what is buffered and remove what was written and not handed out."""
+        self._waiting = None
         self._buffer.clear()
         self._written.remove()
+        self._assigner.abort()
 
-    def _flush(self, taken: Prepared) -> None:
+    def _flush(self, taken: Prepared, *, last: bool = False) -> None:
         rows, kinds, arrival = self._assigner.moved(taken)
         rows = _one_chunk(rows)
         flushes: dict[tuple[Keeps | None, str], Flush] = {}
-        work: list[tuple[str, Group, int]] = []
+        work: list[Callable[[], None]] = []
         for group in self._assigner.assign(rows):
             keeps, mark = self._keeps_of(group.partition), self._marks(group.partition)
             if (keeps, mark) not in flushes:
@@ -209,16 +222,13 @@ class KeyTableWriter:
                     numbers_by_arrival=self._numbers_by_arrival,
                 )
             start = self._written.take_sequences(group.id, 0 if self._numbers_by_arrival else len(group.rows))
-            work.append((self._written.directory(group.id), group, start))
-
-        def write_bucket(item: tuple[str, Group, int]) -> None:
-            directory, group, start = item
-            flush = flushes[self._keeps_of(group.partition), self._marks(group.partition)]
             keep, publish = partial(self._written.keep, group.id), partial(self._written.publish, group.id)
-            flush.write_bucket(directory, group.rows, start, keep, publish)
-
+            write = flushes[keeps, mark].write_bucket
+            work.append(partial(write, self._written.directory(group.id), group.rows, start, keep, publish))
+        if last:
+            work += self._assigner.key_files()
         # Buckets are independent; a failed one leaves the files of the others to `abort`.
-        self._run(write_bucket, work)
+        self._run(lambda write: write(), work)
 
     def _keeps_of(self, partition: bytes) -> Keeps | None:
         return self._keeps if self._publishes is None or self._publishes(partition) else None
@@ -274,6 +284,7 @@ class ArrivalWriter:
             writer.abort()
         self._open = {}
         self._written.remove()
+        self._assigner.abort()
 
     def _flush(self, rows: pa.Table, kinds: pa.Array | None) -> None:
         rows = _one_chunk(rows)
@@ -325,6 +336,6 @@ def _one_chunk(rows: pa.Table) -> pa.Table:
     return rows.combine_chunks() if rows.num_columns and rows.column(0).num_chunks > 1 else rows
 
 
-def _in_turn(work: Callable[[tuple[str, Group, int]], None], items: Iterable[tuple[str, Group, int]]) -> None:
+def _in_turn(work: Callable[[Callable[[], None]], None], items: Iterable[Callable[[], None]]) -> None:
     for item in items:
         work(item)
