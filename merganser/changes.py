@@ -7,6 +7,7 @@ column a. ARRAY elements and MAP values that are ROWs are passed through: "a.b" 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -103,6 +104,13 @@ class RemoveOption:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPrimaryKey:
+    """A table without a primary key gets one."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetComment:
     """The table has another description; None: it has none."""
 
@@ -112,7 +120,7 @@ class SetComment:
 ColumnChange: TypeAlias = (
     AddColumn | DropColumn | RenameColumn | RetypeColumn | SetNullable | SetDefault | MoveColumn | CommentColumn
 )
-Change: TypeAlias = ColumnChange | SetOption | RemoveOption | SetComment
+Change: TypeAlias = ColumnChange | SetOption | RemoveOption | SetPrimaryKey | SetComment
 
 
 def add_column(
@@ -183,6 +191,18 @@ def set_option(key: str, value: Any) -> SetOption:
 def remove_option(key: str) -> RemoveOption:
     """Return the change that removes an option, so that its default holds."""
     return RemoveOption(key)
+
+
+def set_primary_key(columns: Sequence[str]) -> SetPrimaryKey:
+    """Return the change that gives a primary key to a table without one. The rows that are there are written anew.
+
+    Options that say how rows lie and merge, such as "bucket" and "merge-engine", are set in the same call. Rows with
+    the same key are refused, unless the call sets "merge-engine": then it makes one row of them.
+
+    Args:
+        columns: whose values identify a row.
+    """
+    return SetPrimaryKey(tuple(columns))
 
 
 def set_comment(text: str | None) -> SetComment:

@@ -20,6 +20,7 @@ from merganser.changes import (
     set_default,
     set_nullable,
     set_option,
+    set_primary_key,
 )
 from merganser.cli.arguments import Store, TableName, Warehouse
 
@@ -32,11 +33,11 @@ _First = Annotated[bool, typer.Option("--first", help="Put it before all others.
 _Key = Annotated[str, typer.Argument(metavar="KEY", help="Such as bucket.", show_default=False)]
 
 
-def _alter(table: str, change: Change, warehouse: str | None, store: list[str] | None) -> None:
-    """Make a change, and print the number of the schema that the table has then."""
+def _alter(table: str, change: Change, warehouse: str | None, store: list[str] | None, *more: Change) -> None:
+    """Make changes in one step, and print the number of the schema that the table has then."""
     from merganser.cli.target import table_of
 
-    print(f"schema {table_of(table, warehouse, store).alter([change]).schema.id}")
+    print(f"schema {table_of(table, warehouse, store).alter([change, *more]).schema.id}")
 
 
 def add(
@@ -143,6 +144,30 @@ def reset(table: TableName, key: _Key, warehouse: Warehouse = None, store: Store
     _alter(table, remove_option(key), warehouse, store)
 
 
+def primary_key(
+    table: TableName,
+    columns: Annotated[
+        list[str], typer.Argument(metavar="COLUMN...", help="Whose values identify a row.", show_default=False)
+    ],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="KEY=VALUE",
+            help="Option, such as bucket=4. Repeatable. merge-engine=deduplicate makes one row of the rows of a key.",
+        ),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Give a primary key to a table without one, and write its rows anew. Rows with the same key are refused."""
+    from merganser.cli.target import pairs
+
+    options = [set_option(key, value) for key, value in pairs(option, "--option").items()]
+    _alter(table, set_primary_key(columns), warehouse, store, *options)
+
+
 _COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "add-column": add,
     "drop-column": drop,
@@ -152,6 +177,7 @@ _COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "set-default": default,
     "move-column": move,
     "comment": comment,
+    "set-primary-key": primary_key,
     "set-option": option,
     "remove-option": reset,
 }

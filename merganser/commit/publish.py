@@ -68,6 +68,7 @@ from merganser.errors import (
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
+from merganser.meta.key_change import fitting, key_ids
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
@@ -117,6 +118,7 @@ class Change:
         turn: the turn of a writer that took it before its sequence numbers; the commit ends it. None: it takes one.
         reads: the rows that the change was made from; they must not have changed. None: it was made from no rows.
         rescales: the rows of its partitions move to another number of buckets.
+        rekeys: the rows of the table get the key of the newest schema, which was made for this change.
         edit: what it does to rows that it looked at; None: it looked at none.
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
     """
@@ -142,6 +144,7 @@ class Change:
     edit: RowEdit | None = None
     untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
     rescales: bool = False
+    rekeys: bool = False
 
 
 @dataclass(frozen=True)
@@ -355,14 +358,15 @@ class Publisher:
         schemas = SchemaStore(self.table.paths, self.env)
         schema_id = schemas.latest_id(max(self.table.schema.id, previous.schema_id if previous else 0))
         newest = schemas.load(schema_id)
+        if previous is not None and not change.rekeys:
+            newest = fitting(schemas, newest, previous)
         if change.kind != COMPACT:
             self._check_logs(newest.options)
-        if previous is None:
-            self._check_first(newest)
+        self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
         snapshot = Snapshot(
             id=state.next_id,
             uuid=change.uuid,
-            schema_id=schema_id,
+            schema_id=newest.id,
             base_manifest_list=lists.base,
             base_manifest_list_size=lists.base_size,
             delta_manifest_list=lists.delta,
@@ -478,8 +482,13 @@ class Publisher:
                 table=self.table.name,
             )
 
-    def _check_first(self, now: TableSchema) -> None:
-        """Refuse the first rows of a table that was altered, since this write began, as only empty tables may be.
+    def _check_stored(self, now: TableSchema, *, is_first: bool, rekeys: bool) -> None:
+        """Refuse rows that are stored as the table stored them when this write began, and no longer does.
+
+        Args:
+            now: the newest schema that is in force.
+            is_first: they are the first rows, so that the table may have been altered as only empty tables may be.
+            rekeys: they are to have the key of their own schema.
 
         Raises:
             ConflictError: nothing was changed.
@@ -491,8 +500,9 @@ class Publisher:
         later = {field.name: names[field.id] for field in schema.fields if field.id in names}
         fact = "the primary key has"
         try:
-            check_written_options(renamed(self.table.options, later), now.options, what=what)
-            if tuple(later.get(name) for name in schema.primary_keys) == now.primary_keys:
+            if is_first:
+                check_written_options(renamed(self.table.options, later), now.options, what=what)
+            if key_ids(schema) == key_ids(now) and not rekeys:
                 return
         except InvalidInputError as error:
             fact = f"'{error.context['option']}' has"

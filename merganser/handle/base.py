@@ -9,8 +9,8 @@ from typing import Any, Self
 from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.lsm.section import looks_up
+from merganser.meta.key_change import current_schema
 from merganser.meta.refs import MAIN, BranchStore
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -140,7 +140,7 @@ class TableBase:
         paths = self.definition.paths.of_branch(MAIN)
         if name != MAIN:
             paths = BranchStore(paths, self.env, plain).load(name)
-        schema = SchemaStore(paths, self.env).latest()
+        schema = current_schema(paths, self.env, plain)
         if schema is None:  # dropped since it was found
             raise NotFoundError(f"table '{plain}' no longer exists: it was dropped or renamed.", table=plain)
         stored = self.definition.schema.options

@@ -14,6 +14,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.lookup.lookup import Lookup, shared_lookup
+from merganser.meta.key_change import with_key_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
@@ -24,7 +25,7 @@ from merganser.scan.forms import columns_of
 from merganser.scan.increments import increment_of
 from merganser.scan.rows import Rows, StoredRows
 from merganser.scan.scan import Scan, chosen_columns
-from merganser.scan.source import Increment, Source, State
+from merganser.scan.source import Increment, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.system_tables import OF_ONE_SNAPSHOT, check_system_name, system_table
 from merganser.scan.time_travel import resolve, source_of
@@ -126,10 +127,12 @@ class ReadVerbs(TableBase):
             source = increment_of(self.definition.options, self._snapshots, setting.tzinfo)
         else:
             source = published(self.name, 1 if start is None else start, end, mode)
-        fields = self.definition.schema.user_fields
-        chosen = chosen_columns(self.definition, columns, fields)
+        last = self._snapshots.get(source.last) if isinstance(source, Published) and source.last else None
+        definition = self.definition if last is None else with_key_of(self.definition, self.env, last)
+        fields = definition.schema.user_fields
+        chosen = chosen_columns(definition, columns, fields)
         predicate = to_predicate(where, (CHANGE_KIND, *fields), setting=setting)
-        return changes_of(self.definition, self.env, source, chosen, predicate)
+        return changes_of(definition, self.env, source, chosen, predicate)
 
     def stream(
         self,

@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from merganser.changes import Change
+from merganser.edit.primary_key import is_rekeying, set_primary_key
 from merganser.errors import FormatError, NotFoundError
 from merganser.handle.editing import EditVerbs
 from merganser.handle.reading import ReadVerbs
 from merganser.handle.shard_stream import StreamVerbs
 from merganser.handle.upkeep import UpkeepVerbs
 from merganser.handle.writing import WriteVerbs
+from merganser.meta.key_change import current_schema
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.rules.alter import checked_changes
 from merganser.rules.checks import check_type
 from merganser.rules.gaps import unsupported_for_writing
 from merganser.scan.plan import unseen_files
@@ -41,6 +44,8 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         This object keeps its columns. It goes on reading and writing: rows that it writes have null in columns that
         were added, and the other columns are found again, whatever their names are now.
 
+        A primary key for a table with rows writes all rows anew; see `merganser.changes.set_primary_key`.
+
         Args:
             changes: of `merganser.changes`, made one after the other, such as
                 [merganser.changes.add_column("note", "STRING"), merganser.changes.rename_column("n", "amount")].
@@ -51,7 +56,9 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
             UnsupportedError: this version could not write or read the table then. In all three cases, nothing was
                 changed.
         """
-        return replace(self, definition=alter(self.definition, self.env, changes))
+        changes = checked_changes(changes, f"cannot alter '{self.name}'")
+        make = set_primary_key if is_rekeying(self.definition, self.env, changes) else alter
+        return replace(self, definition=make(self.definition, self.env, changes))
 
     def describe(self) -> str:
         """Return a description of the table for people: columns, keys, options, size."""
@@ -103,7 +110,7 @@ def open_table(
         FormatError: there are snapshots but no schema.
     """
     paths = TablePaths(path, branch=branch)
-    schema = SchemaStore(paths, env).latest()
+    schema = current_schema(paths, env, name)
     if schema is None:
         if branch == MAIN:
             _check_not_lost(paths, env, name)

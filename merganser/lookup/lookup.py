@@ -29,6 +29,7 @@ from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
+from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -380,6 +381,8 @@ class Lookup:
             try:
                 state = reader.latest() if at is None else reader.state(at)
                 at = state.snapshot
+                if at is not None:
+                    check_key(self._table, self._env, (at,), f"cannot look up in '{self._table.name}'")
                 if snapshot is None:
                     check_is_there(self._table, self._env, at, f"cannot look up in '{self._table.name}'")
                 return self._view_of(state, before, chosen=chosen)

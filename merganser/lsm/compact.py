@@ -90,6 +90,7 @@ class CompactJob:
             and those of files that go, go with them.
         leaves_out: which merged rows are not written, as a delete asks; they are not published. None: all are written.
         order: how rows of a table without a key are sorted; None: they stay as they are.
+        publishes: False: nobody is told of its rows, as of those of an overwrite.
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
     """
 
@@ -111,6 +112,7 @@ class CompactJob:
     others: tuple[CompactJob, ...] = ()
     order: Order | None = None
     leaves_out: Predicate | None = None
+    publishes: bool = True
 
     @property
     def size_bytes(self) -> int:
@@ -145,6 +147,8 @@ class CompactJob:
         """
         if self.shown_from is None:
             return False
+        if not self.publishes:
+            return True
         new = [file for file in self.files if file.level < self.shown_from]
         return bool(new) and (
             all(is_untracked(file) for file in new) or bool(untracked_of(self.table, (self.partition,)))

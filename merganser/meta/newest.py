@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from merganser.errors import ConflictError
+from merganser.meta.key_change import in_force, key_ids, shown_key
+from merganser.meta.next_schema import restore_schema
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
@@ -19,7 +22,10 @@ def newest(table: TableDef, env: Env) -> TableDef:
     """
     schemas, known = SchemaStore(table.paths, env), table.schema.id
     there = schemas.latest_id(known)
-    return table if there <= known else table.with_schema(schemas.load(there))
+    if there <= known:
+        return table
+    found = in_force(table.paths, env, table.name, schemas.load(there))
+    return table if found.id <= known else table.with_schema(found)
 
 
 _OF_STREAM: Final = (
@@ -41,9 +47,25 @@ _PRODUCER: Final = (w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER, w.CHANGELOG_IMAGE)
 def for_writing(table: TableDef, env: Env) -> TableDef:
     """Return the table with the buckets, the producer and the shard stream that it has now; all else stays as it was.
 
-    Costs one look at the store, which mostly finds that there is no newer schema.
+    Costs one look at the store, which mostly finds that there is no newer schema. A schema that is not in force is
+    taken back.
+
+    Raises:
+        ConflictError: the table has another primary key now.
     """
-    now = newest(table, env).schema.options
+    schemas, newer = SchemaStore(table.paths, env), table.schema
+    there = schemas.latest_id(newer.id)
+    if there > newer.id:
+        newer = in_force(table.paths, env, table.name, schemas.load(there))
+        if newer.id != there:
+            newer = restore_schema(table, env).schema
+    if key_ids(newer) != key_ids(table.schema):
+        raise ConflictError(
+            f"cannot write to '{table.name}': it has {shown_key(newer)} by now, and had {shown_key(table.schema)} when "
+            "it was opened. Nothing was written. Open the table again.",
+            table=table.name,
+        )
+    now = newer.options
     known = table.schema.options
     changes: dict[str, str | None] = {}
     number = now.get(w.BUCKET)

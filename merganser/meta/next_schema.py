@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from merganser.errors import AlreadyExistsError, ConflictError, NotFoundError
+from merganser.meta.key_change import in_force, marked
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.schema.table_schema import CURRENT_VERSION, TableSchema
@@ -32,11 +33,11 @@ def make_next_schema(
     """
     schemas = SchemaStore(table.paths, env)
     while True:
-        now = _opened(table, schemas)
+        now, newest_id = _opened(table, env)
         made = change(now)
         if made is None:
             return now, False
-        made = replace(made, id=now.schema.id + 1, version=CURRENT_VERSION, time_millis=env.now_ms())
+        made = replace(made, id=newest_id + 1, version=CURRENT_VERSION, time_millis=env.now_ms())
         try:
             schemas.create(made)
         except AlreadyExistsError:
@@ -44,15 +45,31 @@ def make_next_schema(
         return now.with_schema(made), True
 
 
-def _opened(table: TableDef, schemas: SchemaStore) -> TableDef:
-    """Return the table with its newest schema."""
-    found = schemas.latest()
-    if found is None:
+def restore_schema(table: TableDef, env: Env) -> TableDef:
+    """Make the schema that is in force the newest one, if it is not; return the table with it.
+
+    Raises:
+        NotFoundError, ConflictError, StorageError, CommitUnknownError: as for `make_next_schema`.
+    """
+
+    def change(now: TableDef) -> TableSchema | None:
+        newest = SchemaStore(table.paths, env).latest_id(now.schema.id)
+        return None if newest == now.schema.id else marked(now.schema, newest)
+
+    return make_next_schema(table, env, change)[0]
+
+
+def _opened(table: TableDef, env: Env) -> tuple[TableDef, int]:
+    """Return the table with the newest schema that is in force, and the id of the newest one."""
+    schemas = SchemaStore(table.paths, env)
+    newest = schemas.latest()
+    if newest is None:
         raise NotFoundError(f"table '{table.name}' no longer exists: it was dropped or renamed.", table=table.name)
-    if found.id < table.schema.id or schemas.load(table.schema.id, fresh=True) != table.schema:
+    if newest.id < table.schema.id or schemas.load(table.schema.id, fresh=True) != table.schema:
         raise ConflictError(
             f"cannot change '{table.name}': the table was dropped and made anew since it was opened. Nothing was "
             "changed. Open the table again.",
             table=table.name,
         )
-    return table if found.id == table.schema.id else table.with_schema(found)
+    found = in_force(table.paths, env, table.name, newest)
+    return table if found.id == table.schema.id else table.with_schema(found), newest.id

@@ -495,6 +495,11 @@ STREAM: Final = Option[str | None](
 
 # changing the schema
 
+PRIMARY_KEY_SINCE: Final = Option[str | None](
+    "merganser.primary-key-since", TEXT, None,
+    "Ours: the schema with which a table that had rows got its primary key. Written by that change.",
+)  # fmt: skip
+
 ADD_COLUMN_BEFORE_PARTITION: Final = Option(
     "add-column-before-partition", BOOLEAN, False, "Put new columns before the first partition column."
 )

@@ -38,7 +38,7 @@ from merganser.schema.types_text import UNNUMBERED, number_fields, parse_type
 
 _CHANGES: Final = (
     c.AddColumn, c.DropColumn, c.RenameColumn, c.RetypeColumn, c.SetNullable, c.SetDefault, c.MoveColumn,
-    c.CommentColumn, c.SetOption, c.RemoveOption, c.SetComment,
+    c.CommentColumn, c.SetOption, c.RemoveOption, c.SetPrimaryKey, c.SetComment,
 )  # fmt: skip
 _CONTEXT: Final = (w.MERGE_ENGINE, w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER)
 """Options that say what words of others mean together with them."""
@@ -48,7 +48,9 @@ _Edit: TypeAlias = Callable[[_Fields, int], _Fields]
 """Siblings and the position of one of them -> the siblings after a change."""
 
 
-def altered(schema: TableSchema, changes: Iterable[c.Change], *, written: bool, what: str) -> TableSchema:
+def altered(
+    schema: TableSchema, changes: Iterable[c.Change], *, written: bool, what: str, rewritten: bool = False
+) -> TableSchema:
     """Return the schema that follows another one; the same if the changes change nothing.
 
     Args:
@@ -56,6 +58,7 @@ def altered(schema: TableSchema, changes: Iterable[c.Change], *, written: bool, 
         changes: see `merganser.changes`.
         written: the table has, or had, a snapshot.
         what: beginning of messages, such as "cannot alter 'db.orders'".
+        rewritten: the rows that are there are written anew with the schema, so that it may store them otherwise.
 
     Returns:
         A schema with the next id, and the time of `schema`.
@@ -65,7 +68,7 @@ def altered(schema: TableSchema, changes: Iterable[c.Change], *, written: bool, 
         UnsupportedError: a type whose values merganser neither reads nor writes.
     """
     changes = checked_changes(changes, what)
-    state = _Alteration(schema, written, what)
+    state = _Alteration(schema, written, what, rewritten=rewritten)
     for is_set, run in groupby(changes, key=lambda change: isinstance(change, c.SetOption)):
         if is_set:
             state.set_options({change.key: change.value for change in run if isinstance(change, c.SetOption)})
@@ -91,6 +94,10 @@ def checked_changes(changes: Any, what: str) -> tuple[c.Change, ...]:
     for change in found:
         if not isinstance(change, _CHANGES):
             refuse(what, f"{change!r:.100} is a {type(change).__name__}, and no change of a schema. {how}")
+        if isinstance(change, c.SetPrimaryKey) and not change.columns:
+            refuse(
+                what, "the primary key has no columns. Give a list such as merganser.changes.set_primary_key(['id'])."
+            )
         for name in ("name", "new_name", "key"):
             given = getattr(change, name, "x")
             if not isinstance(given, str) or not given.strip():
@@ -117,6 +124,8 @@ def touched(schema: TableSchema, changes: Iterable[c.Change]) -> dict[tuple[str,
             case c.SetOption(key=key) | c.RemoveOption(key=key):
                 option = find_option(key.strip())
                 found["option", key] = schema.options.get(key if option is None else option)
+            case c.SetPrimaryKey():
+                found["key", ""] = schema.primary_keys
             case c.SetComment():
                 found["comment", ""] = schema.comment
             case _:
@@ -138,9 +147,10 @@ def _top(path: str, names: Iterable[str]) -> str:
 class _Alteration:
     """A schema in the making."""
 
-    def __init__(self, schema: TableSchema, written: bool, what: str) -> None:
+    def __init__(self, schema: TableSchema, written: bool, what: str, *, rewritten: bool) -> None:
         self._before = schema
-        self._written = written
+        self._written = written and not rewritten
+        self._rewritten = rewritten
         self._what = what
         self._fields = schema.user_fields
         self._options = schema.options
@@ -161,7 +171,7 @@ class _Alteration:
                     column=column,
                     option=keys[0],
                 )
-        check_option_changes(self._were, self._options, written=self._written, what=what)
+        check_option_changes(self._were, self._options, written=self._written, rewritten=self._rewritten, what=what)
         fields = self._fields
         if self._keys and not before.counting and not self._options.get(w.PRIMARY_KEY_NULLABLE):
             fields = not_null(fields, self._keys)
@@ -197,6 +207,8 @@ class _Alteration:
                 self._edit(name, lambda all_, i: _with(all_, i, replace(all_[i], description=text)), slots=False)
             case c.RemoveOption(key=key):
                 self._remove_option(key.strip())
+            case c.SetPrimaryKey(columns=columns):
+                self._set_key(columns)
             case c.SetComment(text=text):
                 self._check_text(text, "the description of the table")
                 self._comment = text
@@ -239,14 +251,20 @@ class _Alteration:
         return (option.key, *option.aliases)
 
     def _set_key(self, key: tuple[str, ...]) -> None:
-        """Give a table without rows another primary key."""
+        """Give a table another primary key: one without rows, or without a key if its rows are written anew."""
         if key == self._keys:
             return
-        if self._written:
+        if self._before.counting:
+            self._refuse_counting("have a primary key", key[0] if key else "")
+        if self._rewritten and self._options.get(w.STREAM_ENABLED):
+            self._refuse("its shard stream has records of rows without a key. Disable the stream first.")
+        if self._written or (self._rewritten and self._keys):
+            how = "Create another table with the new key, and copy the rows."
+            if not self._keys:
+                how = f"merganser.changes.set_primary_key({list(key)}) writes the rows anew."
             self._refuse(
                 f"the primary key cannot change from {_columns(self._keys)} to {_columns(key)}, since the table has "
-                "rows, or had some: files are sorted by it, and keys may repeat. Create another table with the new "
-                "key, and copy the rows.",
+                f"rows, or had some: files are sorted by it, and keys may repeat. {how}",
                 option=w.PRIMARY_KEY.key,
             )
         names = [field.name for field in self._fields]

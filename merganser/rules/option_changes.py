@@ -43,6 +43,7 @@ _NEVER: Final[Mapping[str, str]] = {
     w.PATH.key: "the place of a table is where it lies. Rename the table, or copy its rows",
     w.PARTITION.key: "the partition columns of a table stay. Create another table, and copy the rows",
     w.WRITE_MODE.key: "it says whether the table counts its rows. Create another table, and copy the rows",
+    w.PRIMARY_KEY_SINCE.key: "it says with which schema the table got its key. Use merganser.changes.set_primary_key",
     w.STREAM.key: "it says where the shard stream began. Set 'stream.enabled'",
 }
 _OF_STREAM: Final = (
@@ -57,11 +58,13 @@ _OF_STREAM: Final = (
 """Options that a shard stream needs as they are."""
 
 
-def check_option_changes(before: Options, after: Options, *, written: bool, what: str) -> None:
+def check_option_changes(before: Options, after: Options, *, written: bool, what: str, rewritten: bool = False) -> None:
     """Refuse changes of options that a table may not have.
 
     Args:
-        written: the table has, or had, a snapshot.
+        written: the table has, or had, a snapshot whose files stay.
+        rewritten: all rows are written anew, so options of how they lie and merge may change. Where files lie stays:
+            those of older snapshots are found by it.
         what: beginning of the message, such as "cannot alter 'db.orders'".
 
     Raises:
@@ -76,6 +79,8 @@ def check_option_changes(before: Options, after: Options, *, written: bool, what
         if before.get(w.STREAM_ENABLED) and option in _OF_STREAM:
             why = "the shard stream of the table needs it as it is. Disable the stream first"
             refuse(what, f"'{key}' cannot change: {why}. Nothing was changed.", option=key)
+        if rewritten and (_REASONS.get(option.key) == _PLACED or option.key in _LAYOUT):
+            _check_written(key, option, before, after, what)
     if written:
         check_written_options(before, after, what=what)
 

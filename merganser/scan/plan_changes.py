@@ -25,6 +25,7 @@ from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
@@ -343,6 +344,7 @@ def _snapshots(table: TableDef, env: Env, source: Published, *, changelog: bool)
                 table, number, min((i for i in (store.earliest_id(), *kept_ids) if i is not None), default=end)
             )
         found.append(kept)
+    check_key(table, env, found, f"cannot read the changes of '{name}'")
     return found, end
 
 

@@ -21,6 +21,7 @@ from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.section import looks_up
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import DataFile
+from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -54,6 +55,8 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
             column=SEQUENCE_NUMBER.name,
         )
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=table.keyed)
+    ends = [snapshot for snapshot in (source.before, source.after) if snapshot is not None]
+    check_key(table, env, ends, f"cannot compare two states of '{table.name}'")
     states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
     narrow = key_filter(job.where, table.key) if table.keyed else None
     splits = [split for group in _groups(*states) for split in _splits(table, env, group, states, narrow)]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
+from merganser.meta.key_change import check_key
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -81,9 +82,8 @@ class Scan(Rows):
         with self._unless_expired(self.snapshot):
             state = reader.state(self.snapshot) if self.snapshot is not None else reader.latest()
         check_is_there(self.table, self.env, state.snapshot, f"cannot read '{self.table.name}'")
-        newest = 0 if state.snapshot is None else state.snapshot.schema_id
-        if newest > self.table.schema.id:  # the handle is older than the table; or the table lost its newest schema
-            SchemaStore(self.table.paths, self.env).load(newest)
+        if state.snapshot is not None:
+            check_key(self.table, self.env, (state.snapshot,), f"cannot read '{self.table.name}'")
         asked = ReadJob(self.table, self.columns, self.where, {}, self.what)
         job = single_rows(asked, Split) if self.what in WHOLE_CHANGES else asked
         found = plan(

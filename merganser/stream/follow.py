@@ -22,6 +22,7 @@ from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.meta.consumers import ConsumerStore, check_consumer_id, stays_known_ms
 from merganser.meta.data_file import ADD, DELETE
+from merganser.meta.key_change import with_key_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -243,7 +244,9 @@ class TableStream(Iterator[pa.Table | Gap]):
         parts = [self._rows(table, visible(table, Exchanged(snapshot, ADD, snapshot)), "+I")]
         if snapshot.id > 1:
             before = SnapshotStore(table.paths, self._env, table.name).load(snapshot.id - 1)
-            parts.insert(0, self._rows(table, visible(table, Exchanged(snapshot, DELETE, before)), "-D"))
+            gone = self._current(before)
+            parts.insert(0, self._rows(gone, visible(gone, Exchanged(snapshot, DELETE, before)), "-D"))
+            self._current(snapshot)
         return pa.concat_tables(parts, promote_options="permissive")
 
     def _state(self, source: Source) -> pa.Table:
@@ -255,18 +258,24 @@ class TableStream(Iterator[pa.Table | Gap]):
         return rows_as(table, self._env, source, self._chosen(table), self._where, self._what, kind)
 
     def _current(self, snapshot: Snapshot | None) -> TableDef:
-        """Return the table with the schema that a snapshot was made with, if that is newer than the one known."""
-        if snapshot is not None and snapshot.schema_id > self._table.schema.id:
-            newest = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
-            names = {field.name for field in columns_of(self._what, newest)}
-            lacking = [name for name in self._columns or () if name not in names]
-            try:
-                where = self._filter(newest)
-            except InvalidInputError as error:
-                raise self._changed(snapshot, str(error)) from error
-            if lacking:
-                raise self._changed(snapshot, f"there is no column '{lacking[0]}' any more.")
-            self._table, self._where = newest, where
+        """Return the table with the schema that a snapshot was made with, if that is newer or has another key."""
+        if snapshot is None:
+            return self._table
+        if snapshot.schema_id > self._table.schema.id:
+            there = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
+        else:
+            there = with_key_of(self._table, self._env, snapshot)
+        if there is self._table:
+            return there
+        names = {field.name for field in columns_of(self._what, there)}
+        lacking = [name for name in self._columns or () if name not in names]
+        try:
+            where = self._filter(there)
+        except InvalidInputError as error:
+            raise self._changed(snapshot, str(error)) from error
+        if lacking:
+            raise self._changed(snapshot, f"there is no column '{lacking[0]}' any more.")
+        self._table, self._where = there, where
         return self._table
 
     def _changed(self, snapshot: Snapshot, why: str) -> ConflictError:

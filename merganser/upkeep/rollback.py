@@ -11,6 +11,7 @@ A crash may follow each of these steps::
     6  list again  a writer may have committed during 4: remove its snapshot as well, until none is newer
     7  hint        point LATEST at the target again: such a writer may have moved it
     8  guard       remove the tag
+    -  key         if the table had no key at the target, make the schema of then the newest
 
 After a crash the table is at one of its own states between the newest and the target. The same rollback finishes the
 work. A writer that creates a snapshot on top of a removed one after step 6 removes its snapshot itself: it checks the
@@ -30,8 +31,10 @@ from typing import Final
 
 from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.meta.consumers import ConsumerStore
+from merganser.meta.key_change import may_differ
 from merganser.meta.lineage import last_rescale, rescales
 from merganser.meta.newest import newest
+from merganser.meta.next_schema import restore_schema
 from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import stream_of
@@ -77,7 +80,8 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         check_tag_name(tag, what=what)
         target = TagStore(table.paths, env, table.name).load(str(tag)).snapshot
     state = reader.state(target)  # to a state that cannot be read nothing is given up
-    stream = stream_of(newest(table, env).options, table.branch)
+    now = newest(table, env)
+    stream = stream_of(now.options, table.branch)
     if stream is not None and target.id < stream.after:
         raise InvalidInputError(
             f"{what} to snapshot {target.id}: its shard stream began after snapshot {stream.after}, and would not have "
@@ -95,6 +99,8 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         if number is not None:
             set_buckets(table, env, number)
         take_back(table, env, target)
+    if may_differ(now.schema):
+        restore_schema(table, env)
     return target
 
 

@@ -99,3 +99,25 @@ def test_we_refuse_where_pypaimon_refuses(pypaimon: Peer, table: mg.Table, tmp_p
             pypaimon.request("alter", warehouse=str(tmp_path), table="db.t", changes=[theirs])
         with pytest.raises(mg.errors.InvalidInputError):
             table.alter([own])
+
+
+@pytest.mark.parametrize("bucket", ["-1", "2"])
+def test_a_client_reads_and_writes_on_a_table_that_got_a_key(peer: Peer, tmp_path: Path, bucket: str) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT NOT NULL", "v": "INT"})
+    for n in range(3):
+        table.write([{"k": k, "v": n} for k in range(n + 1)])
+    keyed = table.alter(
+        [c.set_primary_key(["k"]), c.set_option("merge-engine", "deduplicate"), c.set_option("bucket", bucket)]
+    )
+
+    def theirs(**how: Any) -> list[tuple[int, int]]:
+        return sorted((row["k"], row["v"]) for row in peer.read(tmp_path, "db.t", **how).to_pylist())
+
+    assert theirs() == [(0, 2), (1, 2), (2, 2)]
+    peer.write(tmp_path, "db.t", pa.table({"k": pa.array([1, 7], pa.int32()), "v": pa.array([9, 9], pa.int32())}))
+    assert sorted((row["k"], row["v"]) for row in keyed.read().to_pylist()) == theirs()
+    assert theirs() == [(0, 2), (1, 9), (2, 2), (7, 9)]
+    before = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    assert theirs(options={"scan.snapshot-id": "3"}) == before

@@ -31,6 +31,17 @@ def test_columns_and_options_are_changed_one_command_at_a_time(run: Run, orders:
     assert schema.comment == "of the shop"
 
 
+def test_a_table_gets_a_primary_key(run: Run, orders: mg.Table) -> None:
+    run("create-table", "shop.log", "-c", "id INT", "-c", "v INT")
+    log = mg.table(orders.path.replace("orders", "log"))
+    log.write([{"id": 1, "v": 1}, {"id": 1, "v": 2}])
+    refused = run("alter", "set-primary-key", "shop.log", "id")
+    assert refused.code == 1
+    assert "2 rows share 1 value of the primary key (id): id = 1 (2 rows)" in refused.err
+    assert run("alter", "set-primary-key", "shop.log", "id", "-o", "merge-engine=deduplicate").out == "schema 1\n"
+    assert mg.table(log.path).read().to_pylist() == [{"id": 1, "v": 2}]
+
+
 def test_nullability_is_changed_and_refusals_say_why(run: Run, orders: mg.Table) -> None:
     refused = run("alter", "set-nullable", "shop.orders", "note", "false")
     assert refused.code == 1
