@@ -203,6 +203,13 @@ class _Rekeying:
                 "merganser.changes.set_primary_key out.",
                 table=now.name,
             )
+        if made.options.get(w.STREAM_ENABLED):
+            raise InvalidInputError(
+                f"{what}: its shard stream would begin together with its key. Nothing was changed. Set "
+                f"'{w.STREAM_ENABLED.key}' in another call, after this one.",
+                table=now.name,
+                option=w.STREAM_ENABLED.key,
+            )
         check_can_keep(made, now.schema, what=what)
         check_formats(made, what=what)
         check_filters(made, what=what)

@@ -162,6 +162,7 @@ def test_a_table_whose_rows_are_gone_gets_a_key() -> None:
         ([c.set_primary_key(["p"])], "consists of partition columns only"),
         ([c.set_option("primary-key", "k")], r"merganser.changes.set_primary_key\(\['k'\]\) writes the rows anew"),
         ([c.set_primary_key(["k"]), c.set_option("data-file.path-directory", "d")], "files lie where it says"),
+        ([c.set_primary_key(["p", "k"]), c.set_option("stream.enabled", "true")], "in another call, after this one"),
         ([c.set_option("merganser.primary-key-since", "1")], "cannot change"),
         (
             [c.set_primary_key(["k"]), c.set_option("bucket", 2), c.set_option("bucket-key", "v")],
