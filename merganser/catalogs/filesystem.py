@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +28,18 @@ from merganser.handle.table import Table, open_table, table_of
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
+from merganser.migrate.build import table_with_files, table_with_rows
+from merganser.migrate.folder import HIVE_NULL, folder_of
+from merganser.migrate.plan import plan_of
+from merganser.migrate.source import checked_way, given_types, located
 from merganser.options.registry import did_you_mean
-from merganser.options.write import PATH
+from merganser.options.write import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME, PATH
 from merganser.rules.checks import check_type
 from merganser.rules.create import SchemaLike, create_schema
 from merganser.rules.gaps import check_can_keep
 from merganser.scan.rows import counted
+from merganser.schema.table_schema import TableSchema
+from merganser.schema.types import Field
 from merganser.shards.verbs import Stream, stream_in
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
@@ -153,34 +160,15 @@ class Catalog:
             CommitUnknownError: the store lost the reply; check whether the table exists.
         """
         parsed = self._plain_name(name)
-        if options is not None and not isinstance(options, Mapping):
-            raise InvalidInputError(
-                f"cannot create '{parsed}': options are a {type(options).__name__}. Give a dict such as "
-                f"{{'bucket': '4'}}."
-            )
         self._require_database(parsed.database)
         paths = TablePaths(self._table(parsed))
         store = SchemaStore(paths, self.env)
-        options = _without_path({**self.table_defaults, **(options or {})}, paths.root, parsed)
-        made = create_schema(
-            schema,
-            primary_key=tuple(_names(primary_key, "primary_key")),
-            partition_by=tuple(_names(partition_by, "partition_by")),
-            options=options,
-            comment=comment,
-            time_millis=self.env.now_ms(),
-            table=str(parsed),
-        )
-        what = f"cannot create '{parsed}'"
-        check_type(made.options, what=what, table=str(parsed))
-        made = with_new_stream(made, self.env, table=str(parsed))
+        made = self._defined(parsed, schema, primary_key, partition_by, options, comment)
         if store.exists():
             if if_not_exists:
                 return self._opened(parsed)
             raise _exists(parsed)
-        check_can_keep(made, what=what)
-        check_formats(made, what=what)
-        check_filters(made, what=what)
+        _check_kept(made, parsed)
         self._check_free(parsed, paths)
         try:
             store.create(made)
@@ -315,7 +303,109 @@ class Catalog:
                     path=source.root,
                 ) from error
 
+    def migrate(
+        self,
+        source: str | os.PathLike[str],
+        name: str,
+        how: str | None = None,
+        types: Mapping[str, Any] | None = None,
+        primary_key: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        store: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """Make a table of a folder of Parquet, ORC or Avro files. The folder is only read.
+
+        Directories `column=value` become partitions. The columns are those of the files; where files differ, a column
+        gets a type that holds the values of all, and a column that files lack is null there. The table is there as a
+        whole, or not at all; a call that was stopped can be repeated.
+
+        Args:
+            source: the folder, as a path or URL.
+            name: `database.table`; there must be no such table.
+            how: "link": the table gets the files under names of its own, without reading them. On a local disk they
+                take no more room; an object store copies them inside of itself. "keep": the table names the files where
+                they lie. They belong to it from then on: what it no longer needs is removed there. "copy": the rows are
+                read, and written anew. None: "link", but "copy" where that is needed: for a table with a primary key,
+                and for a folder in another store.
+            types: by column, the type it shall have, such as {"dt": "STRING"}; it need not be complete.
+            primary_key: columns that identify a row; None of a table without a key.
+            options, comment: of the table.
+            store: options of the store of the folder, such as {"s3.region": "eu-west-1"}, where it is another one.
+
+        Raises:
+            NotFoundError: the database does not exist, or the folder has no data file.
+            AlreadyExistsError: a table with this name exists, or its directory holds other files.
+            InvalidInputError: the files do not make one table; names the column and the file.
+            UnsupportedError: the folder is a table of another format, or a column is stored as no table stores it.
+            FormatError: a file is damaged. In all these cases, nothing was changed.
+            StorageError: the store failed; there is no such table.
+        """
+        parsed = self._plain_name(name)
+        what = f"cannot migrate '{source}' to '{parsed}'"
+        paths = self._unused(parsed)
+        given = given_types(types, what)
+        storage, root = located(source, self.env.storage, self.warehouse, {k: str(v) for k, v in (store or {}).items()})
+        keyed = bool(_names(primary_key, "primary_key"))
+        how = checked_way(how, keyed=keyed, beside=storage is self.env.storage, what=what)
+        null = str((options or {}).get(PARTITION_DEFAULT_NAME.key, HIVE_NULL))
+        folder = folder_of(storage, self.env, root, null=null, what=what)
+
+        def define(fields: Sequence[Field], partition_by: Sequence[str]) -> TableSchema:
+            named = {PARTITION_DEFAULT_NAME.key: HIVE_NULL, PARTITION_LEGACY_NAME.key: "false"} if partition_by else {}
+            made = self._defined(parsed, fields, primary_key, partition_by, {**named, **(options or {})}, comment)
+            _check_kept(made, parsed)
+            return made
+
+        plan = plan_of(folder, self.env, define=define, types=given, what=what)
+        if how == "copy":
+            table_with_rows(plan, folder, self.env, paths.root, name=str(parsed))
+        else:
+            table_with_files(plan, self.env, paths.root, name=str(parsed), keep=how == "keep", what=what)
+        return self._opened(parsed)
+
     # inside
+
+    def _unused(self, name: TableName) -> TablePaths:
+        """Return where a table of this name may come to lie.
+
+        Raises:
+            NotFoundError: the database does not exist.
+            AlreadyExistsError: there is such a table, or other files.
+        """
+        self._require_database(name.database)
+        paths = TablePaths(self._table(name))
+        if SchemaStore(paths, self.env).exists():
+            raise AlreadyExistsError(f"table '{name}' already exists. Choose another name.", table=str(name))
+        self._check_free(name, paths)
+        return paths
+
+    def _defined(
+        self,
+        name: TableName,
+        schema: SchemaLike,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, Any] | None,
+        comment: str | None,
+    ) -> TableSchema:
+        """Return the first schema of a new table; see `create_table`."""
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidInputError(
+                f"cannot create '{name}': options are a {type(options).__name__}. Give a dict such as "
+                f"{{'bucket': '4'}}."
+            )
+        made = create_schema(
+            schema,
+            primary_key=tuple(_names(primary_key, "primary_key")),
+            partition_by=tuple(_names(partition_by, "partition_by")),
+            options=_without_path({**self.table_defaults, **(options or {})}, self._table(name), name),
+            comment=comment,
+            time_millis=self.env.now_ms(),
+            table=str(name),
+        )
+        check_type(made.options, what=f"cannot create '{name}'", table=str(name))
+        return with_new_stream(made, self.env, table=str(name))
 
     def _opened(self, name: TableName) -> Table:
         try:
@@ -492,6 +582,14 @@ def _without_path(options: Mapping[str, Any], root: str, name: TableName) -> Map
             table=str(name),
         )
     return {key: value for key, value in options.items() if key != PATH.key}
+
+
+def _check_kept(made: TableSchema, name: TableName) -> None:
+    """Refuse a table with columns or options that no file of it could have."""
+    what = f"cannot create '{name}'"
+    check_can_keep(made, what=what)
+    check_formats(made, what=what)
+    check_filters(made, what=what)
 
 
 def _exists(name: TableName) -> AlreadyExistsError:

@@ -126,6 +126,55 @@ def rename(
     catalog_of(warehouse, store).rename_table(name, new_name)
 
 
+def migrate(
+    source: Annotated[str, typer.Argument(metavar="FOLDER", help="Path or URL of the folder.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
+    how: Annotated[
+        str | None,
+        typer.Option(
+            "--how",
+            metavar="WAY",
+            help="link: the table gets the files under names of its own, unread. keep: it names them where they lie. "
+            "copy: the rows are written anew.  [default: link; copy with --primary-key, or from another store]",
+            show_default=False,
+        ),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="COLUMN=TYPE", help="Type that a column shall have. Repeatable."),
+    ] = None,
+    primary_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--primary-key", "-k", metavar="A,B", help="Columns that identify a row.  [default: none, an append table]"
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="KEY=VALUE", help="Table option, such as bucket=4. Repeatable."),
+    ] = None,
+    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="Description of the table.")] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make a table of a folder of Parquet, ORC or Avro files, with Hive's partitions.
+
+    The folder is only read. For example: merganser migrate /data/visits shop.visits -t dt=DATE
+    """
+    from merganser.cli.target import catalog_of, names, pairs
+
+    made = catalog_of(warehouse, store).migrate(
+        source,
+        name,
+        how=how,
+        types=pairs(types, "--type"),
+        primary_key=names(primary_key),
+        options=pairs(option, "--option"),
+        comment=comment,
+    )
+    print(made.path)
+
+
 def describe(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
     """Show columns, keys, options and size of a table."""
     from merganser.cli import describe as page
@@ -155,5 +204,6 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("drop-database", drop_database),
     ("drop-table", drop_table),
     ("rename", rename),
+    ("migrate", migrate),
     ("describe", describe),
 )

@@ -43,6 +43,8 @@ _IN_PYTHON: Final = (
     (r"overwrite=\{\} replaces it", "--overwrite without --partition replaces it"),
     (r"\bkinds names the column", "--kinds names the column"),
     (r"table\.repair\(\)", "`merganser repair`"),
+    (r"\bhow='(\w+)'", r"--how \1"),
+    (r"types=\{'([^']*)': '([^']*)'\}", r"--type '\1=\2'"),
     (r"name the columns that you give", "name those that the files have with --columns"),
 )
 """Advice for Python callers in error messages, and the same advice for the command line."""

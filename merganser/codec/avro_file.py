@@ -44,7 +44,7 @@ from merganser.codec.avro_schema import avro_schema, has_text_keys, without_logi
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.physical import decoding, exact_column, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat
-from merganser.errors import FormatError, InvalidInputError
+from merganser.errors import FormatError, InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_type
 
@@ -52,6 +52,24 @@ BLOCK_ROWS_MAX: Final = 4_096
 """Most rows per block, so that few rows exist as dictionaries at a time."""
 
 _NO_LIMIT: Final = 1 << 62
+_PRIMITIVE: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
 
 
 class AvroFileReader:
@@ -76,6 +94,54 @@ class AvroFileReader:
         self.column_names: tuple[str, ...] = tuple(self._types)
         self.group_rows: tuple[int, ...] = tuple(block.rows for block in self._blocks)
         self.row_count: int = sum(self.group_rows)
+
+    def own_schema(self) -> pa.Schema:
+        """Return the columns as the file says them; see `FileReader.own_schema`.
+
+        What Avro calls a timestamp is an instant, and what it calls a local timestamp is none.
+
+        Raises:
+            UnsupportedError: a column is an enum, a fixed number of bytes, or a union of several types.
+        """
+        with decoding(self._path):
+            return pa.schema([self._own_field(name, schema, name) for name, schema in self._types.items()])
+
+    def _own_field(self, name: str, schema: Any, column: str) -> pa.Field:
+        nullable = isinstance(schema, list) and "null" in schema
+        return pa.field(name, self._own_type(schema, column), nullable=nullable)
+
+    def _own_type(self, schema: Any, column: str) -> pa.DataType:
+        if isinstance(schema, list) and len([branch for branch in schema if branch != "null"]) != 1:
+            raise self._unknown(column, "a union of several types")
+        held = self._resolved(schema)
+        logical = _LOGICAL.get((held["type"], held.get("logicalType")))
+        if logical is not None:
+            return logical
+        match held["type"], held.get("logicalType"):
+            case "bytes", "decimal":
+                return pa.decimal128(held["precision"], held.get("scale", 0))
+            case "array", "map":
+                key, value = (field["type"] for field in self._resolved(held["items"])["fields"])
+                return pa.map_(self._own_type(key, column), self._own_field("value", value, column))
+            case "array", _:
+                return pa.list_(self._own_field("element", held["items"], column))
+            case "map", _:
+                return pa.map_(pa.string(), self._own_field("value", held["values"], column))
+            case "record", _:
+                inner = [(field["name"], field["type"]) for field in held["fields"]]
+                return pa.struct([self._own_field(name, kind, f"{column}.{name}") for name, kind in inner])
+            case kind, _ if kind in _PRIMITIVE:
+                return _PRIMITIVE[kind]
+            case kind, _:
+                raise self._unknown(column, f"of the Avro type '{kind}'")
+
+    def _unknown(self, column: str, kind: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"cannot tell the type of column '{column}' of '{self._path}': it is {kind}, which no column of a table "
+            "holds.",
+            column=column,
+            path=self._path,
+        )
 
     def read(self, groups: Sequence[int] | None, columns: Sequence[t.Field]) -> pa.Table:
         """Return columns of some blocks; see `FileReader.read`."""

@@ -64,6 +64,9 @@ class FileReader(Protocol):
     row_count: int
     group_rows: tuple[int, ...]
 
+    def own_schema(self) -> pa.Schema:
+        """Return the columns as the file says them itself, in its order, whatever a table takes them for."""
+
     def read(self, groups: Sequence[int] | None, columns: Sequence[Field]) -> pa.Table:
         """Return columns of some groups.
 

@@ -81,6 +81,11 @@ class OrcFileReader:
                 path=path,
             )
 
+    def own_schema(self) -> pa.Schema:
+        """Return the columns as the file says them; see `FileReader.own_schema`. Times are nanoseconds."""
+        with decoding(self._path):
+            return self._orc.schema.remove_metadata()
+
     def read(self, groups: Sequence[int] | None, columns: Sequence[t.Field]) -> pa.Table:
         """Return columns of some stripes; see `FileReader.read`."""
         for field in columns:

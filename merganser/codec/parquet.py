@@ -18,6 +18,7 @@ Format: section "Parquet mapping"; field ids of containers: section "field ids".
 from __future__ import annotations
 
 import inspect
+import json
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Context, Decimal
@@ -49,6 +50,7 @@ implementation decode it; the column reader of its release 0.9 knows plain and d
 _FIELD_ID: Final = "PARQUET:field_id"
 _ALL_ZERO: Final = "merganser.all-zero"
 """Pair of the footer whose value names a column that is 0 in every row; a flipped bit makes it name none."""
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _NOTES_OF: Final = "merganser.file"
 """Pair of the footer that says of which file the other pairs are."""
 
@@ -138,6 +140,21 @@ class ParquetFileReader:
                 f"cannot read '{path}': the row groups have {sum(self.group_rows)} rows, "
                 f"and the footer says {self.row_count}",
                 path=path,
+            )
+
+    def own_schema(self) -> pa.Schema:
+        """Return the columns as the file says them; see `FileReader.own_schema`.
+
+        INT96 times are nanoseconds, unless Spark wrote them, whose times are microseconds.
+        """
+        with decoding(self._path):
+            marked = marked_schema(self._schema, self._metadata)
+            if _SPARK_SCHEMA in (self._metadata.metadata or {}):
+                return marked
+            physical = [self._parquet.schema.column(leaf).physical_type for leaf in range(self._metadata.num_columns)]
+            return pa.schema(
+                column.with_type(_finest(column.type)) if "INT96" in [physical[leaf] for leaf in span] else column
+                for column, span in zip(marked, self._leaves.values(), strict=True)
             )
 
     def read(self, groups: Sequence[int] | None, columns: Sequence[t.Field]) -> pa.Table:
@@ -265,6 +282,34 @@ class ParquetFileReader:
             self._raw = _opened(self._file, with_raw_int96(self._footer))
         leaves = [leaf for field in fields for leaf in self._span(field)]
         return self._raw.reader.read_row_groups(groups, column_indices=leaves, use_threads=False)
+
+
+def marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
+    """Return a schema in which what Spark stored as instants has a zone."""
+    text = (metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = schema.remove_metadata()
+    if text is None:
+        return schema
+    noted = {column["name"]: column["type"] for column in json.loads(text)["fields"]}
+    return pa.schema([column.with_type(_marked(column.type, noted.get(column.name))) for column in schema])
+
+
+def _marked(kind: pa.DataType, noted: Any) -> pa.DataType:
+    if noted == "timestamp" and pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC")
+    if not isinstance(noted, dict):
+        return kind
+    if pa.types.is_map(kind):
+        return pa.map_(
+            _marked(kind.key_type, noted.get("keyType")),
+            kind.item_field.with_type(_marked(kind.item_type, noted.get("valueType"))),
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_marked(kind.value_type, noted.get("elementType"))))
+    if pa.types.is_struct(kind):
+        inner = {column["name"]: column["type"] for column in noted.get("fields", ())}
+        return pa.struct([column.with_type(_marked(column.type, inner.get(column.name))) for column in kind])
+    return kind
 
 
 def _opened(file: pa.NativeFile, metadata: pq.FileMetaData, *, page_by_page: bool = False) -> pq.ParquetFile:
@@ -473,6 +518,19 @@ def _text_leaves(kind: t.DataType, path: str) -> Iterator[str]:
         case t.Row(fields=fields):
             for field in fields:
                 yield from _text_leaves(field.type, f"{path}.{field.name}")
+
+
+def _finest(kind: pa.DataType) -> pa.DataType:
+    """Return a type with all times in it in nanoseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns", kind.tz)
+    if pa.types.is_map(kind):
+        return pa.map_(_finest(kind.key_type), kind.item_field.with_type(_finest(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_finest(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([column.with_type(_finest(column.type)) for column in kind])
+    return kind
 
 
 def leaf_count(kind: pa.DataType) -> int:

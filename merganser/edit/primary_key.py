@@ -432,7 +432,8 @@ class _Rows:
         for one in files:
             vectors = self.vectors.get(one.id, NO_VECTORS).of([one.file.name])
             directory = self._table.bucket_directory(*one.id)
-            yield from read_split(job, Split(directory, one.bucket, ((one.file,),), True, vectors), self._env.storage)
+            split = Split(directory, one.partition, one.bucket, ((one.file,),), True, vectors)
+            yield from read_split(job, split, self._env.storage)
 
 
 def _start(made: TableDef) -> Start:

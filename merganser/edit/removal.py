@@ -105,7 +105,7 @@ class RemovalJob:
     def _found(self, section: Sequence[DataFile], env: Env) -> int:
         """Return how many rows of a section go."""
         job, table, where = self.compaction, self.table, self.where
-        reader = SectionReader(table, job.directory, job.schemas, env.storage, job.vectors.by_file)
+        reader = SectionReader(table, job.directory, job.partition, job.schemas, env.storage, job.vectors.by_file)
         fields = [field for field in table.schema.fields if field.name in where.columns]
         runs, found = reader.runs(section), 0
         if len(runs) == 1:

@@ -203,7 +203,7 @@ class _Rewrite:
         self._job = job
         self._env = env
         self._out = out
-        self._reader = SectionReader(job.table, job.directory, job.schemas, env.storage, job.vectors)
+        self._reader = SectionReader(job.table, job.directory, job.partition, job.schemas, env.storage, job.vectors)
 
     def work(self) -> None:
         """Find the rows, and write what becomes of them."""

@@ -11,7 +11,7 @@ Format: "reading an old file", "pk table file columns".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -24,6 +24,7 @@ from merganser.codec.data_format import FileReader, format_of, open_reader
 from merganser.codec.deletion_vector import Positions
 from merganser.codec.parquet_many import read_many
 from merganser.codec.parquet_pages import Kept
+from merganser.codec.stored import Stored
 from merganser.errors import FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.expr.prune import may_match_many
@@ -73,6 +74,8 @@ class FileToRead:
         fields: the columns of the schema that it was written with.
         read_with: id of the schema that it is read with.
         vector: its deletion vector.
+        constants: the partition columns, each with its stored value. The files of other writers may lack these columns
+            (`migrate`).
     """
 
     path: str
@@ -80,19 +83,29 @@ class FileToRead:
     fields: tuple[t.Field, ...]
     read_with: int
     vector: Vector | None = None
+    constants: tuple[tuple[str, Stored], ...] = ()
 
     @property
     def is_newer(self) -> bool:
         """Whether it was written with a newer schema than it is read with."""
         return self.file.schema_id > self.read_with
 
-    def evolution(self, columns: Sequence[t.Field]) -> Evolution:
+    def evolution(self, columns: Sequence[t.Field], stored: Collection[str] | None = None) -> Evolution:
         """Return how its columns become others, by the schema that is read with.
+
+        Args:
+            stored: the columns that the file has; None: those of its schema.
 
         Raises:
             UnsupportedError, ConflictError: as `Evolution.plan`.
         """
-        return Evolution.plan(columns, self.fields, name=self.path, is_newer=self.is_newer)
+        kinds = {field.name: field.type for field in self.fields}
+        constants = {
+            name: stored_to_arrow([value], kinds[name].with_nullable(True))[0]
+            for name, value in self.constants
+            if stored is not None and name not in stored
+        }
+        return Evolution.plan(columns, self.fields, name=self.path, is_newer=self.is_newer, constants=constants)
 
 
 class DataFileReader:
@@ -141,6 +154,10 @@ class DataFileReader:
         every = groups_filter is None and rows_filter is None and only is None
         whole = every and len(self._evolution.stored) == len(target.fields)
         self._reader = _open(storage, target, whole=whole, every_byte=every_byte)
+        held = None
+        if not {name for name, _ in target.constants} <= {*self._reader.column_names}:
+            held = self._reader.column_names
+            self._evolution = target.evolution(columns, held)
         self._wanted = list(self._evolution.stored)
         self._sequence = sequence
         self._kind = kind
@@ -153,7 +170,7 @@ class DataFileReader:
             self._wanted.append(VALUE_KIND)
         self._rows_filter = rows_filter
         tested = [] if rows_filter is None else [field for field in columns if field.name in rows_filter.columns]
-        self._tested = target.evolution(tested)
+        self._tested = target.evolution(tested, held)
         apart = {field.name for field in self._tested.stored}
         self._untested = [field for field in self._wanted if field.name not in apart]
         self._tried_groups = self._left_out = 0

@@ -20,6 +20,7 @@ from merganser.codec.data_format import FileWriter, open_writer
 from merganser.codec.parquet_footer import footer_of
 from merganser.codec.stats import (
     EMPTY_ROW,
+    UNKNOWN,
     ColumnStats,
     SimpleStats,
     StatsMode,
@@ -45,6 +46,23 @@ from merganser.storage.protocol import Sink
 _KEY_STATS = StatsMode("truncate", 128)
 _COPY_BYTES = 4 << 20
 _NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
+
+
+def stored_stats(layout: FileLayout, known: Sequence[ColumnStats | None]) -> tuple[SimpleStats, tuple[str, ...] | None]:
+    """Return what manifests keep of the statistics of a file, and of which columns; None: of all.
+
+    Args:
+        known: those of each value column of the layout; None: not known.
+    """
+    kept: list[t.Field] = []
+    stats: list[ColumnStats] = []
+    for field, mode, found in zip(layout.value_fields, layout.stats_modes, known, strict=True):
+        if layout.dense_stats and (mode.name == "none" or found is None or t.is_nested(field.type)):
+            continue
+        kept.append(field)
+        stats.append(truncate(found or UNKNOWN, field.type, mode))
+    every = len(kept) == len(layout.value_fields)
+    return encode_stats(stats, [f.type for f in kept]), None if every else tuple(f.name for f in kept)
 
 
 class Beside(Protocol):
@@ -273,7 +291,7 @@ class _OpenFile:
         footer = footer_of(self.sink.tail) if self._layout.format == "parquet" else None
         size = self.sink.close()
         table = self._table
-        value_stats, columns = self._value_stats()
+        value_stats, columns = stored_stats(self._layout, self._stats)
         low, high = self._sequences or (0, self.rows - 1)
         return DataFile(
             name=self.name,
@@ -316,15 +334,3 @@ class _OpenFile:
             ],
             kinds,
         )
-
-    def _value_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
-        kept: list[t.Field] = []
-        stats: list[ColumnStats] = []
-        for field, mode, known in zip(self._layout.value_fields, self._layout.stats_modes, self._stats, strict=True):
-            if self._layout.dense_stats and (mode.name == "none" or t.is_nested(field.type)):
-                continue
-            kept.append(field)
-            stats.append(truncate(known or ColumnStats(None, None, None), field.type, mode))
-        every = len(kept) == len(self._layout.value_fields)
-        encoded = encode_stats(stats, [f.type for f in kept])
-        return encoded, None if every else tuple(f.name for f in kept)

@@ -11,9 +11,8 @@ them. Two things they do not say by themselves:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from merganser.codec.int96 import INT96_BYTES, has_nanos, int96_counts
-from merganser.codec.parquet import leaf_count
+from merganser.codec.parquet import leaf_count, marked_schema
 from merganser.codec.parquet_footer import parsed, read_footer, with_raw_int96
 from merganser.codec.physical import decoding
 from merganser.errors import FormatError, InvalidInputError
@@ -29,7 +28,6 @@ from merganser.errors import FormatError, InvalidInputError
 _BATCH_ROWS: Final = 131_072
 _BUFFER_BYTES: Final = 1024 * 1024
 _PER_SECOND: Final = {"us": 1_000_000, "ns": 1_000_000_000}
-_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 class ParquetRows:
@@ -53,7 +51,7 @@ class ParquetRows:
             self._footer = read_footer(file)
             metadata = parsed(self._footer)
             self._plain = self._opened(metadata)
-            self.schema = _marked_schema(self._plain.schema_arrow, metadata)
+            self.schema = marked_schema(self._plain.schema_arrow, metadata)
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             self.group_rows = tuple(group.num_rows for group in groups)
             self.group_bytes = tuple(group.total_byte_size for group in groups)
@@ -141,34 +139,6 @@ def _leaf_spans(schema: pa.Schema) -> list[range]:
         spans.append(range(start, end))
         start = end
     return spans
-
-
-def _marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
-    """Return a schema in which what Spark stored as instants has a zone."""
-    text = (metadata.metadata or {}).get(_SPARK_SCHEMA)
-    schema = schema.remove_metadata()
-    if text is None:
-        return schema
-    noted = {column["name"]: column["type"] for column in json.loads(text)["fields"]}
-    return pa.schema([column.with_type(_marked(column.type, noted.get(column.name))) for column in schema])
-
-
-def _marked(kind: pa.DataType, noted: Any) -> pa.DataType:
-    if noted == "timestamp" and pa.types.is_timestamp(kind):
-        return pa.timestamp(kind.unit, "UTC")
-    if not isinstance(noted, dict):
-        return kind
-    if pa.types.is_map(kind):
-        return pa.map_(
-            _marked(kind.key_type, noted.get("keyType")),
-            kind.item_field.with_type(_marked(kind.item_type, noted.get("valueType"))),
-        )
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_marked(kind.value_type, noted.get("elementType"))))
-    if pa.types.is_struct(kind):
-        inner = {column["name"]: column["type"] for column in noted.get("fields", ())}
-        return pa.struct([column.with_type(_marked(column.type, inner.get(column.name))) for column in kind])
-    return kind
 
 
 class _TooFarError(Exception):

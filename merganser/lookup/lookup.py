@@ -528,7 +528,7 @@ class Lookup:
         for file in seen:
             if file.schema_id not in view.schemas:
                 view.schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
-        reader = SectionReader(table, table.bucket_directory(*bucket), view.schemas, self._env.storage)
+        reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], view.schemas, self._env.storage)
         asked = replace(table.schema, options=table.options)
         if unsupported_for_reading(asked, merge=True):
             check_can_read(asked, name=table.name, merge=len(reader.runs(seen)) > 1)

@@ -202,7 +202,13 @@ class Compaction:
         self.env = env
         unseen = None if job.publishes_expiry else job.expiry
         self.reader = SectionReader(
-            job.table, job.directory, job.schemas, env.storage, job.vectors.by_file, expiry=unseen
+            job.table,
+            job.directory,
+            job.partition,
+            job.schemas,
+            env.storage,
+            job.vectors.by_file,
+            expiry=unseen,
         )
         self.added: list[DataFile] = []
         self.removed: list[DataFile] = []

@@ -128,7 +128,7 @@ class RecordLogJob:
     def _rows(self, env: Env) -> Iterator[tuple[pa.Table, Positions]]:
         """Yield the rows received in the order of key and arrival, and where each key begins among them."""
         table = self.table
-        reader = SectionReader(table, self.directory, self.schemas, env.storage)
+        reader = SectionReader(table, self.directory, self.partition, self.schemas, env.storage)
         reader = held_files(table, env).read_by(reader, self.received)
         numbered = (*table.key, SEQUENCE_NUMBER.name)
         with contextlib.ExitStack() as stack:
@@ -169,7 +169,7 @@ class _States:
         self._merge_received = merge_of(table, stored=False)
         self._names = table.schema.names
         self._schema = arrow_schema((*table.schema.fields, *_SYSTEM))
-        reader = SectionReader(table, job.directory, job.schemas, env.storage)
+        reader = SectionReader(table, job.directory, job.partition, job.schemas, env.storage)
         known = held_files(table, env)
         held = {file.name: known.of(reader, file) for file in job.files}
         self._lookup = BucketLookup(reader, job.files, held, job.vectors) if job.files else None

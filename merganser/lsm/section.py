@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize_columns
 from merganser.codec.deletion_vector import Positions
+from merganser.codec.stored import Stored
 from merganser.errors import FormatError, InvalidInputError
 from merganser.expr.compute import can_fail
 from merganser.expr.predicate import Predicate, sure
@@ -94,6 +95,7 @@ class SectionReader:
     Attributes:
         table: the table, with the schema that is read with.
         directory: the bucket's.
+        partition: the serialized partition of the bucket.
         schemas: columns of every schema that a file was written with, by schema id.
         vectors: deletion vectors, by data file; rows that they name are not read.
         only: of some data files, the positions of the rows that are read, whatever their vectors say.
@@ -104,6 +106,7 @@ class SectionReader:
 
     table: TableDef
     directory: str
+    partition: bytes
     schemas: Mapping[int, tuple[t.Field, ...]]
     storage: Storage
     vectors: Mapping[str, Vector] = field(default_factory=dict)
@@ -115,6 +118,10 @@ class SectionReader:
     def merge(self) -> Merge:
         """How versions of a key merge."""
         return merge_of(self.table)
+
+    @cached_property
+    def _constants(self) -> tuple[tuple[str, Stored], ...]:
+        return self.table.partition_values(self.partition)
 
     @cached_property
     def is_whole_above(self) -> bool:
@@ -405,7 +412,7 @@ class SectionReader:
                 "lacks.",
                 path=path,
             ) from None
-        return FileToRead(path, file, stored, self.table.schema.id, self.vectors.get(file.name))
+        return FileToRead(path, file, stored, self.table.schema.id, self.vectors.get(file.name), self._constants)
 
 
 def looks_up(options: Options) -> bool:

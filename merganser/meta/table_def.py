@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from merganser.codec.binary_row import deserialize
+from merganser.codec.stored import Stored
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.facts import DYNAMIC, POSTPONE
@@ -119,6 +120,11 @@ class TableDef:
     def bucket_directory(self, partition: bytes, bucket: int) -> str:
         """Return the directory of a bucket of a serialized partition."""
         return self.paths.bucket_directory(self.partition_directory(partition), bucket)
+
+    def partition_values(self, partition: bytes) -> tuple[tuple[str, Stored], ...]:
+        """Return the partition columns of a serialized partition, each with its stored value."""
+        values = deserialize(partition, self.partition_types)
+        return tuple(zip(self.schema.partition_keys, values, strict=True))
 
     def partition_directory(self, partition: bytes) -> str:
         """Return the directory of a serialized partition."""

@@ -91,7 +91,9 @@ class _State:
     """The rows that a state shows, in key order: a sorted run."""
 
     def __init__(self, job: ReadJob, portion: Portion, storage: Storage) -> None:
-        self._reader = SectionReader(job.table, portion.directory, job.schemas, storage, portion.vectors)
+        self._reader = SectionReader(
+            job.table, portion.directory, portion.partition, job.schemas, storage, portion.vectors
+        )
         self._files = portion.files
         self._fields = job.table.schema.fields
         self._key_filter = job.key_filter
@@ -199,7 +201,7 @@ class _Looked:
         self._phase = split.phase
         self._portions = (split.before[0], split.after[0])
         self._readers = tuple(
-            SectionReader(job.table, portion.directory, job.schemas, storage, portion.vectors)
+            SectionReader(job.table, portion.directory, portion.partition, job.schemas, storage, portion.vectors)
             for portion in self._portions
         )
         self._fields = self._readers[0].needed(job.table.schema.fields)
@@ -388,7 +390,12 @@ class _RowDiff:
         found: list[tuple[SectionReader, DataFile]] = []
         for portion in one:
             reader = SectionReader(
-                self._job.table, portion.directory, self._job.schemas, self._storage, portion.vectors
+                self._job.table,
+                portion.directory,
+                portion.partition,
+                self._job.schemas,
+                self._storage,
+                portion.vectors,
             )
             for file in portion.files:
                 match = there.get((portion.directory, file.name))

@@ -145,7 +145,7 @@ def _planned(
                 schema_ids,
             )
         else:
-            found = _append_splits(table, directory, bucket, files, held, where, indexes, target)
+            found = _append_splits(table, directory, partition, bucket, files, held, where, indexes, target)
             schema_ids |= {file.schema_id for split in found for file in split.files}
             splits += found
     left = sum(len(section) for split in splits for section in split.sections)
@@ -241,6 +241,7 @@ def _sorted_by_partition(
 def _append_splits(
     table: TableDef,
     directory: str,
+    partition: bytes,
     bucket: int,
     files: BucketFiles,
     vectors: BucketVectors,
@@ -264,7 +265,9 @@ def _append_splits(
         entries = [entry for entry, kept in zip(entries, asked.tolist(), strict=True) if kept]
     if table.bucket > 0:
         entries.sort(key=lambda entry: entry.file.min_sequence)
-    return _packed(directory, bucket, [((entry.file,), whole, entry.file.size) for entry in entries], vectors, target)
+    parts: list[tuple[tuple[DataFile, ...], bool, int]]
+    parts = [((entry.file,), whole, entry.file.size) for entry in entries]
+    return _packed(directory, partition, bucket, parts, vectors, target)
 
 
 def _columns_apart(files: Sequence[DataFile]) -> bool:
@@ -370,7 +373,7 @@ def _keyed_splits(
     asked = indexes.may_match(directory, [parts[i][0][0] for i in plain], others)
     skipped = {i for i, kept in zip(plain, asked.tolist(), strict=True) if not kept}
     parts = [part for i, part in enumerate(parts) if i not in skipped]
-    return _packed(directory, bucket, parts, vectors, target)
+    return _packed(directory, partition, bucket, parts, vectors, target)
 
 
 def may_concern(table: TableDef, entry: ManifestEntry, where: Predicate | None) -> bool:
@@ -475,6 +478,7 @@ def _stats_columns(
 
 def _packed(
     directory: str,
+    partition: bytes,
     bucket: int,
     parts: list[tuple[tuple[DataFile, ...], bool, int]],
     vectors: BucketVectors,
@@ -489,7 +493,7 @@ def _packed(
 
     def settle(held: list[tuple[DataFile, ...]], raw: bool) -> None:
         names = [file.name for files in held for file in files] if vectors.by_file else ()
-        splits.append(Split(directory, bucket, tuple(held), raw, vectors.of(names)))
+        splits.append(Split(directory, partition, bucket, tuple(held), raw, vectors.of(names)))
 
     for raw in (True, False):
         held: list[tuple[DataFile, ...]] = []

@@ -383,14 +383,14 @@ def _groups(
     store = SchemaStore(table.paths, env)
     groups: list[_Group] = []
     for (partition, bucket), group in groupby(entries, key=lambda entry: (entry.partition, entry.bucket)):
-        directory = table.bucket_directory(partition, bucket)
+        directory, constants = table.bucket_directory(partition, bucket), table.partition_values(partition)
         groups.append([])
         for entry in group:
             file = entry.file
             if file.schema_id not in schemas:
                 schemas[file.schema_id] = store.load(file.schema_id).fields
             path = file.external_path or join(directory, file.name)
-            target = FileToRead(path, file, schemas[file.schema_id], table.schema.id)
+            target = FileToRead(path, file, schemas[file.schema_id], table.schema.id, constants=constants)
             groups[-1].append((target, origins[file.name]))
     return groups
 

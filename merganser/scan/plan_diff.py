@@ -113,7 +113,8 @@ def _splits(
     if not table.keyed or len(group) > 1:
         yield DiffSplit(tuple(before), tuple(after))
         return
-    empty = Portion((before or after)[0].directory, ())
+    known = (before or after)[0]
+    empty = Portion(known.directory, known.partition, ())
     yield from _sections(table, (before or [empty])[0], (after or [empty])[0])
 
 
@@ -129,7 +130,7 @@ def _portion(table: TableDef, env: Env, bucket: BucketId, state: _Buckets) -> Po
             seen = unmarked_schemas(table, env, {file.schema_id for file in files})
         files = [file for file in files if file.level or file.schema_id in seen]
     names = [file.name for file in files]
-    return Portion(table.bucket_directory(*bucket), tuple(files), vectors.of(names)) if files else None
+    return Portion(table.bucket_directory(*bucket), bucket[0], tuple(files), vectors.of(names)) if files else None
 
 
 def _identity(table: TableDef, file: DataFile) -> tuple[str, bool]:
@@ -167,5 +168,8 @@ def _sections(table: TableDef, before: Portion, after: Portion) -> Iterator[Diff
 def _part(portion: Portion, places: Sequence[int]) -> Portion:
     files = tuple(portion.files[i] for i in places)
     return Portion(
-        portion.directory, files, {f.name: portion.vectors[f.name] for f in files if f.name in portion.vectors}
+        portion.directory,
+        portion.partition,
+        files,
+        {f.name: portion.vectors[f.name] for f in files if f.name in portion.vectors},
     )

@@ -79,7 +79,7 @@ class _Section:
         self._files = files
         self._table = table = job.table
         only = {file.name: _newly_marked(split, file, storage) for file in files if file.name in split.marked}
-        self._reader = SectionReader(table, split.directory, job.schemas, storage, split.vectors, only)
+        self._reader = SectionReader(table, split.directory, split.partition, job.schemas, storage, split.vectors, only)
         wanted = {field.name: field for field in job.columns if field not in _OF_STORED_ROWS}
         where = job.where
         tested = (

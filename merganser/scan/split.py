@@ -20,6 +20,7 @@ class Split:
 
     Attributes:
         directory: the bucket's directory.
+        partition: the serialized partition.
         bucket: the bucket number.
         sections: groups of files; key ranges of two groups never meet. The files of a group are in the order in
             which they were committed. Append tables: one file per group.
@@ -29,6 +30,7 @@ class Split:
     """
 
     directory: str
+    partition: bytes
     bucket: int
     sections: tuple[tuple[DataFile, ...], ...]
     raw: bool
@@ -124,11 +126,13 @@ class Portion:
 
     Attributes:
         directory: the bucket's directory.
+        partition: the serialized partition.
         files: in the order in which they were committed.
         vectors: deletion vectors, by data file.
     """
 
     directory: str
+    partition: bytes
     files: tuple[DataFile, ...]
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 

@@ -52,6 +52,7 @@ class Evolution:
         stored: the columns to read from the file, with the names and types they have there.
         unchanged: by today's name, the stored column of the same type, whose statistics count as they are.
         sources: for each wanted column its position in `stored`, or None when the file lacks it.
+        constants: by today's name, the value of a column that the file lacks and that is not null in its rows.
         file: what is read.
     """
 
@@ -59,17 +60,26 @@ class Evolution:
     stored: tuple[t.Field, ...]
     unchanged: Mapping[str, t.Field]
     sources: tuple[int | None, ...]
+    constants: Mapping[str, pa.Scalar]
     file: _File
 
     @classmethod
     def plan(
-        cls, wanted: Sequence[t.Field], file_fields: Sequence[t.Field], *, name: str, is_newer: bool = False
+        cls,
+        wanted: Sequence[t.Field],
+        file_fields: Sequence[t.Field],
+        *,
+        name: str,
+        is_newer: bool = False,
+        constants: Mapping[str, pa.Scalar] | None = None,
     ) -> Evolution:
         """Return how columns of a file of `file_fields` become `wanted`.
 
         Args:
             name: what is read, for errors.
             is_newer: the schema of the file is newer than that of `wanted`.
+            constants: by the name in the file's schema, the value that each row has in a column that is not stored;
+                of the Arrow type of the column, whose type never changes.
 
         Raises:
             UnsupportedError: a type changed into one that its values cannot be turned into; names the column and
@@ -81,8 +91,12 @@ class Evolution:
         stored: list[t.Field] = []
         sources: list[int | None] = []
         unchanged = {}
+        held = {}
         for field in wanted:
             old = by_id.get(field.id)
+            if old is not None and constants and old.name in constants:
+                held[field.name] = constants[old.name]
+                old = None
             if old is None:
                 sources.append(None)
                 continue
@@ -92,7 +106,7 @@ class Evolution:
                 unchanged[field.name] = old
             sources.append(len(stored))
             stored.append(old)
-        return cls(tuple(wanted), tuple(stored), unchanged, tuple(sources), file)
+        return cls(tuple(wanted), tuple(stored), unchanged, tuple(sources), held, file)
 
     def apply(self, table: pa.Table, rows: int) -> pa.Table:
         """Return the wanted columns of the stored ones.
@@ -113,7 +127,9 @@ class Evolution:
         schema = arrow_schema(self.wanted)
         columns = []
         for field, wanted, source in zip(schema, self.wanted, self.sources, strict=True):
-            if source is None:
+            if source is None and wanted.name in self.constants:
+                columns.append(pa.chunked_array([pa.repeat(self.constants[wanted.name], rows)], field.type))
+            elif source is None:
                 columns.append(pa.chunked_array([nulls(rows, field.type)], field.type))
             else:
                 old = self.stored[source].type

@@ -36,6 +36,9 @@ _BUFFER_BYTES: Final = 256 * 1024
 _BEGIN_SYNC_BYTES: Final = 4 * 1024 * 1024
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
+_NOT_LINKED: Final = _NO_LINKS | {errno.EXDEV}
+"""The names would lie on two disks, or the disk has no second names, or not for files of others."""
+
 _REFUSED: Final = frozenset({errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 """The system made no link, for certain: an error of the disk itself (EIO) does not say so."""
 
@@ -131,6 +134,26 @@ class LocalStorage:
     def writer(self, path: str) -> LocalSink:
         with _errors("write", path, missing=_VANISHED, changed=False):
             return self._in_directory(path, lambda: LocalSink(path, sync=self.sync))
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        directories = set[str]()
+        for path, new in pairs:
+            directory = os.path.dirname(new)
+            if directory not in directories:
+                with _errors("copy", new, missing=_VANISHED):
+                    self._make_directory(directory)
+                directories.add(directory)
+            with _errors("copy", path):
+                try:
+                    os.link(path, new)
+                except OSError as error:
+                    if error.errno not in _NOT_LINKED:
+                        raise
+                    shutil.copyfile(path, new)
+                self._sync_file(new)  # whoever wrote the other name may not have waited for the disk
+        for directory in directories:
+            with _errors("copy", directory, missing=_VANISHED):
+                self._sync_directory(directory)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -259,8 +282,11 @@ class LocalStorage:
             self._sync_directory(os.path.dirname(made))
 
     def _sync_directory(self, path: str) -> None:
+        self._sync_file(path or ".")
+
+    def _sync_file(self, path: str) -> None:
         if self.sync:
-            descriptor = os.open(path or ".", os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:

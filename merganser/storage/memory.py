@@ -83,6 +83,10 @@ class MemoryStorage:
     def writer(self, path: str) -> MemorySink:
         return MemorySink(self, path)
 
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for path, new in pairs:
+            self.replace(new, self.read(path))
+
     def delete(self, paths: Iterable[str]) -> None:
         files = self._files()
         with files.lock:

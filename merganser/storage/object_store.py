@@ -165,6 +165,19 @@ class ObjectStorage:
             upload = obstore.open_writer(self._client(), key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
         return ObjectSink(self, path, upload)
 
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """See `Storage.copy`. Each object has at most the size that the store copies in one request (S3: 5 GiB)."""
+        client = self._client()
+
+        def copy_one(pair: tuple[str, str]) -> None:
+            old, new = map(self._key, pair)
+            with self._errors("copy", pair[0], missing=True):
+                obstore.copy(client, old, new, overwrite=True)
+
+        with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="merganser-copy") as pool:
+            for _ in pool.map(copy_one, pairs):
+                pass
+
     def delete(self, paths: Iterable[str]) -> None:
         batch: list[str] = []
         for path in paths:

@@ -1,4 +1,4 @@
-"""Storage: bytes at a path, in thirteen verbs, and what each promises after a crash.
+"""Storage: bytes at a path, in fourteen verbs, and what each promises after a crash.
 
 A path is absolute: `/data/warehouse/...` or `s3://bucket/warehouse/...`. A storage pickles (configuration
 only, no open handles), so jobs carry it to other processes.
@@ -117,6 +117,20 @@ class Storage(Protocol):
 
     def writer(self, path: str) -> Sink:
         """Return a sink for a new file. The name must be unique; directories are made."""
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Make files that have the bytes of others, without handing them through this process where the store can.
+
+        On a local disk a file gets a second name (a hard link) and takes no more room, so nobody may write into either
+        of them; where the disk cannot do that, the bytes are copied. An object store copies inside of itself. The new
+        files are durable, and their directories are made.
+
+        Args:
+            pairs: (path, new path). A new name must be unique, as for `writer`.
+
+        Raises:
+            NotFoundError: there is no such file. Others may have been copied.
+        """
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files. Missing ones are fine."""

@@ -12,8 +12,8 @@ STOP         does nothing, now and ever after     is gone: `Stopped`, from this 
 Calls are those of `Storage` and `Sink.close` and `Sink.abort`, counted from 1 in the order they arrive; reads of a
 file once it is open, and writes to an open stream, are not calls. What is torn depends on the verb: a sink leaves
 the first half of its file, `create` and `replace` leave the path as it was (and, with an odd sum of seed and
-call, half the bytes under a hidden name beside it), the deletes remove the first half of what they were given, and all
-others do nothing. `Sink.abort` promises to raise nothing, so it only fails to remove.
+call, half the bytes under a hidden name beside it), the deletes remove and `copy` copies the first half of what they
+were given, and all others do nothing. `Sink.abort` promises to raise nothing, so it only fails to remove.
 
 `run_every` drives work through every fault at every call.
 """
@@ -158,6 +158,15 @@ class FaultyStorage:
 
     def writer(self, path: str) -> Sink:
         return self._whole("writer", path, lambda: FaultySink(self, path, self.inner.writer(path)))
+
+    def copy(self, pairs: Iterable[tuple[str, str]]) -> None:
+        todo = [*pairs]
+        self._whole(
+            "copy",
+            todo[0][0] if todo else "",
+            lambda: self.inner.copy(todo),
+            lambda: self.inner.copy(todo[: (len(todo) + 1) // 2]),
+        )
 
     def delete(self, paths: Iterable[str]) -> None:
         todo = [*paths]

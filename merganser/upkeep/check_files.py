@@ -269,7 +269,9 @@ class HeldFiles:
             return [Finding(code_of(error), held.path, str(error), held.snapshot)]
 
     def _opened(self, held: _Held, fields: Sequence[t.Field], *, system: bool, every_byte: bool) -> DataFileReader:
-        target = FileToRead(held.path, held.entry.file, tuple(fields), held.entry.file.schema_id)
+        constants = held.table.partition_values(held.entry.partition)
+        file = held.entry.file
+        target = FileToRead(held.path, file, tuple(fields), file.schema_id, constants=constants)
         return DataFileReader(
             self.env.storage,
             target,

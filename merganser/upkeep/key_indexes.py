@@ -121,7 +121,7 @@ def _of_rows(table: TableDef, env: Env, bucket: BucketId, files: Sequence[DataFi
     """Return the hashes of the keys of a bucket, rising and each once."""
     schemas = SchemaStore(table.paths, env)
     fields = {schema_id: schemas.load(schema_id).fields for schema_id in {file.schema_id for file in files}}
-    reader = SectionReader(table, table.bucket_directory(*bucket), fields, env.storage)
+    reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], fields, env.storage)
     keys = [table.schema.field(name) for name in table.key]
 
     def of_file(file: DataFile) -> Hashes:

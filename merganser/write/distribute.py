@@ -106,7 +106,7 @@ class DistributeJob:
         table = self.table
         total = self.start.totals.of(self.partition) if self.start.totals is not None else 1
         directory = table.bucket_directory(self.partition, POSTPONE)
-        reader = SectionReader(table, directory, self.schemas, env.storage)
+        reader = SectionReader(table, directory, self.partition, self.schemas, env.storage)
         for file in self.files:
             for rows in reader.plain(file, table.schema.fields):
                 if self.shares > 1:

@@ -40,8 +40,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("lookup", "stream"),
     # rows that depend on rows that are there; the changes of each shard
     ("edit", "shards"),
-    # the handle
-    ("handle",),
+    # the handle, and tables made of folders and of other tables
+    ("handle", "migrate"),
     ("catalogs",),
     ("handle.doors",),
     # engines, people, tests

@@ -157,6 +157,7 @@ def _opened(table: mg.Table) -> tuple[SectionReader, list[DataFile]]:
     reader = SectionReader(
         definition,
         definition.bucket_directory(*bucket),
+        bucket[0],
         {definition.schema.id: definition.schema.fields},
         table.env.storage,
         vectors[bucket].by_file if bucket in vectors else {},

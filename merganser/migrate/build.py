@@ -1,0 +1,202 @@
+"""Build: a table made under a hidden name, and published by one rename.
+
+    1  `.<table>.<id>.tmp` beside the place of the table gets schemas, files and one snapshot: an ordinary commit
+    2  the directory is moved to its place, which must be free: here the table is there, with all of its rows
+
+A process that is stopped before step 2 leaves a directory that nobody takes for a table; another call begins anew, and
+what others left there a day ago is removed. The folder is only read. So no row is lost or there twice, whatever
+happens, and of two processes that make one table, one does.
+
+Where the store has no rename, step 2 copies file by file in the order of `storage.moving`, which promises the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.codec.binary_row import deserialize
+from merganser.commit.message import CommitMessage
+from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, StorageError
+from merganser.files.read import DataFileReader, FileToRead
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.table_def import TableDef
+from merganser.migrate.folder import Folder
+from merganser.migrate.plan import Plan, PlannedFile
+from merganser.options import write as w
+from merganser.schema.table_schema import TableSchema
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths, join
+from merganser.write.session import WriteSession
+from merganser.write.target import WriteTarget
+from merganser.write.transaction import Transaction, checked_user
+
+_DAY_MS: Final = 86_400_000
+_BUCKET: Final = 0
+_UNAWARE: Final = -1
+_READ_ROWS: Final = 131_072
+_PART_BYTES: Final = 16 * 1024 * 1024
+_QUIET: Final = {w.WRITE_ONLY.key: "true"}
+"""How the first commit is made: nothing is compacted or expired after it."""
+
+
+def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, what: str) -> None:
+    """Make a table of the files of a folder, none of which is read.
+
+    Args:
+        root: where the table will be.
+        name: of the table, for messages.
+        keep: the files stay where they are, and the table names them by their paths. Else it gets files of its own,
+            which the store makes of them (`Storage.copy`).
+        what: beginning of messages.
+
+    Raises:
+        InvalidInputError: the table keeps its rows in buckets.
+        AlreadyExistsError: there is a table now; nothing was changed.
+    """
+    if plan.schema.bucket != _UNAWARE:
+        raise InvalidInputError(
+            f"{what}: with 'bucket' = '{plan.schema.bucket}' rows lie in the buckets of their keys, so they are "
+            "written anew. Nothing was changed. Pass how='copy', or leave the option out.",
+            option=w.BUCKET.key,
+        )
+    with _built(plan.versions, env, root, name, _QUIET) as table:
+        if not keep:
+            env.storage.copy((one.source, _place(table, one)) for one in plan.files)
+        target = WriteTarget(table)
+        Transaction(target, env, checked_user(target, env, None)).finish(_messages(plan, keep=keep))
+
+
+def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: str) -> None:
+    """Make a table of the rows of a folder, which an ordinary write puts there, in bounded memory and one commit.
+
+    Args:
+        folder: where the files are.
+        root: where the table will be.
+        name: of the table, for messages.
+
+    Raises:
+        InvalidInputError: a row does not fit the table, such as one whose key is null; names column, row and value.
+        AlreadyExistsError: there is a table now. Nothing was changed in both cases.
+    """
+    size = sum(one.file.size for one in plan.files)
+    with (
+        _built([replace(plan.schema, id=0)], env, root, name, {}) as table,
+        env.progress.work(f"copying the rows of {folder.root}", size_bytes=size, steps=len(plan.files)) as work,
+    ):
+        session = WriteSession(table, env)
+        try:
+            for one in plan.files:
+                for rows in _rows(one, plan, folder):
+                    session.write(rows, None)
+                work.advance(one.file.size)
+            session.commit()
+        except BaseException:
+            session.abort()
+            raise
+        session.close()
+
+
+def _rows(planned: PlannedFile, plan: Plan, folder: Folder) -> Iterator[pa.Table]:
+    newest = plan.schema
+    kinds = [newest.field(name).type for name in newest.partition_keys]
+    constants = tuple(zip(newest.partition_keys, deserialize(planned.partition, kinds), strict=True))
+    stored = plan.versions[planned.file.schema_id].fields
+    target = FileToRead(planned.source, planned.file, stored, newest.id, constants=constants)
+    reader = DataFileReader(folder.storage, target, columns=newest.fields, part_bytes=_PART_BYTES)
+    with contextlib.closing(reader):
+        while (rows := reader.read(_READ_ROWS)) is not None:
+            yield rows
+
+
+def _place(table: TableDef, planned: PlannedFile) -> str:
+    return join(table.bucket_directory(planned.partition, _BUCKET), planned.file.name)
+
+
+def _messages(plan: Plan, *, keep: bool) -> list[CommitMessage]:
+    by_partition: dict[bytes, list[PlannedFile]] = {}
+    for planned in plan.files:
+        by_partition.setdefault(planned.partition, []).append(planned)
+    return [
+        CommitMessage(
+            partition,
+            _BUCKET,
+            _UNAWARE,
+            tuple(replace(one.file, external_path=one.source) if keep else one.file for one in files),
+        )
+        for partition, files in by_partition.items()
+    ]
+
+
+@contextlib.contextmanager
+def _built(
+    versions: Sequence[TableSchema], env: Env, root: str, name: str, dynamic: Mapping[str, str]
+) -> Iterator[TableDef]:
+    """Give a table with some schemas, by id, to be filled; then publish it.
+
+    Args:
+        dynamic: options for the time of the filling.
+
+    Raises:
+        AlreadyExistsError: there is a table at its place now; nothing was changed.
+    """
+    database, _, own = root.rpartition("/")
+    _remove_old(env, database, own)
+    aside = join(database, f".{own}.{env.new_id()}.tmp")
+    paths = TablePaths(aside)
+    try:
+        for version in versions:
+            SchemaStore(paths, env).create(version)
+        schema = versions[-1]
+        yield TableDef(name=name, path=aside, schema=schema, options=schema.options.merged(dynamic))
+        _publish(env, aside, root, name)
+    except MerganserError:
+        with contextlib.suppress(MerganserError):
+            env.storage.delete_tree(aside)
+        raise
+    finally:
+        env.cache.drop_prefix(aside)
+        env.cache.drop_prefix(root)
+
+
+def _publish(env: Env, aside: str, root: str, name: str) -> None:
+    """Move a whole table to its place.
+
+    Raises:
+        AlreadyExistsError: there is something at its place.
+        StorageError: the store failed; there is no table at its place.
+    """
+    ours = env.storage.read(TablePaths(aside).schema(0))  # no other file has its bytes (`meta.schemas`)
+    try:
+        env.storage.move_tree(aside, root)
+    except AlreadyExistsError as error:
+        raise AlreadyExistsError(
+            f"cannot make the table '{name}': there is something at '{root}' now. Nothing was changed. Choose another "
+            "name.",
+            table=name,
+            path=root,
+        ) from error
+    except StorageError:
+        with contextlib.suppress(MerganserError):
+            if env.storage.read(TablePaths(root).schema(0)) == ours:  # the reply was lost, or the rest of the copies
+                env.storage.delete_tree(aside)
+                return
+        raise
+
+
+def _remove_old(env: Env, database: str, own: str) -> None:
+    """Remove what calls that were stopped have left of a table of this name, a day ago or earlier. Best effort."""
+    left = re.compile(rf"\.{re.escape(own)}\.[0-9a-f-]{{36}}\.tmp")
+    with contextlib.suppress(MerganserError):
+        for entry in env.storage.list(database):
+            if not entry.is_directory or not left.fullmatch(entry.name):
+                continue
+            aside = TablePaths(join(database, entry.name))
+            made = [found.modified_ms for found in env.storage.list(aside.schema_directory)]
+            if made and max(made) < env.now_ms() - _DAY_MS:
+                env.storage.delete_tree(aside.root)
