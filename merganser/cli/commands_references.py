@@ -148,11 +148,11 @@ def rollback(
 
 
 def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Repair a table that lost a snapshot or a key index.
+    """Repair a table that lost a snapshot, a key index or a file of its shard stream.
 
     First try to restore the file. This command restores lost snapshots that a tag keeps, and gives up the others: the
     newest snapshot that is there becomes the newest of the table. Key indexes that are damaged are built anew from the
-    rows. It does nothing if no file is lost.
+    rows, and files of the shard stream from the commits. It does nothing if no file is lost.
     """
     from merganser.cli.render import counted
     from merganser.cli.target import table_of
@@ -166,6 +166,8 @@ def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -
         told.append(f"given up: {first}" if first == last else f"given up: {first} to {last}")
     if done.indexes:
         told.append(f"built anew: {counted(done.indexes, 'key index', 'key indexes')}")
+    if done.shards:
+        told.append(f"replaced: {counted(done.shards, 'file')} of the shard stream")
     print("; ".join(told if len(told) > 1 else [f"nothing is lost: {told[0]}"]))
 
 

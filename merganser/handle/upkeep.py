@@ -20,6 +20,7 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.scan.time_travel import epoch_ms
+from merganser.shards.followers import check_leases
 from merganser.upkeep.advice import Advice, Facts, advice_for
 from merganser.upkeep.bucket_option import wanted_buckets
 from merganser.upkeep.check import check_table
@@ -108,7 +109,7 @@ class UpkeepVerbs(TableBase):
             on after a damaged file. A finding whose `is_fault` is false says that the check cannot tell: the rows of
             some data files have no checksum.
         """
-        return check_table(self.definition, self.env, quick=quick)
+        return (*check_table(self.definition, self.env, quick=quick), *check_leases(self.definition, self.env))
 
     def advice(self) -> tuple[Advice, ...]:
         """Return what costs readers or writers of the table more than it need, with numbers and the command that helps.
@@ -279,16 +280,19 @@ class UpkeepVerbs(TableBase):
         return roll_back(self.definition, self.env, snapshot=snapshot, tag=tag)
 
     def repair(self) -> Repaired:
-        """Let the table go on after the file of its newest snapshot or a key index was lost; do nothing if none was.
+        """Let the table go on after its newest snapshot, a key index or a file of its shard stream was lost.
+
+        It does nothing if none was.
 
         First try to restore the file: what a repair gives up is lost for good. A lost snapshot that a tag keeps is
         restored. Otherwise the newest snapshot that is there becomes the newest of the table, and the next commit
         uses the number of the lost one. Key indexes that are missing, damaged or at odds with the rows are built anew
-        from the rows, in a commit of their own.
+        from the rows, in a commit of their own. Files of the shard stream that are damaged are written anew as the
+        commits say. If other files are lost and commits have expired, the shards begin anew.
 
         Returns:
-            The newest snapshot, the ids that were restored from tags, those that were given up, and how many key
-            indexes were built.
+            The newest snapshot, the ids that were restored from tags, those that were given up, how many key indexes
+            were built, and how many files of the shard stream were replaced.
 
         Raises:
             FormatError: the metadata of the newest snapshot or the data files of a bucket without its index are

@@ -60,6 +60,11 @@ KINDS: Final[Mapping[str, str]] = {
     "snapshot before.",
     UNSURE: "Nothing is known to be wrong. Compact the table in full to have checksums: merganser notes one of each "
     "file that it writes.",
+    "shards": "The commits say the same: run `merganser repair`, which writes the file anew. Until then processes that "
+    "look at the shards go through the commits.",
+    "forgotten": "Restore the file. Otherwise run `merganser repair`: shards begin anew at the oldest snapshot, and "
+    "positions in those before are refused. Readers then read the table, and begin with the new shards.",
+    "lease": "Remove the directory of the shard, and its workers read it from the beginning of what is kept.",
     "twice": "Rows may be there twice in tables without a key. Roll back to the snapshot before the second.",
 }
 """What can be wrong, by the code of a finding, and what to do about it."""

@@ -15,7 +15,7 @@ import contextlib
 import io
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,6 +62,20 @@ class _Known:
     shards: Shards | None = None
     head: str = ""
     remembered: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at the files of a stream found.
+
+    Attributes:
+        bad: the problem of each file that is damaged, or says something else than the commits, by its path.
+        forgotten: the oldest snapshot, if nothing says which shards there were when it was committed; None: it is
+            known.
+    """
+
+    bad: Mapping[str, str]
+    forgotten: int | None
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,55 @@ class ShardStore:
         needless = _needless(self._numbers(), shards.head, earliest)
         if needless:
             self.env.storage.delete([self._path(number) for number in needless])
+
+    def look(self, newest: Snapshot | None) -> Looked:
+        """Hold the files that remember shards against the commits. Costs one read of the lists of all commits.
+
+        Raises:
+            FormatError: the snapshots that are there cannot be read.
+        """
+        upto = self.stream.after if newest is None else newest.id
+        earliest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.earliest_id() or 0
+        bad: dict[str, str] = {}
+        known = _Known()
+        if earliest <= max(self.stream.after, 1):
+            known.shards, known.head = self._begun()
+        for number in self._numbers():
+            path = self._path(number)
+            try:
+                shards, head = _read(self.env.storage.read(path), path, number)
+            except NotFoundError:
+                continue
+            except FormatError as error:
+                bad[path] = f"it cannot be read: {error.__cause__}."
+                continue
+            if not earliest - 1 <= number <= upto or self._identity_of(number) not in (head, ""):
+                continue  # expired or rolled back: nobody reads it
+            if known.shards is not None and known.shards.head <= number:
+                with contextlib.suppress(FormatError):  # what commits say is looked at by itself
+                    while known.shards.head < number:
+                        self._go_on(known, known.shards, number)
+                    if problem := _difference(known.shards, shards):
+                        bad[path] = problem
+                        continue
+            known = _Known(shards=shards, head=head)
+        return Looked(bad, earliest if known.shards is None else None)
+
+    def mend(self, newest: Snapshot | None) -> int:
+        """Write the shards anew if files are damaged or lost; return how many files were.
+
+        Raises:
+            FormatError: the commits that say which shards there are cannot be read; nothing was changed.
+        """
+        looked = self.look(newest)
+        count = len(looked.bad) or int(looked.forgotten is not None)
+        if count:
+            self.env.storage.delete(list(looked.bad))
+            known = self._known()
+            with known.lock:
+                known.shards, known.head, known.remembered = None, "", -1
+                self.remember(newest)
+        return count
 
     def forget(self) -> None:
         """Remove the files of a stream that was disabled."""
@@ -258,6 +321,18 @@ class ShardStore:
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         found = reader.snapshots.get(number) if number else None
         return "" if found is None else _identity(found)
+
+
+def _difference(found: Shards, said: Shards) -> str:
+    """Return what a file says of shards that the commits do not; "": nothing. It may leave out what was trimmed."""
+    for shard in said:
+        there = found.get(shard.id)
+        if there is None or there._replace(parents=shard.parents) != shard:
+            return f"it says of '{shard.id}' what the commits do not."
+    for shard in found:
+        if shard.closed is None and said.get(shard.id) is None:
+            return f"it lacks the open shard '{shard.id}'."
+    return ""
 
 
 def _identity(snapshot: Snapshot) -> str:

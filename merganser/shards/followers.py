@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import StreamParameterError, TrimmedDataError
+from merganser.errors import FormatError, MerganserError, StreamParameterError, TrimmedDataError
+from merganser.lsm.check import Finding
+from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.table_def import TableDef
-from merganser.shards.iterator import Place
+from merganser.shards.iterator import Place, place_of
 from merganser.shards.lease_table import TableLeases
 from merganser.shards.leases import FileLeases, Lease, Leases
 from merganser.shards.verbs import Verbs
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
 from merganser.storage.paths import TablePaths, join
+from merganser.upkeep.findings import Findings
 
 _NAME: Final = re.compile(r"(\w[^./\\]*)\.([^./\\]+)")
+_FOLLOWERS: Final = "followers"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,7 +72,7 @@ def leases_at(
         StreamParameterError: it is none of these, or a table with other columns.
     """
     if checkpoints is None:
-        return FileLeases(env, join(table.paths.stream(stream_id), "followers"))
+        return FileLeases(env, join(table.paths.stream(stream_id), _FOLLOWERS))
     if isinstance(checkpoints, tuple):
         return TableLeases(*checkpoints, stream_id, action)
     if not isinstance(checkpoints, str) or not checkpoints:
@@ -84,6 +90,37 @@ def leases_at(
     if (found := _table_at(path, own, path)) is not None:
         return TableLeases(found, own, stream_id, action)
     return FileLeases(own, join(path, stream_id))
+
+
+def check_leases(table: TableDef, env: Env) -> tuple[Finding, ...]:
+    """Return what is wrong with the leases that workers keep in the directory of a table or of its branches."""
+    findings = Findings()
+    env = Env(env.storage, env.clock)
+    with suppress(MerganserError):  # what cannot be read here is a finding of the table
+        for branch in (MAIN, *BranchStore(table.paths, env, table.name).names()):
+            line = replace(table, branch=branch)
+            schema = SchemaStore(line.paths, env).latest()
+            stream = None if schema is None else stream_of(schema.options, branch)
+            if stream is not None:
+                _look_at(findings, env, join(line.paths.stream(stream.id), _FOLLOWERS), stream.id)
+    return findings.standing(env)
+
+
+def _look_at(findings: Findings, env: Env, path: str, stream_id: str) -> None:
+    leases = FileLeases(env, path)
+    for shard_id in leases.shard_ids():
+        problem = file = ""
+        try:
+            lease = leases.read([shard_id])[shard_id]
+            file = join(join(path, shard_id), str(lease.number))
+            if lease.iterator is not None:
+                place_of(lease.iterator, table=path, stream_id=stream_id)
+        except FormatError as error:
+            file, problem = error.context["path"], f"it cannot be read: {error.__cause__}."
+        except TrimmedDataError:
+            problem = "its position is damaged, or of another stream."
+        if problem:
+            findings.add(Finding("lease", file, problem), frozenset([file]))
 
 
 def followers(verbs: Verbs, leases: Leases) -> tuple[Follower, ...]:

@@ -86,6 +86,11 @@ class FileLeases:
         self._path = path
         self._known: dict[str, int] = {}
 
+    def shard_ids(self) -> list[str]:
+        """Return the shards that have leases."""
+        entries = self._env.storage.list(self._path)
+        return sorted(entry.name for entry in entries if entry.is_directory and entry.name != _WORKERS)
+
     def read(self, shard_ids: Sequence[str]) -> dict[str, Lease]:
         """Return the newest lease of each shard; see `Leases`."""
         return dict(zip(shard_ids, self._env.fetch(self._read, shard_ids), strict=True))

@@ -3,6 +3,7 @@
 The check reads, line by line (the table itself, then each branch):
 
     schemas -> snapshots, tags, changelogs -> lists -> manifests -> replay -> files of every snapshot -> rows
+                                                                       `-> files of the shard stream
 
 The check derives the state of a snapshot from the state before it and its own commit, and compares the base list with
 the state before. It does not read manifests again that both name. If manifests were merged, the old and the new ones
@@ -36,6 +37,8 @@ from merganser.meta.manifest import read_manifest
 from merganser.meta.manifest_list import ManifestFile, read_manifest_list
 from merganser.meta.refs import MAIN, BranchStore, TagStore
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot, snapshot_from_json
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
@@ -131,6 +134,7 @@ class _Line:
             self._look_at_one(path, snapshot)
         for path, snapshot in self._changelogs():
             self._look_at_changelog(path, snapshot)
+        self._look_at_stream()
         consumers = ConsumerStore(table.paths, self.env, table.name)
         for path, name in self._named(table.paths.consumer_directory, "consumer-"):
             self.findings.tried(path, partial(consumers.get, name))
@@ -142,6 +146,22 @@ class _Line:
             found = self.findings.tried(self.table.paths.schema(number), partial(store.load, number))
             if found is not None:
                 self.schemas[self.table.branch, number] = self.table.with_schema(found)
+
+    def _look_at_stream(self) -> None:
+        """Look at the files that remember the shards of the stream of the table, if it keeps one."""
+        found = self.schemas.get((self.table.branch, max(self._schema_ids, default=-1)))
+        stream = None if found is None else stream_of(found.schema.options, self.table.branch)
+        if found is None or stream is None:
+            return
+        store = ShardStore(found, Env(self.env.storage, self.env.clock), stream)
+        with contextlib.suppress(MerganserError):  # snapshots that cannot be read are findings of their own
+            looked = store.look(SnapshotStore(found.paths, self.env, found.name).latest())
+            code = "shards" if looked.forgotten is None else "forgotten"
+            for path, problem in looked.bad.items():
+                self.findings.add(Finding(code, path, problem), frozenset([path]))
+            if looked.forgotten is not None and not looked.bad:
+                problem = f"no file says which shards there were when snapshot {looked.forgotten} was committed."
+                self.findings.note(code, found.paths.stream(stream.id), problem)
 
     def _look_at_hints(self, ids: Sequence[int]) -> None:
         """A hint may lag or be missing. A latest hint after the newest snapshot names one that was lost."""

@@ -1,4 +1,4 @@
-"""Repair: let a table whose newest snapshot or whose key indexes are lost go on.
+"""Repair: let a table whose newest snapshot, key indexes or files of the shard stream are lost go on.
 
 The hint LATEST names a snapshot whose file is not there. So the file was lost: the hint moves after a snapshot was
 created and before one is removed. A crash may follow each of these steps; the same call finishes the work::
@@ -7,6 +7,7 @@ created and before one is removed. A crash may follow each of these steps; the s
     2  consumers  those after the newest snapshot go back: its number is used again
     3  hint       point LATEST at the newest snapshot: from here on nothing is lost for readers and writers
     4  indexes    build key indexes anew that are missing or damaged (`upkeep.key_indexes`)
+    5  shards     write anew which shards the stream has, as the commits say (`meta.shard_store`)
 
 Decision 0031.
 """
@@ -17,7 +18,10 @@ from dataclasses import dataclass, replace
 
 from merganser.errors import FormatError
 from merganser.meta.consumers import ConsumerStore
+from merganser.meta.newest import newest
 from merganser.meta.refs import TagStore
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
@@ -34,16 +38,18 @@ class Repaired:
         restored: the ids of lost snapshots that tags kept, rising.
         given_up: the first and the last id of the snapshots after the newest that are lost for good; None: none is.
         indexes: how many key indexes were built anew.
+        shards: how many files of the shard stream were damaged or lost, and are replaced.
     """
 
     newest: Snapshot | None
     restored: tuple[int, ...] = ()
     given_up: tuple[int, int] | None = None
     indexes: int = 0
+    shards: int = 0
 
 
 def repair(table: TableDef, env: Env) -> Repaired:
-    """Let a table whose newest snapshot or whose key indexes are lost go on.
+    """Let a table whose newest snapshot, key indexes or files of the shard stream are lost go on.
 
     Raises:
         FormatError: its metadata, or a data file of a bucket without its index, is damaged, too. Roll back.
@@ -51,9 +57,11 @@ def repair(table: TableDef, env: Env) -> Repaired:
         StorageError: the store failed. Repeat.
     """
     done = _with_newest(table, env)
-    if done.newest is None or not (built := build_key_indexes(table, env)):
-        return done
-    return replace(done, newest=MetaReader(table.paths, env, table.name).snapshots.latest(), indexes=built)
+    if done.newest is not None and (built := build_key_indexes(table, env)):
+        done = replace(done, newest=MetaReader(table.paths, env, table.name).snapshots.latest(), indexes=built)
+    table = newest(table, env)
+    stream = stream_of(table.schema.options, table.branch)
+    return done if stream is None else replace(done, shards=ShardStore(table, env, stream).mend(done.newest))
 
 
 def _with_newest(table: TableDef, env: Env) -> Repaired:
@@ -69,24 +77,24 @@ def _with_newest(table: TableDef, env: Env) -> Repaired:
         for tag in TagStore(table.paths, env, table.name).list()
         if first <= tag.snapshot.id <= lost.hint
     }
-    newest = kept[max(kept)] if kept else None if lost.newest is None else store.load(lost.newest)
+    last = kept[max(kept)] if kept else None if lost.newest is None else store.load(lost.newest)
     try:
-        reader.state(newest)
+        reader.state(last)
     except FormatError as error:
         raise FormatError(
-            f"cannot repair '{table.name}': what snapshot {newest.id if newest else None} names is damaged, too. "
+            f"cannot repair '{table.name}': what snapshot {last.id if last else None} names is damaged, too. "
             f"Nothing was changed. Roll back to a snapshot or tag that can be read. ({error})",
             **error.context,
         ) from error
     restored = tuple(store.create(snapshot).id for _, snapshot in sorted(kept.items()))
-    number = newest.id if newest else 0
+    number = last.id if last else 0
     consumers = ConsumerStore(table.paths, env, table.name)
     for consumer in consumers.list():
         if consumer.next_snapshot > number + 1:
             consumers.set(consumer.id, number + 1)
-    if newest is None:
+    if last is None:
         env.storage.delete([table.paths.latest_hint])
     else:
         store.set_latest_hint(number)
     store.forget_lost()
-    return Repaired(newest, restored, (number + 1, lost.hint) if number < lost.hint else None)
+    return Repaired(last, restored, (number + 1, lost.hint) if number < lost.hint else None)

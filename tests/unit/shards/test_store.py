@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 import merganser as mg
 from merganser.errors import TrimmedDataError
-from merganser.meta.shard_store import ShardStore, _needless
+from merganser.meta.shard_store import ShardStore, _needless, _read, _written
 from merganser.meta.shard_stream import stream_of
+from merganser.meta.shards import Shards
 from tests.seeds import seeds
 
 
@@ -183,3 +185,78 @@ def test_all_processes_find_the_same_shards(world: World, seed: int) -> None:
         for file in covers[1:]:  # the oldest of them and the commits since say it again
             if rng.random() < 0.5:
                 rng.choice([file.unlink, lambda file=file: file.write_bytes(file.read_bytes()[:-9])])()
+
+
+@pytest.fixture
+def rescaled(world: World) -> Any:
+    """A table of several layouts with one file that remembers its shards."""
+    table = world.made()
+    for value in range(3):
+        write(table, 1, 2, value=value)
+        table.rescale(value + 3)
+    assert table.check() == ()
+    table.enable_stream("3 d")
+    return table
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def _without_a_shard(file: Path) -> None:
+    shards, head = _read(file.read_bytes(), "", number_of(file))
+    file.write_bytes(_written(Shards(shards.head, list(shards)[:-1]), head))
+
+
+def _of_another_time(file: Path) -> None:
+    shards, head = _read(file.read_bytes(), "", number_of(file))
+    file.write_bytes(_written(Shards(shards.head, [s._replace(total=9) for s in shards]), head))
+
+
+@pytest.mark.parametrize("damage", [_cut, _without_a_shard, _of_another_time])
+def test_a_check_finds_files_of_shards_that_are_wrong_and_a_repair_writes_them_anew(
+    world: World, rescaled: Any, damage: Any
+) -> None:
+    (file,) = world.files
+    shards = rescaled.shards()
+    assert rescaled.check() == ()
+    damage(file)
+    (finding,) = world.table("db.t").check(quick=True)
+    assert (finding.code, finding.path) == ("shards", str(file))
+    assert "repair" in str(finding)
+    assert world.table("db.t").repair().shards == 1
+    assert world.table("db.t").check() == ()
+    assert world.table("db.t").shards() == shards
+    assert world.table("db.t").repair().shards == 0
+
+
+@pytest.mark.parametrize("damage", [_cut, Path.unlink])
+def test_a_check_says_if_nobody_remembers_which_shards_there_were(world: World, rescaled: Any, damage: Any) -> None:
+    (file,) = world.files
+    rescaled.expire(retain_max=3)
+    at = rescaled.shard_iterator(rescaled.shards()[0].shard_id)
+    damage(file)
+    (finding,) = world.table("db.t").check()
+    assert finding.code == "forgotten"
+    assert world.table("db.t").repair().shards == 1
+    fresh = world.table("db.t")
+    assert fresh.check() == ()
+    with pytest.raises(TrimmedDataError):
+        fresh.records(at)
+    now = fresh.shard_iterator(fresh.shards()[-1].shard_id)
+    write(fresh, 1, 2, value=7)
+    assert set(world.table("db.t").records(now).records.column("v").to_pylist()) == {7}
+
+
+@pytest.mark.parametrize("text", ["{", '{"worker":null,"until":0,"iterator":"x","done":false}'])
+def test_a_check_finds_leases_that_are_damaged(world: World, text: str) -> None:
+    table = world.made()
+    write(table, 1)
+    stop = threading.Event()
+    table.follow("w", lambda _: stop.set(), stop=stop)
+    assert table.check() == ()
+    for lease in (world.folder / "db.db" / "t" / "stream").glob("*/followers/shard-*/*"):
+        lease.write_text(text)
+    findings = table.check()
+    assert {finding.code for finding in findings} == {"lease"}
+    assert len(findings) == len(table.shards())
