@@ -129,8 +129,9 @@ class StreamVerbs(TableBase):
             worker: the name of this worker, unlike that of any other that runs.
             handler: takes a `Batch` of records of one shard. Its errors end this worker.
             checkpoints: where the workers keep leases and positions, the same for all of them: a table, its path, its
-                name if it lies in the same warehouse, or another directory or URL. Workers with another one are
-                another group, which sees all records, too. None: in the directory of this table.
+                name as `database.table` if it lies in the same warehouse, or another directory or URL: one with a dot
+                needs a slash. Workers with another one are another group, which sees all records, too. None: in the
+                directory of this table.
             lease: how long a shard stays with a worker that is not heard of. A handler has to return within it.
             interval: how long to wait before the next look, once all is read.
             limit: most records of a batch.
@@ -141,7 +142,8 @@ class StreamVerbs(TableBase):
         Raises:
             StreamNotFoundError: the table keeps no stream.
             StreamParameterError: an argument has no meaning here.
-            TrimmedDataError: the worker fell behind the retention.
+            NotFoundError: checkpoints names a table that does not exist.
+            TrimmedDataError: the worker fell behind the retention, or the table was rolled back behind what was read.
         """
         what = f"cannot follow '{self.definition.name}'"
         Worker(
@@ -168,6 +170,7 @@ class StreamVerbs(TableBase):
         Raises:
             StreamNotFoundError: the table keeps no stream.
             StreamParameterError: checkpoints names a table that holds no leases.
+            NotFoundError: checkpoints names a table that does not exist.
         """
         what = f"cannot show the followers of '{self.definition.name}'"
         verbs = Verbs(self.definition, self.env, what)

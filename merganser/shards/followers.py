@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import FormatError, MerganserError, StreamParameterError, TrimmedDataError
+from merganser.errors import FormatError, MerganserError, NotFoundError, StreamParameterError, TrimmedDataError
 from merganser.lsm.check import Finding
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.table_def import TableDef
 from merganser.shards.iterator import Place, place_of
-from merganser.shards.lease_table import TableLeases
+from merganser.shards.lease_table import COLUMNS, TableLeases
 from merganser.shards.leases import FileLeases, Lease, Leases
 from merganser.shards.verbs import Verbs
 from merganser.storage.env import Env
@@ -64,12 +64,13 @@ def leases_at(
     """Return the leases of the workers of a stream.
 
     Args:
-        checkpoints: a table with the environment that reads it; the path of a table, or its name if it lies beside
-            `table` in a warehouse; another path or URL; None: in the directory of `table`.
+        checkpoints: a table with the environment that reads it; the path of a table, or its name as `database.table`
+            if it lies beside `table` in a warehouse; another path or URL; None: in the directory of `table`.
         action: beginning of messages.
 
     Raises:
         StreamParameterError: it is none of these, or a table with other columns.
+        NotFoundError: it looks like `database.table`, and there is no such table.
     """
     if checkpoints is None:
         return FileLeases(env, join(table.paths.stream(stream_id), _FOLLOWERS))
@@ -81,10 +82,17 @@ def leases_at(
             table=table.name,
         )
     database, _, _ = table.path.rpartition("/")
-    if (named := _NAME.fullmatch(checkpoints)) and database.endswith(".db"):
+    if named := _NAME.fullmatch(checkpoints):
         beside = join(join(database.rpartition("/")[0], f"{named[1]}.db"), named[2])
-        if (found := _table_at(beside, env, checkpoints)) is not None:
-            return TableLeases(found, env, stream_id, action)
+        found = _table_at(beside, env, checkpoints) if database.endswith(".db") else None
+        if found is None:
+            raise NotFoundError(
+                f"{action}: checkpoints is '{checkpoints}', and there is no such table beside '{table.name}'. Nothing "
+                f"was read. Create it: catalog.create_table('{checkpoints}', \"{COLUMNS}\"). If a directory is meant, "
+                f"write it with a slash: './{checkpoints}'.",
+                table=checkpoints,
+            )
+        return TableLeases(found, env, stream_id, action)
     storage, path = storage_for(checkpoints)
     own = replace(env, storage=storage)
     if (found := _table_at(path, own, path)) is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.errors import StreamParameterError
+from merganser.errors import NotFoundError, StreamParameterError
 from merganser.shards.follow import Batch
 from merganser.shards.lease_table import COLUMNS, TableLeases
 from merganser.shards.leases import FileLeases, Leases
@@ -254,3 +254,20 @@ def test_names_that_are_no_names_are_refused(tmp_path: Path, name: Any) -> None:
     table = made(tmp_path)
     with pytest.raises(StreamParameterError):
         table.follow(name, print)
+
+
+def test_a_name_of_a_table_that_is_not_there_makes_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("db.tpyo", "d.nope"):
+        with pytest.raises(NotFoundError, match="create_table") as told:
+            table.follow("one", print, name)
+        assert f"./{name}" in str(told.value)
+        with pytest.raises(NotFoundError, match=name):
+            table.followers(name)
+        with pytest.raises(NotFoundError, match=name):  # a table that was opened by its path
+            mg.table(table.path).followers(name)
+        assert not (tmp_path / name).exists()
+    assert [one.done for one in table.followers("./d.nope")] == [False] * 4
