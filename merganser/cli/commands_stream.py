@@ -21,10 +21,11 @@ def enable(
     store: Store = None,
 ) -> None:
     """Keep every change of a table from now on as records, shard by shard."""
+    from merganser.cli.render import counted
     from merganser.cli.target import table_of
 
     made = table_of(table, warehouse, store).enable_stream(retention)
-    print(f"stream {made.stream_id}: {len(made.shards)} shards, records are kept for {made.retention}")
+    print(f"stream {made.stream_id}: {counted(len(made.shards), 'shard')}, records are kept for {made.retention}")
 
 
 def disable(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
@@ -115,7 +116,10 @@ def tail(
     colours = {"+I": "green", "-U": "dim", "+U": "yellow", "-D": "red"}
     console = render.stdout()
     with until_stopped():
-        for changes in table_of(table, warehouse, store).stream(start=start, follow=not once, where=where, gaps="mark"):
+        stream = table_of(table, warehouse, store).stream(start=start, follow=not once, where=where, gaps="mark")
+        if not once:
+            render.stderr().print(f"following '{table}' from '{start}'; Ctrl-C ends it", soft_wrap=True)
+        for changes in stream:
             if isinstance(changes, Gap):
                 render.line(console, render.dim(f"snapshot {changes.snapshot} published no changes"))
                 continue

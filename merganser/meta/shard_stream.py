@@ -96,13 +96,18 @@ def with_stream(
     """Return the options of a table that keeps a stream.
 
     Changelogs outlive their snapshots for as long as the stream needs. A table with a key that publishes nothing
-    begins to log each record.
+    begins to log each record. So does one that counts its rows, of which those that come are all that changes.
+
+    Args:
+        keyed: the table has a key, or counts its rows.
     """
     given = dict(options.items())
     before = stream_of(options, None)
     wanted: dict[str, str] = {}
     if keyed and options.get(w.CHANGELOG_PRODUCER) == "none":
-        wanted |= {w.CHANGELOG_PRODUCER.key: "input", w.ASKED_PRODUCER.key: PER_RECORD}
+        wanted[w.CHANGELOG_PRODUCER.key] = "input"
+        if options.get(w.WRITE_MODE) != "change-log":
+            wanted[w.ASKED_PRODUCER.key] = PER_RECORD
     kept = options.get(u.CHANGELOG_TIME_RETAINED)
     least = max(options.get(u.SNAPSHOT_TIME_RETAINED) + _LONGER, retention)
     if kept is None or kept < least:

@@ -17,6 +17,7 @@ Semantics: "Table Store Stream".
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -29,8 +30,14 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 _PREFIX: Final = "shard-"
 _COMMIT_DIGITS: Final = 12
 _NUMBER_DIGITS: Final = 6
+_ID: Final = re.compile(rf"{_PREFIX}[0-9]{{{_COMMIT_DIGITS},19}}[-.][0-9]{{{_NUMBER_DIGITS},10}}")
 NO_PARTITION: Final = b"\0" * 12
 """The serialized partition of a table without partition columns."""
+
+
+def is_shard_id(text: str) -> bool:
+    """Return whether a text could be the id of a shard; it may be one that is trimmed."""
+    return _ID.fullmatch(text) is not None
 
 
 class Shard(NamedTuple):

@@ -214,8 +214,7 @@ def _connections(limits: Limits) -> type[HttpToolsProtocol]:
                 self._head_bytes += len(data)
             super().data_received(data)
             if self._in_head and self._head_bytes > limits.head_bytes:
-                told = f"the head of the request has more than {limits.head_bytes:,} bytes."
-                self._refuse(431, answers.INVALID, told)
+                self._refuse_head()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -224,6 +223,8 @@ def _connections(limits: Limits) -> type[HttpToolsProtocol]:
                 self._await_head()
 
         def on_headers_complete(self) -> None:
+            if self._has_large_head():
+                raise ValueError  # the parser ends then, and `send_400_response` says why
             self._in_head, self._head_bytes = False, 0
             self._disarm()
             super().on_headers_complete()
@@ -233,7 +234,19 @@ def _connections(limits: Limits) -> type[HttpToolsProtocol]:
             self._in_head = True
 
         def send_400_response(self, msg: str) -> None:
-            self._refuse(400, answers.INVALID, "this is no request of HTTP/1.1.")
+            if self._has_large_head():
+                self._refuse_head()
+            else:
+                self._refuse(400, answers.INVALID, "this is no request of HTTP/1.1.")
+
+        def _has_large_head(self) -> bool:
+            if self.headers is None:  # no request has begun
+                return False
+            return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > limits.head_bytes
+
+        def _refuse_head(self) -> None:
+            told = f"the head of the request has more than {limits.head_bytes:,} bytes."
+            self._refuse(431, answers.INVALID, told)
 
         def _await_head(self) -> None:
             self._late = self.loop.call_later(limits.head_seconds, self._too_late)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
@@ -97,6 +97,7 @@ class Watch:
         self._waiting.add(woken)
         if self._ticker is None:
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
+            self._ticker.add_done_callback(_taken)
         try:
             await asyncio.wait_for(woken, seconds)
         except TimeoutError:
@@ -133,17 +134,14 @@ class Watch:
         try:
             while self._waiting:
                 await asyncio.sleep(max(TICK_SECONDS, self._ticks.tables * SPACING_SECONDS, _PATIENCE * self._took))
-                try:
-                    mark = (await self.look()).mark
-                except Exception:  # those that wait find out themselves
-                    self.wake()
-                    return
+                mark = (await self.look()).mark
                 if mark != seen:
                     seen = mark
                     self.wake()
         finally:
             self._ticks.tables -= 1
             self._ticker = None
+            self.wake()  # after an error: those that wait find out themselves
 
     def _looked(self) -> View:
         table, known = self._open_table(), self.view
@@ -157,7 +155,7 @@ class Watch:
         return View(verbs, newest)
 
 
-def _taken(task: asyncio.Task[View]) -> None:
-    """Mark an error as seen: all that waited for the look may have gone away."""
+def _taken(task: asyncio.Task[Any]) -> None:
+    """Mark an error as seen: all that waited for the task may have gone away, or look themselves."""
     if not task.cancelled():
         task.exception()

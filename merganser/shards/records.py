@@ -3,6 +3,8 @@
     stored           +I 1 a b          -U 1 a b    +U 1 a c                     -D 1 a c
     record           PUT 1 a b         UPDATE 1 . c, changed: the last column   DELETE 1
 
+A row after an update without the one before it is a put: all of the row is known, and not what changed.
+
 All columns at once: a record is a mask over the rows, and what changed is compared column by column.
 
 Semantics: "Table Store Stream", operations.
@@ -144,7 +146,7 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> tupl
     after = rows.take(at)
     before = rows.take(np.maximum(at - has_before, 0))
     own = kinds[at]
-    updates = own == row_kind.UPDATE_AFTER
+    updates = (own == row_kind.UPDATE_AFTER) & has_before
     deletes = (own & 1).astype(np.bool_)  # a row before an update that has none after it takes its row back
     actions = np.where(updates, 1, np.where(deletes, 2, 0)).astype(np.int8)
     numbers = [
@@ -159,23 +161,22 @@ def record_table(parts: Sequence[Stored], shape: Shape, empty: pa.Table) -> tupl
     ]
     values = [name for name in shape.columns if name not in shape.key]
     changed = np.zeros((len(at), len(values)), np.bool_)
-    known = updates & has_before
     if shape.key:
         shown.append(CHANGED)
         for i, name in enumerate(values):
             changed[:, i] = ~same_values(_whole(after.column(name)), _whole(before.column(name)))
-        columns.append(_listed(changed, known, values))
+        columns.append(_listed(changed, updates, values))
     for name in shape.columns:
         column = after.column(name)
         if shape.key and name not in shape.key and not shape.full:
-            hidden = deletes | (known & ~changed[:, values.index(name)])
+            hidden = deletes | (updates & ~changed[:, values.index(name)])
             if hidden.any():
                 column = pc.if_else(pa.array(~hidden), column, pa.scalar(None, column.type))
         shown.append(name)
         columns.append(column)
     if shape.before:
         shown.append(BEFORE)
-        there = known | deletes
+        there = updates | deletes
         parts_of = [_whole(before.column(name)) for name in shape.columns]
         columns.append(pa.StructArray.from_arrays(parts_of, list(shape.columns), mask=pa.array(~there)))
     return pa.table(columns, names=shown), at
@@ -199,7 +200,7 @@ def _paired(rows: pa.Table, kinds: npt.NDArray[np.int8], key: Sequence[str]) -> 
 
 
 def _listed(changed: Mask, known: Mask, names: Sequence[str]) -> pa.Array:
-    """Return the names of the columns that each update changed; null where none is known."""
+    """Return the names of the columns that each update changed; null for other records."""
     counts = np.where(known, changed.sum(axis=1), 0)
     _, which = np.nonzero(changed & known[:, None])
     ends = np.zeros(len(known) + 1, np.int32)

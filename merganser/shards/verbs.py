@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 
 from merganser.codec.binary_row import stored_to_arrow
-from merganser.errors import StreamNotFoundError, StreamParameterError
+from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError
 from merganser.meta.newest import newest
 from merganser.meta.shard_stream import ShardStream, stream_of
 from merganser.meta.shards import Shard as StoredShard
+from merganser.meta.shards import is_shard_id
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options.registry import did_you_mean
@@ -107,7 +109,8 @@ class Records:
     Attributes:
         records: one row each: `_action` (PUT, UPDATE or DELETE), `_sequence` (int64, which rises within a shard),
             `_commit_time` (timestamp[ms], UTC), `_changed` (of an update, the names of the columns that it changed),
-            and the columns of the table. A put has all of them, an update the key and what changed, a delete the key.
+            and the columns of the table. A put has all of them, an update the key and what changed, a delete the key;
+            a key that may move between partitions comes with the partition columns.
         next_iterator: the position behind them; None: the shard is closed, and all of it was read.
         may_have_more: whether there was more to read already.
     """
@@ -142,7 +145,7 @@ class Verbs:
                 "or more, or None for all shards.",
                 table=self.table.name,
             )
-        if start_shard is not None and not isinstance(start_shard, str):
+        if start_shard is not None and not (isinstance(start_shard, str) and is_shard_id(start_shard)):
             raise StreamParameterError(
                 f"cannot describe the stream of '{self.table.name}': start_shard is {start_shard!r:.60}. Give the "
                 "id of a shard, such as the next_shard of the page before.",
@@ -192,7 +195,7 @@ class Verbs:
         else:
             number = max(shard.opened, self.reader.first_kept())
             if timestamp is not None:
-                millis = _millis(timestamp, what)
+                millis = millis_of(timestamp, what)
                 number = self.reader.first_since(millis, number, max(number, end) - 1)
         return iterator_text(self.reader.place(shard, min(number, end)))
 
@@ -286,11 +289,22 @@ def _time(millis: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=millis)
 
 
-def _millis(timestamp: datetime | str | int, what: str) -> int:
+def millis_of(timestamp: datetime | str | int, what: str, zone: tzinfo = UTC) -> int:
+    """Return the time that a caller gave, in epoch milliseconds.
+
+    Args:
+        what: beginning of the message.
+        zone: of texts without an offset.
+
+    Raises:
+        StreamParameterError: it is no time.
+    """
     if isinstance(timestamp, int) and not isinstance(timestamp, bool):
         return timestamp
     if isinstance(timestamp, datetime | str):
-        return epoch_ms(timestamp)
+        with suppress(InvalidInputError):
+            return epoch_ms(timestamp, zone)
     raise StreamParameterError(
-        f"{what}: timestamp is {timestamp!r:.60}. Give a datetime, ISO text, or milliseconds since 1970 as int."
+        f"{what}: timestamp is {timestamp!r:.60}. Give a datetime, ISO text such as 2026-01-31T12:00:00, or "
+        "milliseconds since 1970 as int."
     )

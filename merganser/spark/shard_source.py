@@ -15,10 +15,9 @@ from merganser.meta.shard_stream import stream_of
 from merganser.options import read as r
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
-from merganser.scan.time_travel import epoch_ms
 from merganser.shards.batches import Beginning
 from merganser.shards.records import OWN, Shape, record_fields
-from merganser.shards.verbs import LATEST, TRIM_HORIZON
+from merganser.shards.verbs import LATEST, TRIM_HORIZON, millis_of
 from merganser.spark.names import Spelling
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_request import SHARD_ID, ShardRequest
@@ -73,7 +72,7 @@ def shard_request_of(
 
     Raises:
         StreamNotFoundError: the table keeps no stream.
-        StreamParameterError: start is no start.
+        StreamParameterError: start is no start, or timestamp no time.
         InvalidInputError: a column or an option is invalid.
     """
     action = f"cannot follow '{table.definition.name}'"
@@ -117,7 +116,7 @@ def shard_request_of(
     shape = Shape(tuple(field.name for field in stored), key, asked.before, asked.full)
     chosen = chosen_columns(definition, wanted, (SHARD_ID, *record_fields(shape, stored)))
     check_batches(definition, action)
-    since = None if asked.timestamp is None else epoch_ms(asked.timestamp, setting.tzinfo)
+    since = None if asked.timestamp is None else millis_of(asked.timestamp, action, setting.tzinfo)
     return ShardRequest(
         definition,
         table.env,

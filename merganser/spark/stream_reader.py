@@ -11,6 +11,7 @@ Rows of a bucket lie in one task of a batch, in their order.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,7 +47,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass
-class RowsPartition(InputPartition):  # type: ignore[misc]
+class RowsPartition(InputPartition, ABC):  # type: ignore[misc]
     """The share of one task in a batch.
 
     Attributes:
@@ -55,9 +56,9 @@ class RowsPartition(InputPartition):  # type: ignore[misc]
 
     schema: pa.Schema
 
+    @abstractmethod
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows, in order, in our types."""
-        raise NotImplementedError
 
 
 @dataclass

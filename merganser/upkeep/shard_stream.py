@@ -23,7 +23,7 @@ from merganser.options import write as w
 from merganser.options.option import DURATION
 from merganser.rules.checks import check_table_options
 from merganser.rules.dialects import with_whole_rows
-from merganser.rules.facts import refuse
+from merganser.rules.facts import POSTPONE, refuse
 from merganser.rules.gaps import check_can_keep
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
@@ -157,6 +157,13 @@ def with_stream_begun(
     """
     if retention < LEAST:
         refuse(what, f"'{w.STREAM_RETENTION.key}' has to be above zero. Give a duration such as '24 h'.")
+    if made.options.get(w.BUCKET) == POSTPONE and made.options.get(w.CHANGELOG_PRODUCER) == "none":
+        refuse(
+            what,
+            "'bucket' is -2, so rows wait for their buckets, and the table has no producer that publishes them when "
+            "they get there. Nothing was changed. Set 'changelog-producer' to 'lookup' or 'full-compaction' first.",
+            option=w.CHANGELOG_PRODUCER.key,
+        )
     options = with_stream(
         made.options,
         id=there.id if there else env.new_id().replace("-", ""),

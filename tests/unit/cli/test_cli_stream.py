@@ -21,6 +21,10 @@ def test_a_stream_is_enabled_listed_and_disabled(run: Run, orders: mg.Table) -> 
     said = run("stream", "enable", "shop.orders", "--retention", "3 h")
     assert said.code == 0
     assert "records are kept for 3:00:00" in said.out
+    one = mg.catalog(orders.path.rpartition("/shop.db/")[0]).create_table(
+        "shop.one", "k INT, PRIMARY KEY (k)", options={"bucket": "1"}
+    )
+    assert ": 1 shard, " in run("stream", "enable", one.name).out
     heading, *rows = run("shards", "shop.orders").out.splitlines()
     assert heading.split() == ["shard", "partition", "bucket", "state", "parents"]
     assert len(rows) == len(mg.table(orders.path).shards())
@@ -49,11 +53,16 @@ def test_changes_are_shown_as_they_come(run: Run, orders: mg.Table) -> None:
     assert all(line.startswith("+I id=") for line in lines)
     assert run("tail", "shop.orders", "--once").out == ""
     assert run("tail", "shop.orders", "--from", "yesterday", "--once").code == 1
+    assert run("followers", "shop.orders", "--checkpoints", "d.nope").code == 1
 
 
 def _tail(orders: mg.Table, stdout: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "merganser", "tail", orders.path, "--from", "latest-full"]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=os.environ | {"TERM": "xterm-256color"})
+
+
+def _said(orders: mg.Table) -> bytes:
+    return f"following '{orders.path}' from 'latest-full'; Ctrl-C ends it\n".encode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -66,7 +75,7 @@ def test_on_a_terminal_kinds_have_colours_and_a_signal_ends_it(orders: mg.Table,
     assert b"\x1b[32m+I" in shown
     assert b"\x1b[31m-D" in shown
     tailing.send_signal(number)
-    assert (tailing.wait(20), tailing.communicate()[1]) == (0, b"")
+    assert (tailing.wait(20), tailing.communicate()[1]) == (0, _said(orders))
     os.close(ours)
     os.close(theirs)
 
@@ -77,7 +86,7 @@ def test_it_ends_when_the_reader_of_its_output_has_gone_away(orders: mg.Table) -
     os.close(theirs)
     assert b"+I" in _read(ours, b"+I")
     os.close(ours)
-    assert (tailing.wait(20), tailing.communicate()[1]) == (0, b"")
+    assert (tailing.wait(20), tailing.communicate()[1]) == (0, _said(orders))
 
 
 def _read(source: int, wanted: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.changes import set_option
 from merganser.errors import (
     ConflictError,
     InvalidInputError,
@@ -111,6 +112,35 @@ def test_tables_without_a_key_and_with_fixed_buckets_have_puts_alone(world: Worl
     write(table, *((k, k) for k in range(9)))
     assert len(table.shards()) == 2
     assert sorted(told(table)) == [("PUT", k, k) for k in range(9)]
+
+
+def test_a_postponed_table_says_what_its_stream_needs(world: World) -> None:
+    table = world.made(bucket="-2")
+    with pytest.raises(InvalidInputError, match="Set 'changelog-producer' to 'lookup'"):
+        table.enable_stream()
+    table.alter([set_option("changelog-producer", "lookup")]).enable_stream()
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_counting_table_has_a_record_for_each_row_that_comes_or_goes(world: World, producer: str) -> None:
+    table = world.made("k INT, v INT", bucket="1", write_mode="change-log", changelog_producer=producer)
+    write(table, (0, 0), (0, 0))
+    table.enable_stream()
+    write(table, (1, 1), (1, 1), (0, 0), kinds=["+I", "+I", "-D"])
+    write(table, (1, 1), (2, 2), kinds=["-U", "+U"])
+    table.compact(full=True)
+    assert sorted(told(table)) == [("DELETE", 0, 0), ("DELETE", 1, 1), ("PUT", 1, 1), ("PUT", 1, 1), ("PUT", 2, 2)]
+    assert sorted((row["k"], row["v"]) for row in table.read().to_pylist()) == [(0, 0), (1, 1), (2, 2)]
+    table.disable_stream()
+    assert table.options.get("changelog-producer", "none") == producer
+
+
+def test_rows_that_are_logged_without_those_before_are_puts(world: World) -> None:
+    table = world.made(bucket="1", changelog_producer="per-record", **STREAM, **{"changelog.image": "wal"})
+    write(table, (1, 1))
+    write(table, (1, 2), (2, 5))
+    write(table, (1, 2), kinds=["-D"])
+    assert told(table) == [("PUT", 1, 1), ("PUT", 1, 2), ("PUT", 2, 5), ("DELETE", 1, None)]
 
 
 def test_a_branch_keeps_a_stream_of_its_own_or_none(world: World) -> None:

@@ -209,6 +209,12 @@ def test_arguments_out_of_their_range_are_refused(world: World) -> None:
             table.records(at, limit=limit)
     with pytest.raises(StreamParameterError):
         table.shard_iterator(only(table), at="earliest")
+    for timestamp in ("bogus", "", "+99:00", "2026-01-01T00:00:00+99:00", True, 1.5, b"2026"):
+        with pytest.raises(StreamParameterError, match="timestamp is"):
+            table.shard_iterator(only(table), timestamp=timestamp)
+    for start in ("", 5, "shard", "../shard-000000000001-000000"):
+        with pytest.raises(StreamParameterError, match="start_shard is"):
+            table.describe_stream(start_shard=start)
     with pytest.raises(StreamNotFoundError, match="no shard"):
         table.shard_iterator("shard-x")
 
