@@ -123,7 +123,8 @@ class Change:
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
             session.abort()
-            return None
+            if self.identifier is None:
+                return None
         return session.commit(self.identifier, matching.reads(snapshot), edit=RowEdit(self._operation, lambda: counts))
 
     def _write(self, parts: Iterator[pa.Table], out: RowChanges) -> None:
@@ -138,15 +139,13 @@ class Change:
     def _jobs_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         matching = Matching(transaction.table, self.env, self.where, self.action)
         found = matching.scan(state).plan()
-        if not found.splits:
-            return None
         write = transaction.job()
         jobs = [RowJob(write, found.job, (split,), self.sets, self.action) for split in found.splits]
         assert self.run is not None
-        outcomes = self.run(jobs)
+        outcomes = self.run(jobs) if jobs else []
         messages = messages_of(transaction.table, self.env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-        if counts == RowCounts():
+        if counts == RowCounts() and self.identifier is None:
             return None
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
@@ -156,7 +155,7 @@ class Change:
         todo = rewriting(table, self.env, state, FilterRule(self.where, self.sets))
         outcomes = (self.run or run_here(self.env))(todo.jobs) if todo.jobs else []
         messages = todo.messages(table, self.env, outcomes)
-        if not messages:
+        if not messages and self.identifier is None:
             return None
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts(deleted=todo.dropped_rows))
         matching = Matching(table, self.env, self.where, self.action)
@@ -175,14 +174,14 @@ class Change:
         matching = Matching(table, self.env, self.where, self.action)
         touched = {file.name for split in matching.scan(state).plan().splits for file in split.files}
         jobs = removals(table, self.env, state, touched, self.where)
-        if not jobs:
-            return None
-        outcomes = (self.run or run_here(self.env))(jobs)
+        outcomes = (self.run or run_here(self.env))(jobs) if jobs else []
         messages = messages_of(table, self.env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
         if counts == RowCounts():  # what was compacted to show rows of level 0 is not needed either
             remove_files(table, self.env, messages)
-            return None
+            messages = []
+            if self.identifier is None:
+                return None
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 

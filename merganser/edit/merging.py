@@ -228,7 +228,8 @@ class Merge:
         counts = RowCounts(out.inserted, out.updated, out.deleted)
         if counts == RowCounts():
             session.abort()
-            return None
+            if self._identifier is None:
+                return None
         return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
 
     def _change_all(self, parts: Iterable[pa.Table], source: Source, out: RowChanges) -> None:
@@ -276,7 +277,7 @@ class Merge:
             outcomes = run(job)
             messages = messages_of(table, self._env, outcomes)
             counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-            if counts == RowCounts():
+            if counts == RowCounts() and self._identifier is None:
                 return None
             reads = Reads(state.snapshot, covers=lambda _: True)
             return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
@@ -308,7 +309,7 @@ class Merge:
         except BaseException:
             remove_files(table, env, messages)
             raise
-        if counts == RowCounts():
+        if counts == RowCounts() and self._identifier is None:
             return None
         matching = Matching(table, env, None if self._unmatched else self._on.of_target, self._action)
         reads = replace(matching.reads(state.snapshot), marks=True)

@@ -98,10 +98,17 @@ class Upsert:
                 "says. Nothing was written. Use write(): it moves keys as the merge engine says.",
                 table=table.name,
             )
-        self._target = WriteTarget(table, columns=columns, action=self._action)
         self._session = WriteSession(table, env, commit_user=commit_user, changes=changes)
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
+        self._columns = columns
+        if not table.options.get(w.MERGE_SCHEMA):
+            self._aim(table)
+
+    def _aim(self, table: TableDef) -> None:
+        """Check the call against the table, as the rows can be written to it."""
+        self._table = table
+        self._target = WriteTarget(table, columns=self._columns, action=self._action)
         self._merge = merge_of(table, stored=False)
         given = self._target.columns
         self._is_partial = given is not None and set(given) != {field.name for field in table.schema.user_fields}
@@ -155,16 +162,18 @@ class Upsert:
             InvalidInputError: nothing was written.
         """
         of_rows = RowKinds(kinds, table=self._table.name)
+        parts = [of_rows.split(batch, last=held) for batch, held in batches_of(data, self._table.schema.fields)]
+        of_rows.finish()
+        parts = [part for part in parts if part[0].num_columns or part[0].num_rows]
+        if self._table.options.get(w.MERGE_SCHEMA):
+            schemas = [part.schema for part, _ in parts] or [pa.schema([])]
+            self._aim(self._session.take_columns_of(pa.unify_schemas(schemas, promote_options="permissive")))
         rows: list[pa.Table] = []
         row_kinds: list[pa.Array] = []
-        for batch, held in batches_of(data, self._table.schema.fields):
-            part, part_kinds = of_rows.split(batch, last=held)
-            if not part.num_columns and not part.num_rows:
-                continue
-            part, part_kinds = self._accepted(part, part_kinds)
+        for given, given_kinds in parts:
+            part, part_kinds = self._accepted(given, given_kinds)
             rows.append(part)
             row_kinds.append(row_kind.inserts(part.num_rows) if part_kinds is None else part_kinds)
-        of_rows.finish()
         fields = self._table.schema.user_fields
         if self._is_partial:
             fields = tuple(field for field in fields if field.name in (self._target.columns or ()))
@@ -240,8 +249,9 @@ class Upsert:
         before = Images.of(given.keys.num_rows, which, rows)
         edit = self._edit(given, before)
         reads = None
-        if edit.rows.num_rows:
+        if edit.rows.num_rows or identifier is not None:
             reads = reads_of_keys(self._table, snapshot, given.keys)
+        if edit.rows.num_rows:
             session.put((edit.rows, edit.kinds, None), held=True)
         uuid = session.uuid
         made = session.commit(identifier, reads, self._watermark)

@@ -77,7 +77,7 @@ class WriteSession:
             return
         self._check_known()
         begun = self.env.seconds()
-        self._take_columns_of(rows.schema)
+        self.take_columns_of(rows.schema)
         prepared = self.target.accepted(rows, kinds)
         self._transaction.spent("check", self.env.seconds() - begun)
         self.put(prepared, held=held)
@@ -103,15 +103,18 @@ class WriteSession:
             raise
         self._transaction.spent("write", self.env.seconds() - begun)
 
-    def _take_columns_of(self, rows: pa.Schema) -> None:
+    def take_columns_of(self, rows: pa.Schema) -> TableDef:
         """Write to the table with the columns that rows bring, if it takes new ones; see `with_columns_of`.
+
+        Returns:
+            The table with them.
 
         Raises:
             InvalidInputError: rows of the same commit were taken without them.
         """
         table = with_columns_of(self.table, self.env, rows)
         if table.schema.id == self.table.schema.id:
-            return
+            return self.table
         if self._taking:
             raise InvalidInputError(
                 f"{self.target.action}: the rows have other columns than those before them in this commit, and the "
@@ -123,6 +126,7 @@ class WriteSession:
         self.target = self._target_of(table)
         self._writer = None
         self._settle()
+        return table
 
     def take_turn(self) -> None:
         """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""

@@ -306,6 +306,8 @@ class Transaction:
         allow_empty = (
             options.get(w.COMMIT_FORCE_CREATE_SNAPSHOT) or options.get(w.SNAPSHOT_IGNORE_EMPTY_COMMIT) is False
         )
+        # A call that looked at rows and has a number was applied also if it changed none: later it might change some.
+        allow_empty = allow_empty or (self.identifier != BATCH_IDENTIFIER and (reads is not None or edit is not None))
         if not messages and removes is None and not allow_empty and self.watermark is None:
             return None
         change = Change(

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 import merganser as mg
+from merganser.commit.publish import Publisher
 from merganser.edit.change import Change
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.storage.protocol import no_lock
@@ -77,6 +78,58 @@ def test_a_repeated_call_changes_nothing(catalog: mg.Catalog) -> None:
     assert again is not None
     assert again.rows_updated == 1
     assert by_key(table)[1] == (2, "x", 1)
+
+
+def _append(catalog: mg.Catalog) -> mg.Table:
+    return catalog.create_table("db.t", COLUMNS, partition_by=["b"], options={"deletion-vectors.enabled": "true"})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.delete("n = 99", commit_user="job", identifier=4),
+        lambda table: table.update("n = 99", {"a": "0"}, commit_user="job", identifier=4),
+        lambda table: (
+            table.merge([{"n": 99}], on="target.n = source.n", commit_user="job", identifier=4)
+            .when_matched_update({"a": "0"})
+            .execute()
+        ),
+        lambda table: table.delete("b = 'new'", commit_user="job", identifier=4),
+    ],
+    ids=["delete", "update", "merge", "partition"],
+)
+@pytest.mark.parametrize("of", [made, _append], ids=["keyed", "append"])
+def test_a_call_that_changed_nothing_changes_nothing_when_it_is_repeated(
+    catalog: mg.Catalog, of: Callable[[mg.Catalog], mg.Table], call: Callable[[mg.Table], mg.Snapshot | None]
+) -> None:
+    table = of(catalog)
+    table.write(FIRST)
+    first = call(table)
+    assert first is not None
+    assert (first.rows_updated, first.rows_deleted) == (0, 0)
+    table.write([{"k": 9, "a": 1, "b": "new", "n": 99}])
+    assert call(table) == first
+    assert (9, 1, "new", 99) in [tuple(row.values()) for row in table.read().to_pylist()]
+    assert table.check() == ()
+
+
+def test_of_two_deletes_that_cross_the_second_counts_the_rows_that_the_first_left(catalog: mg.Catalog) -> None:
+    table = _append(catalog)
+    table.write(FIRST)
+    first: list[mg.Snapshot | None] = []
+    others = [lambda: first.append(table.delete("k < 2")), lambda: table.write(FIRST[:1])]
+    publish = Publisher._publish
+
+    def crossed(self: Publisher, *arguments: Any) -> mg.Snapshot:
+        if arguments[0].operation == "DELETE" and others:
+            others.pop(0)()
+        return publish(self, *arguments)
+
+    with _without_locks(), patch.object(Publisher, "_publish", crossed):
+        done = table.delete("b = 'x'")
+    assert done is not None
+    assert (first[0] and first[0].rows_deleted, done.rows_deleted) == (3, 4)
+    assert table.read().to_pylist() == []
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,23 @@ def test_keys_keep_their_types(table):
         merging(table, **{"explicit-cast": 1}).write(pa.table({"id": ["a"], "n": [1]}))
     with pytest.raises(InvalidInputError, match="column 'id'"):
         merging(table).write(pa.table({"n": [1]}))
+
+
+def test_upserts_and_files_bring_new_columns_too(table, tmp_path):
+    table.write([{"id": 1, "n": 1, "s": "a", "r": None}])
+    done = merging(table, **{"type-widening": 1}).upsert(
+        [{"id": 1, "n": 2**40, "a": True}, {"id": 2, "n": 5, "a": False}]
+    )
+    assert (done.inserted, done.updated) == (1, 1)
+    done = merging(table).upsert([{"id": 1, "b": 0.5}], columns=["id", "b"])
+    assert (done.inserted, done.updated) == (0, 1)
+    (tmp_path / "rows.json").write_text('{"id": 3, "c": "new"}')
+    merging(table).load(str(tmp_path / "rows.json"))
+    assert [(row["n"], row["s"], row["a"], row["b"], row["c"]) for row in rows(table)] == [
+        (2**40, None, True, 0.5, None),
+        (5, None, False, None, None),
+        (7, None, None, None, "new"),
+    ]
+    assert merging(table).upsert([]).snapshot is None
+    with pytest.raises(InvalidInputError, match="column 'd' of the data is not a column"):
+        table.upsert([{"id": 1, "d": 1}])
