@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from merganser.cli.arguments import Store, TableName, Warehouse
+from merganser.cli.arguments import Snapshot, Store, TableName, Tag, Timestamp, Warehouse
 
 _DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)]
 
@@ -175,6 +175,27 @@ def migrate(
     print(made.path)
 
 
+def clone(
+    table: TableName,
+    name: Annotated[str, typer.Argument(metavar="DATABASE.NEW", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="DIR", help="Warehouse of the clone.  [default: the same]", show_default=False),
+    ] = None,
+    snapshot: Snapshot = None,
+    tag: Tag = None,
+    timestamp: Timestamp = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Make another table with the state of a table. They share no file afterwards."""
+    from merganser.cli.target import catalog_of, table_of
+
+    source = table_of(table, warehouse, store)
+    made = catalog_of(to or warehouse, store).clone(source, name, snapshot=snapshot, tag=tag, timestamp=timestamp)
+    print(made.path)
+
+
 def describe(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
     """Show columns, keys, options and size of a table."""
     from merganser.cli import describe as page
@@ -205,5 +226,6 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("drop-table", drop_table),
     ("rename", rename),
     ("migrate", migrate),
+    ("clone", clone),
     ("describe", describe),
 )

@@ -41,7 +41,7 @@ _BUCKET: Final = 0
 _UNAWARE: Final = -1
 _READ_ROWS: Final = 131_072
 _PART_BYTES: Final = 16 * 1024 * 1024
-_QUIET: Final = {w.WRITE_ONLY.key: "true"}
+QUIET: Final = {w.WRITE_ONLY.key: "true"}
 """How the first commit is made: nothing is compacted or expired after it."""
 
 
@@ -65,7 +65,8 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
             "written anew. Nothing was changed. Pass how='copy', or leave the option out.",
             option=w.BUCKET.key,
         )
-    with _built(plan.versions, env, root, name, _QUIET) as table:
+    with place(env, root, name) as aside:
+        table = _defined(plan.versions, env, aside, name, QUIET)
         if not keep:
             env.storage.copy((one.source, _place(table, one)) for one in plan.files)
         target = WriteTarget(table)
@@ -86,10 +87,10 @@ def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: st
     """
     size = sum(one.file.size for one in plan.files)
     with (
-        _built([replace(plan.schema, id=0)], env, root, name, {}) as table,
+        place(env, root, name) as aside,
         env.progress.work(f"copying the rows of {folder.root}", size_bytes=size, steps=len(plan.files)) as work,
     ):
-        session = WriteSession(table, env)
+        session = WriteSession(_defined([replace(plan.schema, id=0)], env, aside, name, {}), env)
         try:
             for one in plan.files:
                 for rows in _rows(one, plan, folder):
@@ -133,14 +134,26 @@ def _messages(plan: Plan, *, keep: bool) -> list[CommitMessage]:
     ]
 
 
-@contextlib.contextmanager
-def _built(
-    versions: Sequence[TableSchema], env: Env, root: str, name: str, dynamic: Mapping[str, str]
-) -> Iterator[TableDef]:
-    """Give a table with some schemas, by id, to be filled; then publish it.
+def _defined(versions: Sequence[TableSchema], env: Env, aside: str, name: str, dynamic: Mapping[str, str]) -> TableDef:
+    """Return a new table with some schemas, by id.
 
     Args:
-        dynamic: options for the time of the filling.
+        dynamic: options that hold for the table that is returned.
+    """
+    paths = TablePaths(aside)
+    for version in versions:
+        SchemaStore(paths, env).create(version)
+    schema = versions[-1]
+    return TableDef(name=name, path=aside, schema=schema, options=schema.options.merged(dynamic))
+
+
+@contextlib.contextmanager
+def place(env: Env, root: str, name: str) -> Iterator[str]:
+    """Give a hidden directory for a table that is being made; then publish it. After an error, nothing is left of it.
+
+    Args:
+        root: where the table will be.
+        name: of the table, for messages.
 
     Raises:
         AlreadyExistsError: there is a table at its place now; nothing was changed.
@@ -148,12 +161,8 @@ def _built(
     database, _, own = root.rpartition("/")
     _remove_old(env, database, own)
     aside = join(database, f".{own}.{env.new_id()}.tmp")
-    paths = TablePaths(aside)
     try:
-        for version in versions:
-            SchemaStore(paths, env).create(version)
-        schema = versions[-1]
-        yield TableDef(name=name, path=aside, schema=schema, options=schema.options.merged(dynamic))
+        yield aside
         _publish(env, aside, root, name)
     except MerganserError:
         with contextlib.suppress(MerganserError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -154,3 +156,19 @@ def test_bad_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert "Usage: " in ran.err
+
+
+def test_a_folder_becomes_a_table_and_a_table_another_one(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in" / "p=1").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "in" / "p=1" / "x.parquet")
+    run("create-database", "shop")
+    made = run("migrate", str(tmp_path / "in"), "shop.t", "-t", "p=STRING", "--how", "keep", "--comment", "of files")
+    assert made.out.strip() == str(tmp_path / "warehouse/shop.db/t")
+    assert mg.table(made.out.strip()).read(where="p = '1'").count() == 2
+    refused = run("migrate", str(tmp_path / "in"), "shop.u", "-k", "id", "--how", "link")
+    assert (refused.code, "Pass --how copy, or leave it out." in refused.err) == (1, True)
+    assert run("migrate", str(tmp_path / "in"), "shop.u", "-k", "id,p", "-o", "bucket=1").code == 0
+    assert run("create-database", "b", "-w", str(tmp_path / "other")).code == 0
+    cloned = run("clone", "shop.u", "b.u", "--to", str(tmp_path / "other"), "--snapshot", "1")
+    assert cloned.out.strip() == str(tmp_path / "other/b.db/u")
+    assert mg.table(cloned.out.strip()).primary_key == ("id", "p")
