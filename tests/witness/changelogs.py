@@ -54,7 +54,7 @@ def _newest(world: World, name: str) -> int:
 def _shape(producer: str, engine: str, random: Random) -> TableShape:
     options = {"bucket": str(random.randint(1, 2)), "changelog-producer": producer} | dict(_ENGINES[engine])
     options["changelog-file.format"] = random.choice(["parquet", "orc", "avro"])
-    if random.random() < 0.5:
+    if producer in ("lookup", "full-compaction") and random.random() < 0.5:
         options["changelog-producer.row-deduplicate"] = "true"
     if producer == "full-compaction":
         options["write-only"] = "true"
