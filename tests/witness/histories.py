@@ -439,7 +439,16 @@ class DrawnEngineTable(SharedTable):
                 self.drawn.options[option] = "sum"
             elif option.endswith(".nested-sequence-field"):
                 del self.drawn.options[option]
+            elif engine == "partial-update" and option.endswith(".aggregate-function") and text == "last_value":
+                del self.drawn.options[
+                    option
+                ]  # what a late retraction does to it differs: docs/differences-from-paimon.md
         self.drawn.options.pop("sequence.auto-padding", None)  # Java has no longer what it may order by
+        if int(self.drawn.options["bucket"]) < 0:  # the oracle follows buckets that the hash of the key decides
+            for option in list(self.drawn.options):
+                if option.startswith(("dynamic-bucket.", "postpone.")):
+                    del self.drawn.options[option]
+            self.drawn.options["bucket"] = "2"
         if engine == "aggregation" or any(option.endswith(".sequence-group") for option in self.drawn.options):
             for option in ("sequence.field", "sequence.field.sort-order"):
                 self.drawn.options.pop(option, None)  # what a retraction does differs: docs/interop.md
