@@ -305,6 +305,7 @@ class TableBatches:
         self._states: dict[tuple[int, int | None], tuple[Part, ...]] = {}
         self._plans: dict[int, list[Part]] = {}
         self._taken: dict[int, list[Part]] = {}
+        self._snapshots: dict[int, Snapshot] = {}
         self._waiting_since: float | None = None
         self._kept: int | None = None
         self._kept_ms = 0
@@ -539,7 +540,7 @@ class TableBatches:
         """Return what a snapshot published, without the rows of earlier snapshots that it took away."""
         found = self._plans.get(number)
         if found is None:
-            snapshot = self._line.kept(number)
+            snapshot = self._planned(number)
             if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
                 files = visible(self._table, Exchanged(snapshot, ADD, snapshot))
                 found = self._rows_of(self._table, files, "+I", ordered=True)
@@ -569,10 +570,18 @@ class TableBatches:
         """
         found = self._taken.get(number)
         if found is None:
-            found = self._taken[number] = self._taken_by(self._line.kept(number))
+            found = self._taken[number] = self._taken_by(self._planned(number))
             self._taken.pop(number - _PLANS_MAX, None)
         elif found:
             self._store.load(number - 1)
+        return found
+
+    def _planned(self, number: int) -> Snapshot:
+        """Return a snapshot whose plan is made, which is looked at once."""
+        found = self._snapshots.get(number)
+        if found is None:
+            found = self._snapshots[number] = self._line.kept(number)
+            self._snapshots.pop(number - _PLANS_MAX, None)
         return found
 
     def _taken_by(self, snapshot: Snapshot) -> list[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -259,3 +260,35 @@ def test_writes_compactions_and_rescales_of_spark_are_in_the_stream(
     assert seen == {i: "new" if i < 4 else "paid" for i in range(12)}
     assert (kinds.count("PUT"), kinds.count("UPDATE"), len(kinds)) == (12, 4, 16)
     assert sum(not shard.closed for shard in orders.shards()) == 3
+
+
+def test_rows_that_are_marked_and_rows_that_are_counted_have_records_after_expiry(
+    spark: SparkSession, catalog: mg.Catalog, follow: Callable[..., dict[int, Batch]]
+) -> None:
+    options = {"stream.enabled": "true", "deletion-vectors.enabled": "true"}
+    marked = catalog.create_table("shop.marked", "p INT, k INT, v INT", partition_by=["p"], options=options)
+    marked.write([{"p": p, "k": k, "v": 0} for p in (0, 1) for k in range(5)])
+    marked.delete("k = 1 or k = 4")
+    marked.update("k = 2 and p = 1", {"v": "7"})
+    marked.write([{"p": 0, "k": 9, "v": 9}], overwrite={"p": 0})
+    marked.write([{"p": 1, "k": 8, "v": 8}])
+    marked.expire(retain_max=1, retain_min=1)
+    rows: Counter[tuple[int, int, int]] = Counter()
+    for batch in follow(load(spark, marked, maxFilesPerTrigger="1")).values():
+        for row in batch:
+            rows[row["p"], row["k"], row["v"]] += -1 if row["_action"] == "DELETE" else 1
+    assert +rows == Counter((row["p"], row["k"], row["v"]) for row in marked.read().to_pylist())
+    assert not -rows
+
+
+def test_a_counting_table_has_a_record_in_spark_for_each_row_that_comes_or_goes(
+    spark: SparkSession, catalog: mg.Catalog, follow: Callable[..., dict[int, Batch]]
+) -> None:
+    options = {"stream.enabled": "true", "write-mode": "change-log", "bucket": "2"}
+    counted = catalog.create_table("shop.counted", "k INT, v INT", options=options)
+    counted.write([{"k": k, "v": 0} for k in (1, 1, 2)])
+    counted.write([{"k": 1, "v": 0}, {"k": 3, "v": 0}], kinds=["-D", "+I"])
+    counted.expire(retain_max=1, retain_min=1)
+    (batch,) = follow(load(spark, counted)).values()
+    wanted = [("DELETE", 1), ("PUT", 1), ("PUT", 1), ("PUT", 2), ("PUT", 3)]
+    assert sorted((row["_action"], row["k"]) for row in batch) == wanted

@@ -435,3 +435,47 @@ def test_a_handle_that_knows_what_is_gone_says_that_it_was_trimmed(
             handle.records(half)
         assert [row["k"] for row in handle.records(at, gaps="skip").records.to_pylist()] == [0, 1, 2]
         assert [row["k"] for row in handle.records(child).records.to_pylist()] == [5]
+
+
+def test_rows_that_another_engine_marks_have_records_until_they_are_trimmed(world: World) -> None:
+    table = world.made("k INT, v INT", **STREAM, **{"deletion-vectors.enabled": "true", "stream.retention": "1 h"})
+    write(table, *((k, k) for k in range(40)))
+    for k in (1, 2):
+        table.delete(f"k = {k}")
+    store = SnapshotStore(table.definition.paths, table.env, "db.t")
+    for number in (2, 3):  # such an engine marks rows in commits that append
+        store.replace(replace(store.load(number), commit_kind="APPEND", writer_version=None))
+    fresh = world.open().table("db.t")
+    write(fresh, (5, 5))
+    fresh.expire(retain_max=1)
+    assert fresh.snapshots()[0].id == 1
+    changes = [("DELETE", 1, 1), ("DELETE", 2, 2), ("PUT", 5, 5)]
+    assert told(fresh) == [("PUT", k, k) for k in range(40)] + changes
+    world.now += timedelta(hours=2)
+    write(fresh, (6, 6))
+    fresh.expire(retain_max=1)
+    assert len(fresh.snapshots()) == 1
+    assert told(world.open().table("db.t")) == [("PUT", 6, 6)]
+
+
+def test_a_stream_and_a_consumer_each_keep_what_they_need(world: World) -> None:
+    table = world.made(bucket="1", **STREAM)
+    for value in range(3):
+        write(table, (1, value))
+    table.consumers.set("c", 2)
+    write(table, (2, 2), overwrite={})
+    for value in range(2):
+        write(table, (1, value))
+    table.expire(retain_max=1)
+    assert table.snapshots()[0].id == 2
+    wanted = told(table)
+    assert len(wanted) == 3 + 1 + 3
+    read = [row for rows in table.stream(consumer="c", follow=False) for row in rows.to_pylist()]
+    assert [row["v"] for row in read if row["_row_kind"] == "+U"] == [1, 2, 1]
+    assert table.consumers.list()[0].next_snapshot > 4
+    table.expire(retain_max=1)
+    assert table.snapshots()[0].id == 3  # before the overwrite
+    world.now += timedelta(hours=25)
+    write(table, (7, 7))
+    table.expire(retain_max=1)
+    assert len(table.snapshots()) == 1

@@ -76,7 +76,8 @@ def test_every_record_is_handled_once_and_in_order_of_its_key(tmp_path: Path, se
 
     for _ in range(50):
         now[0] += timedelta(seconds=rng.choice([0, 0, 1, 5]))
-        match rng.choices(["write", "step", "start", "kill", "rescale", "expire", "wait"], [6, 30, 3, 1, 2, 2, 1])[0]:
+        steps = {"write": 6, "step": 30, "start": 3, "kill": 1, "rescale": 2, "overwrite": 2, "expire": 2, "wait": 1}
+        match rng.choices(list(steps), list(steps.values()))[0]:
             case "write":
                 rows = {(rng.choice("ab"), rng.randrange(8)): rng.randrange(99) for _ in range(rng.randrange(1, 6))}
                 opened().write([{"p": p, "k": k, "v": v} for (p, k), v in rows.items()])
@@ -89,6 +90,8 @@ def test_every_record_is_handled_once_and_in_order_of_its_key(tmp_path: Path, se
             case "rescale":
                 opened().compact(full=True)
                 opened().rescale(rng.randrange(1, 6))
+            case "overwrite":
+                opened().write([{"p": "a", "k": 1, "v": rng.randrange(99)}], overwrite={"p": "a"})
             case "expire":
                 opened().expire(retain_max=1, retain_min=1)
             case "wait":
