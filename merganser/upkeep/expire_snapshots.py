@@ -209,8 +209,8 @@ class _Run:
     def _before_taken(self, found: Sequence[Snapshot], stop: int) -> tuple[int, int]:
         """Return the oldest snapshot that stays, so that the shard stream has the rows that commits took away.
 
-        Its records of such a commit are made of the files of the snapshot before. Other records are kept without
-        snapshots, as changelogs.
+        Its records of such a commit are made of the files of the snapshot before, and of those that an overwrite
+        added. Other records are kept without snapshots, as changelogs.
 
         Args:
             stop: the oldest that stays by what else is known.
@@ -220,6 +220,8 @@ class _Run:
         """
         since_ms = self._needed_since_ms()
         after = 0 if self.stream is None else self.stream.after
+        if found[0].commit_kind == OVERWRITE and found[0].id > after and found[0].time_millis >= since_ms:
+            return found[0].id, found[0].time_millis  # what it added is published by no changelog either
         for before, snapshot in pairwise(found):
             if snapshot.id > stop:
                 break
