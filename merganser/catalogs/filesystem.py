@@ -328,11 +328,11 @@ class Catalog:
             name: `database.table`; there must be no such table.
             how: "link": the table gets the files under names of its own, without reading them. On a local disk they
                 take no more room; an object store copies them inside of itself. "keep": the table names the files where
-                they lie. They belong to it from then on: what it no longer needs is removed there. "copy": the rows are
-                read, and written anew. None: "link", but "copy" where that is needed: for a table with a primary key,
-                and for a folder in another store.
+                they lie, so the folder has to stay; nothing is ever removed there. "copy": the rows are read, and
+                written anew. None: "link", but "copy" where that is needed: for a table with a primary key, and for a
+                folder in another store.
             types: by column, the type it shall have, such as {"dt": "STRING"}; it need not be complete.
-            primary_key: columns that identify a row; None of a table without a key.
+            primary_key: columns that identify a row; without them, the table is an append table.
             options, comment: of the table.
             store: options of the store of the folder, such as {"s3.region": "eu-west-1"}, where it is another one.
 

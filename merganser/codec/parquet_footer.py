@@ -40,6 +40,8 @@ _TAIL_BYTES: Final = 64 * 1024
 _INT96: Final = 3
 _FIXED_LEN_BYTE_ARRAY: Final = 7
 
+_SOUGHT_MAX: Final = 2
+"""Columns whose statistics are sought one by one: for more it takes less time to parse the whole footer."""
 _TYPE_DEFINED_ORDER: Final = b"\x1c\0\0"
 """The order of a column's values: without it the smallest text or decimal could mean anything."""
 
@@ -151,6 +153,7 @@ class Chunks:
         self._metadata = metadata
         self._whole = whole
         self._facts: list[list[ChunkFacts]] | None = None
+        self._sought = 0
 
     def of(self, group: int, leaf: int) -> pq.ColumnChunkMetaData | ChunkFacts:
         """Return the places and sizes of a column in a row group.
@@ -166,7 +169,8 @@ class Chunks:
         Args:
             leaf: where it is among all leaf columns.
         """
-        if self._facts is None:
+        self._sought += 1
+        if self._facts is None and self._sought <= _SOUGHT_MAX:
             groups, leaves = self._metadata.num_row_groups, self._metadata.num_columns
             found = leaf_statistics(self._footer, name, groups=groups, leaves=leaves)
             if found is not None:

@@ -110,9 +110,10 @@ def plan_of(
         FormatError: a file is damaged.
     """
     with env.progress.work(f"reading the footers of {folder.root}", steps=len(folder.files)) as work:
+        known: dict[str, tuple[t.Field, ...]] = {}
 
         def ask(file: FolderFile) -> _Said:
-            found = _said(folder.storage, file, what)
+            found = _said(folder.storage, file, known, what)
             work.advance(0)
             return found
 
@@ -129,10 +130,11 @@ def plan_of(
     of_partition = [by_name[name] for name in folder.partition_by]
     shapes: dict[tuple[t.Field, ...], int] = {}
     shape_of = []
+    made: dict[int, tuple[t.Field, ...]] = {}  # by the columns of files, which alike files share
     for file, one in zip(folder.files, said, strict=True):
-        extra = [field for field in of_partition if field.name not in {own.name for own in one.fields}]
-        shape = as_version((*one.fields, *extra), newest.fields)
-        if shape not in shapes:
+        if (shape := made.get(id(one.fields))) is None:
+            extra = [field for field in of_partition if field.name not in {own.name for own in one.fields}]
+            shape = made[id(one.fields)] = as_version((*one.fields, *extra), newest.fields)
             _check_readable(newest, shape, file.path, what)
         shape_of.append(shape)
         shapes.setdefault(shape, len(shapes))
@@ -170,7 +172,8 @@ def plan_of(
     return Plan(versions, tuple(planned))
 
 
-def _said(storage: Storage, file: FolderFile, what: str) -> _Said:
+def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ...]], what: str) -> _Said:
+    """Return what a file says; `known` holds the columns of files before, by their schemas, since most are alike."""
     opened = storage.open(file.path)
     try:
         reader = open_reader(opened, file.format, file.path, file.size)
@@ -178,7 +181,11 @@ def _said(storage: Storage, file: FolderFile, what: str) -> _Said:
         opened.close()
         raise
     with contextlib.closing(reader):
-        fields = columns_of(reader.own_schema(), path=file.path, what=what)
+        schema = reader.own_schema()
+        text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        if text not in known:
+            known[text] = columns_of(schema, path=file.path, what=what)
+        fields = known[text]
         found = stats_of(reader, fields) if reader.row_count else ()
         return _Said(fields, reader.row_count, dict(zip((f.name for f in fields), found, strict=False)))
 

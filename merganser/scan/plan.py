@@ -11,7 +11,7 @@ Files from before they were turned on are merged with what they meet (`lsm.unmar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,7 @@ from merganser.codec.binary_row import deserialize, deserialize_columns, stored_
 from merganser.codec.hashing import buckets
 from merganser.codec.stats import EMPTY_ROW
 from merganser.codec.stored import sort_key
-from merganser.errors import FormatError
+from merganser.errors import FormatError, UnsupportedError
 from merganser.expr.predicate import Predicate, conjunction, conjuncts, points
 from merganser.expr.prune import may_match_many, must_match_many
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
@@ -44,6 +44,8 @@ from merganser.scan.read import key_filter
 from merganser.scan.rows import without_columns
 from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+from merganser.schema.evolve import Evolution
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 
@@ -122,6 +124,7 @@ def _planned(
     target = table.options.get(r.SOURCE_SPLIT_TARGET_SIZE)
     directories: dict[bytes, str] = {}
     indexes = IndexQuestions(table, env, where)
+    store = SchemaStore(table.paths, env)
     for (partition, bucket), files in chosen:
         if bucket < 0:  # postponed rows are not part of the table yet
             continue
@@ -145,7 +148,7 @@ def _planned(
                 schema_ids,
             )
         else:
-            found = _append_splits(table, directory, partition, bucket, files, held, where, indexes, target)
+            found = _append_splits(table, directory, partition, bucket, files, held, where, indexes, target, store)
             schema_ids |= {file.schema_id for split in found for file in split.files}
             splits += found
     left = sum(len(section) for split in splits for section in split.sections)
@@ -153,7 +156,6 @@ def _planned(
     if indexes.asked:
         counts["after file indexes"] = left
     schemas = {table.schema.id: table.schema.fields}
-    store = SchemaStore(table.paths, env)
     for schema_id in schema_ids - set(schemas):
         schemas[schema_id] = store.load(schema_id).fields
     return Plan(state.snapshot, ReadJob(table, tuple(columns), where, schemas, what), tuple(splits), counts)
@@ -248,6 +250,7 @@ def _append_splits(
     where: Predicate | None,
     indexes: IndexQuestions,
     target: int,
+    store: SchemaStore,
 ) -> list[Split]:
     keyed = [entry.file.name for entry in files.entries if entry.file.min_key[:4] != EMPTY_ROW[:4]]
     if keyed:  # were they read as they stand, old versions of rows would come back
@@ -258,7 +261,7 @@ def _append_splits(
             f"(first: '{keyed[0]}'), and the schema '{path}' has none. Restore the schema file.",
             path=path,
         )
-    entries = by_stats(table, list(files.entries), where)
+    entries = by_stats(table, list(files.entries), where, store)
     whole = not _columns_apart([entry.file for entry in files.entries])
     if whole:
         asked = indexes.may_match(directory, [entry.file for entry in entries])
@@ -360,7 +363,11 @@ def _keyed_splits(
             place = int(places[members[0]])
             file = known.files[place]
             raw = file.delete_row_count == 0
-            if raw and where is not None and not by_stats(table, [files.entries[place]], where):
+            if (
+                raw
+                and where is not None
+                and not by_stats(table, [files.entries[place]], where, SchemaStore(table.paths, env))
+            ):
                 continue
             parts.append(((file,), raw, file.size))
             schema_ids.add(file.schema_id)
@@ -409,11 +416,17 @@ def _may_match_keys(
     return may_match_many(first, {name: low}, {name: high}, {name: nulls}, row_counts)
 
 
-def by_stats(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
-    """Return the files whose value statistics may match; for files whose rows nothing can shadow."""
+def by_stats(
+    table: TableDef, entries: list[ManifestEntry], where: Predicate | None, store: SchemaStore | None = None
+) -> list[ManifestEntry]:
+    """Return the files whose value statistics may match; for files whose rows nothing can shadow.
+
+    Args:
+        store: the schemas of the table, for files that were written with older ones; None: these may match.
+    """
     if where is None or not entries:
         return entries
-    return _chosen_by_stats(table, entries, where, may_match_many, unknown=True)
+    return _chosen_by_stats(table, entries, where, may_match_many, unknown=True, store=store)
 
 
 def surely_matching(table: TableDef, entries: list[ManifestEntry], where: Predicate | None) -> list[ManifestEntry]:
@@ -430,50 +443,81 @@ def _chosen_by_stats(
     question: Callable[..., np.ndarray],
     *,
     unknown: bool,
+    store: SchemaStore | None = None,
 ) -> list[ManifestEntry]:
     """Return the files of which the answer to a question about their statistics is yes.
 
     Args:
         question: `may_match_many` or `must_match_many`.
         unknown: the answer where there are no statistics of columns that the filter looks at.
+        store: see `by_stats`.
     """
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     for i, entry in enumerate(entries):
-        if entry.file.schema_id == table.schema.id:  # older schemas: names and types may differ, so no pruning
-            groups.setdefault((entry.file.schema_id, entry.file.value_stats_columns), []).append(i)
+        written = entry.file.schema_id
+        if written == table.schema.id or (store is not None and written < table.schema.id):
+            groups.setdefault((written, entry.file.value_stats_columns), []).append(i)
+    tested = [field for field in table.schema.fields if field.name in where.columns and not t.is_nested(field.type)]
     keep = np.full(len(entries), unknown)
-    for (_, names), members in groups.items():
-        fields = (
-            table.schema.fields
-            if names is None
-            else tuple(f for name in names for f in table.schema.fields if f.name == name)
-        )
-        used = [i for i, f in enumerate(fields) if f.name in where.columns and not t.is_nested(f.type)]
-        if not used:
-            continue
+    for (written, names), members in groups.items():
+        fields, stored, lacking = table.schema.fields, {field.name: field.name for field in tested}, list[t.Field]()
+        if store is not None and written < table.schema.id:
+            fields = store.load(written).fields
+            seen = _seen_as(tested, fields)
+            if seen is None:
+                continue
+            stored, lacking = seen
+        kept = fields if names is None else tuple(f for name in names for f in fields if f.name == name)
+        places = {field.name: i for i, field in enumerate(kept)}
+        used = {name: places[own] for name, own in stored.items() if own in places}
         files = [entries[i].file for i in members]
-        stats = _stats_columns(files, fields, used)
-        if stats is not None:
-            keep[members] = question(where, *stats, np.array([file.row_count for file in files], np.int64))
+        stats = _stats_columns(files, kept, used) if used else None
+        if stats is None and not lacking:
+            continue
+        low, high, nulls = stats or ({}, {}, {})
+        rows = np.array([file.row_count for file in files], np.int64)
+        for absent in lacking:
+            low[absent.name] = high[absent.name] = pa.nulls(len(files), arrow_type(absent.type))
+            nulls[absent.name] = rows
+        keep[members] = question(where, low, high, nulls, rows)
     return [entry for entry, kept in zip(entries, keep.tolist(), strict=True) if kept]
 
 
+def _seen_as(tested: Sequence[t.Field], stored: Sequence[t.Field]) -> tuple[dict[str, str], list[t.Field]] | None:
+    """Return how columns are called in files of an older schema, and those that are null since these files lack them.
+
+    Columns whose type changed are in neither. None: some cannot be read, which the read then says.
+    """
+    try:
+        found = Evolution.plan(tested, stored, name="")
+    except UnsupportedError:
+        return None
+    lacking = [field for field, source in zip(tested, found.sources, strict=True) if source is None]
+    return {name: own.name for name, own in found.unchanged.items()}, lacking
+
+
 def _stats_columns(
-    files: list[DataFile], fields: Sequence[t.Field], used: list[int]
+    files: list[DataFile], fields: Sequence[t.Field], used: Mapping[str, int]
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array], dict[str, np.ndarray]] | None:
+    """Return lower bounds, upper bounds and null counts of some columns, by name; None: some file has none.
+
+    Args:
+        fields: the columns that the statistics are of.
+        used: by name, the place of a column among these.
+    """
     kinds = [f.type.with_nullable(True) for f in fields]
     if any(len(f.value_stats.min_values) < 12 or f.value_stats.min_values[:4] == b"\0\0\0\0" for f in files):
         return None  # some writer kept none
     low = deserialize_columns([f.value_stats.min_values for f in files], kinds)
     high = deserialize_columns([f.value_stats.max_values for f in files], kinds)
     nulls = {}
-    for i in used:
+    for name, i in used.items():
         counts = [
             f.value_stats.null_counts[i] if f.value_stats.null_counts and len(f.value_stats.null_counts) > i else None
             for f in files
         ]
-        nulls[fields[i].name] = np.array([-1 if c is None else c for c in counts], np.int64)
-    return {fields[i].name: low[i] for i in used}, {fields[i].name: high[i] for i in used}, nulls
+        nulls[name] = np.array([-1 if c is None else c for c in counts], np.int64)
+    return {name: low[i] for name, i in used.items()}, {name: high[i] for name, i in used.items()}, nulls
 
 
 def _packed(

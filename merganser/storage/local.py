@@ -144,13 +144,15 @@ class LocalStorage:
                     self._make_directory(directory)
                 directories.add(directory)
             with _errors("copy", path):
+                # Its writer may not have waited for the disk. This comes first: with a new name, each sync would wait.
+                self._sync_file(path)
                 try:
                     os.link(path, new)
                 except OSError as error:
                     if error.errno not in _NOT_LINKED:
                         raise
                     shutil.copyfile(path, new)
-                self._sync_file(new)  # whoever wrote the other name may not have waited for the disk
+                    self._sync_file(new)
         for directory in directories:
             with _errors("copy", directory, missing=_VANISHED):
                 self._sync_directory(directory)

@@ -15,7 +15,7 @@ from merganser.errors import AlreadyExistsError
 from merganser.handle.table import Table
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
-from merganser.testing.faulty import Outcome
+from merganser.testing.faulty import FaultyStorage, Outcome
 from tests.faults import run_some
 
 _names = itertools.count()
@@ -122,3 +122,12 @@ def test_a_clone_is_whole_or_not_there_whichever_call_goes_wrong(copies: bool) -
         return memory_with(files, f"clone-fault-{next(_names)}")
 
     assert run_some(build, work, check, copies=copies) > 40
+
+
+@pytest.mark.parametrize("how", ["link", "keep"])
+def test_a_migration_opens_each_file_once_and_writes_none(how: str) -> None:
+    storage = FaultyStorage(memory_with(_files(), f"migrate-cost-{next(_names)}"))
+    catalog_over(storage).migrate(FOLDER, "db.t", how=how)
+    looks = [call.verb for call in storage.calls if call.path.startswith(FOLDER) and call.verb != "list"]
+    assert looks == ["open"] * 2 + ["copy"] * (how == "link")
+    assert [call.path for call in storage.calls if call.verb == "writer"] == []
