@@ -119,6 +119,11 @@ CHANGE_TRACKING_GAPS: Final = Option(
     "Ours: what a reader of changes does about a commit that published none, since change tracking was off. error: "
     "raise an error. mark: a stream hands over a Gap there, and a read names it in gaps(). skip: go on.",
 )  # fmt: skip
+STREAM_SCHEMA_CHANGES: Final = Option(
+    "scan.schema-changes", choice("follow", "end"), "follow",
+    "Ours: what a stream does when the columns of the table change. follow: go on. end: raise an error before the "
+    "first commit with other columns.",
+)  # fmt: skip
 READ_CHANGELOG: Final = Option("read.changelog", BOOLEAN, False, "Spark: streams carry the row kind in '_row_kind'.")
 STREAM_MAX_FILES: Final = Option[int | None](
     "read.stream.maxFilesPerTrigger", integer(1), None, "Spark: most files of a micro-batch."

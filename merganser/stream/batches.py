@@ -40,7 +40,7 @@ from merganser.scan.split import AnySplit, Phase, PublishedSplit, ReadJob, Split
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
-from merganser.stream.line import Line
+from merganser.stream.line import Line, check_columns_stay
 from merganser.stream.starts import start_of
 
 _VERSION: Final = 1
@@ -457,6 +457,7 @@ class TableBatches:
             snapshot = self._line.get(at.next, waits=True)
             if snapshot is None or self._is_behind_the_end(snapshot):
                 break
+            check_columns_stay(self._table, self._env, snapshot, self._action)
             self._refuse_gap(snapshot)
             units = self._portions(at.next)
             taken = at.files

@@ -36,7 +36,7 @@ from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import epoch_ms
 from merganser.storage.env import Env
-from merganser.stream.line import Line
+from merganser.stream.line import Line, check_columns_stay
 from merganser.stream.starts import start_of
 
 
@@ -262,6 +262,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         if snapshot is None:
             return self._table
         if snapshot.schema_id > self._table.schema.id:
+            check_columns_stay(self._table, self._env, snapshot, f"cannot follow '{self._table.name}'")
             there = self._table.with_schema(SchemaStore(self._table.paths, self._env).load(snapshot.schema_id))
         else:
             there = with_key_of(self._table, self._env, snapshot)

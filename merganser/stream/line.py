@@ -11,16 +11,46 @@ from typing import Final
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.refs import same_snapshot
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.rules.facts import listed
 from merganser.scan.scan import check_is_there
 from merganser.storage.env import Env
 from merganser.stream.starts import oldest_changes
 
 _PROBE_EVERY: Final = 16
 """Among so many looks at the hint there is one at the next snapshot itself: a writer may have died before the hint."""
+
+
+def check_columns_stay(table: TableDef, env: Env, snapshot: Snapshot, action: str) -> None:
+    """Refuse a snapshot with other columns than a stream has, if the stream is to end there.
+
+    Args:
+        action: beginning of the message, such as "cannot follow 'db.orders'".
+
+    Raises:
+        ConflictError: names the columns that differ; nothing of the snapshot was handed over.
+    """
+    schema = table.schema
+    if snapshot.schema_id <= schema.id or table.options.get(r.STREAM_SCHEMA_CHANGES) == "follow":
+        return
+    there = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    if there.fields == schema.fields:
+        return
+    known = {field.id: field for field in schema.fields}
+    new = [field.name for field in there.fields if known.pop(field.id, None) != field]
+    gone = [field.name for field in known.values()]
+    told = [f"{what} {listed(names)}" for what, names in (("new or other are", new), ("gone are", gone)) if names]
+    raise ConflictError(
+        f"{action}: with snapshot {snapshot.id} the table has other columns (schema {there.id}): "
+        f"{'; '.join(told) or 'they have another order'}. '{r.STREAM_SCHEMA_CHANGES.key}' = 'end' ends the stream "
+        f"here. Nothing of snapshot {snapshot.id} was handed over. Open the table again, and go on from this snapshot.",
+        table=table.name,
+        snapshot=snapshot.id,
+    )
 
 
 class Line:

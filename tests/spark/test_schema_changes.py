@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import merganser as mg
 import merganser.spark as ms
@@ -83,6 +84,8 @@ def test_a_stream_goes_on_with_its_columns_and_a_new_one_sees_the_new_columns(
     made.write([{"id": 2, "n": 8, "text": "b", "x": 5}])
     run(table)  # a handle from before: the columns of then
     made.write([{"id": 3, "n": 9, "text": "c", "x": 6}])
+    with pytest.raises(StreamingQueryException, match="with snapshot 3 the table has other columns"):
+        run(table.with_options({"scan.schema-changes": "end"}))
     run(made)
     assert rows(ms.read(spark, copy.path)) == [
         {"id": 1, "n": 7, "s": "a", "text": None, "x": None},

@@ -320,3 +320,19 @@ def test_a_sequence_group_follows_the_new_name_of_a_column_of_one_letter(catalog
     table.write([{"id": 1, "zz": 3, "w": 9}])
     assert table.schema.options.get("fields.zz.sequence-group") == "w"
     assert table.read().to_pylist() == [{"id": 1, "zz": 5, "w": 1}]
+
+
+def test_a_stream_ends_before_other_columns_if_that_is_asked_for(table):
+    table.write([{"id": 1, "n": 1, "s": "a"}])
+    stream = table.stream(follow=False, **{"scan.schema-changes": "end"})
+    assert [part.num_rows for part in stream] == [1]
+    table.alter([c.set_option("snapshot.num-retained.max", "50")]).write([{"id": 2, "n": 1, "s": "b"}])
+    assert [part.num_rows for part in stream] == [1]
+    made = table.alter([c.add_column("x", "INT"), c.rename_column("s", "text"), c.drop_column("n")])
+    made.write([{"id": 3, "text": "c", "x": 5}])
+    with pytest.raises(
+        ConflictError, match=r"snapshot 3 the table has other columns .*: new or other are '?text.*gone are"
+    ):
+        next(stream)
+    again = made.stream(follow=False, start="from-snapshot", **{"scan.snapshot-id": 3, "scan.schema-changes": "end"})
+    assert [part.to_pylist() for part in again] == [[{"_row_kind": "+I", "id": 3, "text": "c", "x": 5}]]
