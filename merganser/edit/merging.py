@@ -23,7 +23,7 @@ from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, Taken, check_can_delete, check_can_update
 from merganser.errors import InvalidInputError, MerganserError, StorageError
-from merganser.expr.predicate import Predicate
+from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides, parse_predicate
 from merganser.expr.tree import Column
@@ -52,6 +52,8 @@ from merganser.write.transaction import Transaction
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
 _SHOWN_MAX: Final = 3
+_JOINED: Final = "_merganser_key_"
+"""Beginning of the names of columns that hold keys of the table beside the columns of a source."""
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 
 
@@ -262,6 +264,30 @@ class Merge:
             return None
         return {name: names[name] for name in table.row_key}
 
+    def joined_elsewhere(self) -> JoinedElsewhere | None:
+        """Return what an engine has to do so that tasks can merge rows of the source that it has joined with the table.
+
+        None: a clause looks at rows that meet none, or the key of new rows is no column of the source.
+        """
+        table = self._table
+        if self._unmatched or not table.keyed or table.counting or table.moves_keys or table.postpones:
+            return None
+        fields = [table.schema.field(name) for name in table.row_key]
+        if any(isinstance(field.type, t.Float | t.Double) for field in fields):
+            return None
+        new: dict[str, str] = {}
+        for clause in self._missing:
+            assert clause.sets is not None
+            for field in fields:
+                value = clause.sets.values[field.name].expression
+                name = value.path[0].partition(".")[2] if isinstance(value, Column) and len(value.path) == 1 else ""
+                if not name or new.setdefault(field.name, name) != name:
+                    return None
+        there = {f"{_JOINED}{i}": field for i, field in enumerate(fields)}
+        pairs = tuple((field, Projection(Column((f"{SOURCE}.{name}",), field.type))) for name, field in there.items())
+        names = dict(zip(table.row_key, there, strict=True))
+        return JoinedElsewhere(replace(self, _on=On(pairs, None, None, None)), names, new, self._on.reads)
+
     def in_tasks(self, run: Callable[[MergeJob], list[Outcome]], compact: RunJobs, assigners: int) -> Snapshot | None:
         """Merge in tasks that share the keys of the source.
 
@@ -444,6 +470,23 @@ def _stays(given: t.DataType, stored: t.DataType) -> bool:
     if given.with_nullable(True) == stored.with_nullable(True):
         return True
     return isinstance(given, _INTEGERS) and isinstance(stored, _INTEGERS) and is_implicit(given, stored)
+
+
+@dataclass(frozen=True)
+class JoinedElsewhere:
+    """A merge whose rows of the source come with the keys of the rows of the table that they meet.
+
+    Attributes:
+        merge: the merge of such rows.
+        keys: by column of the key, the column that holds it beside the columns of the source; null: the row meets none.
+        new: by column of the key, the column of the source that new rows take it from; none if there are no inserts.
+        reads: the columns of the table that the condition looks at.
+    """
+
+    merge: Merge
+    keys: Mapping[str, str]
+    new: Mapping[str, str]
+    reads: frozenset[str]
 
 
 @dataclass(frozen=True)

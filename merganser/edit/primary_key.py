@@ -10,8 +10,8 @@ schema and commit are tried again; else the copy begins anew. Killed before the 
 its schema is in force until the rows are there.
 
 Order: if a merge engine makes one row of the rows with one key, they count in the order in which they were written to
-their bucket. Rows of several buckets or partitions have no common order: those in the file that was made later are
-newer.
+their bucket. Tables without buckets keep no such order, and neither do rows of several buckets or partitions: those in
+the file that was made later, perhaps by a compaction, are newer.
 """
 
 from __future__ import annotations

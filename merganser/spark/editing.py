@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,21 +17,25 @@ from pyspark.sql import functions as f
 
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change, RunEdits
-from merganser.edit.merging import Merge, MergeJob
+from merganser.edit.matching import seeing_all
+from merganser.edit.merging import JoinedElsewhere, Merge, MergeJob
 from merganser.edit.removal import RemovalJob
 from merganser.edit.rewrite import RewriteJob
 from merganser.edit.row_jobs import RowJob
 from merganser.expr.text import to_predicate
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_state import MetaReader
+from merganser.schema import types as t
 from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of
+from merganser.spark.scan import read
 from merganser.spark.session import TASKS_PER_CORE, check_frame, cores, opened, our_errors, run_jobs
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
-from merganser.spark.types import arrow_schema_of
+from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.storage.env import Env
 from merganser.write.job import Outcome
 
@@ -102,8 +106,9 @@ def merge(
     """Return a merge of the rows of a DataFrame into a table; see `Table.merge`. It is done by `execute`.
 
     If the condition is that the whole key is equal to columns of the source, tasks share the keys: each looks up the
-    rows of its keys, and writes what becomes of them. Few rows, and rows of other merges, are fetched by the driver and
-    merged in its own process.
+    rows of its keys, and writes what becomes of them. By other conditions Spark joins the source with the table first,
+    which gives each row the keys that it meets. Few rows, and rows of other merges, are fetched by the driver and
+    merged in its own process: of tables without a key, and with clauses for rows that meet none of the source.
 
     Args:
         spark: the session.
@@ -121,26 +126,67 @@ def merge(
     empty = arrow_schema_of(source.schema).empty_table()
 
     def done(merge: Merge) -> Snapshot | None:
+        is_small = (estimated_bytes(source) or FILES_FROM_BYTES) < FILES_FROM_BYTES
+        compact, assigners = on_tasks(spark, found.env), assigners_on(spark, found.definition)
         keys = merge.keys_of_source()
-        if keys is None or (estimated_bytes(source) or FILES_FROM_BYTES) < FILES_FROM_BYTES:
-            with our_errors(spark):
-                rows = source.toArrow()
-            return merge.with_source(rows).execute()
-        return merge.in_tasks(
-            lambda job: _merged(source, found, keys, job),
-            on_tasks(spark, found.env),
-            assigners_on(spark, found.definition),
-        )
+        if keys is not None and not is_small:
+            places: dict[str, tuple[str, ...]] = {name: (column,) for name, column in keys.items()}
+            return merge.in_tasks(lambda job: _merged(source, found, places, job), compact, assigners)
+        joined = merge.joined_elsewhere() if keys is None else None
+        if joined is not None and not (is_small and _is_small(found)):
+            places = {name: tuple(filter(None, (key, joined.new.get(name)))) for name, key in joined.keys.items()}
+            return joined.merge.in_tasks(
+                lambda job: _merged(_with_keys(source, found, on, joined, job.snapshot), found, places, job),
+                compact,
+                assigners,
+            )
+        with our_errors(spark):
+            rows = source.toArrow()
+        return merge.with_source(rows).execute()
 
     return found.merging(empty, on, setting, commit_user, identifier, changes, done)
 
 
-def _merged(source: DataFrame, table: Table, keys: Mapping[str, str], job: MergeJob) -> list[Outcome]:
-    """Return what tasks did that were handed the rows of a source, all rows of a bucket in one task."""
+def _is_small(table: Table) -> bool:
+    """Return whether a scan of a table is quick in one process."""
+    return sum(split.size_bytes for split in table.read().plan().splits) < FILES_FROM_BYTES
+
+
+def _with_keys(
+    source: DataFrame, table: Table, on: str, joined: JoinedElsewhere, snapshot: Snapshot | None
+) -> DataFrame:
+    """Return the rows of a source with the keys that they meet in a snapshot: once for each; without inserts no others.
+
+    Args:
+        on: the condition, as Spark understands it.
+    """
+    definition, spark = table.definition, source.sparkSession
+    keys = spark_schema(definition, [definition.schema.field(name) for name in joined.keys]).fields
+    columns = [f.col(f"source.{t.quoted(name)}").alias(name) for name in source.columns]
+    left = source.alias("source")
+    if snapshot is None:
+        nulls = (f.lit(None).cast(key.dataType).alias(joined.keys[key.name]) for key in keys)
+        return left.select(*columns, *nulls)
+    state = MetaReader(definition.paths, table.env, table.name).state(snapshot)
+    whole = replace(table, definition=seeing_all(definition, state))
+    names = list(dict.fromkeys((*joined.keys, *joined.reads)))
+    right = read(spark, whole, columns=names, snapshot=snapshot.id).alias("target")
+    found = [f.col(f"target.{t.quoted(name)}").alias(key) for name, key in joined.keys.items()]
+    return left.join(right, f.expr(on), "left" if joined.new else "inner").select(*columns, *found)
+
+
+def _merged(source: DataFrame, table: Table, places: Mapping[str, Sequence[str]], job: MergeJob) -> list[Outcome]:
+    """Return what tasks did that were handed the rows of a source, all rows of a bucket in one task.
+
+    Args:
+        places: by column of the key, the columns of the source that hold it; the first that is not null counts.
+    """
     names = tuple(source.columns)
     frame = source.toDF(*[f"c{i}" for i in range(len(names))])
-    for name, column in keys.items():
-        frame = frame.withColumn(name, f.col(f"c{names.index(column)}"))
+    for name, columns in places.items():
+        first, *others = (f.col(f"c{names.index(column)}") for column in columns)
+        kind = frame.schema[names.index(columns[0])].dataType
+        frame = frame.withColumn(name, f.coalesce(first, *(other.cast(kind) for other in others)) if others else first)
     frame = one_writer_each(frame, table.definition).select(*[f"c{i}" for i in range(len(names))])
     return run_jobs(frame, MergeTask(pickle.dumps(job), names, table.env))
 

@@ -16,8 +16,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import merganser as mg
 from merganser import changes as c
+from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 
 LADDERS: tuple[tuple[str, ...], ...] = (
@@ -217,6 +220,8 @@ class History:
                     self.table.compact(full=self.rng.random() < 0.7)
             if self.conditions.random() < 0.2:
                 self._change_rows()
+            if self.engine == "append" and self.conditions.random() < 0.15:
+                self._get_key()
             self._same(self.table.read(), self.table.schema.fields, self.oracle.rows)
             self._filtered()
         for snapshot, (fields, rows) in list(self.states.items())[:: max(1, len(self.states) // 3)]:
@@ -267,14 +272,49 @@ class History:
         where = f"{one.name} = {text}"
         chosen = [row for row in self.oracle.rows if row.get(one.id) == value]
         others = [row for row in self.oracle.rows if row.get(one.id) != value]
-        if self.conditions.random() < 0.5:
-            snapshot = self.table.delete(where)
+        source = [{"x": shown(value, one.type), "y": shown(11, one.type)}]
+        merge = self.table.merge(source, on=f"target.{one.name} = source.x")
+        goes = self.conditions.random() < 0.5
+        merges = self.conditions.random() < 0.4
+        if goes:
+            snapshot = merge.when_matched_delete().execute() if merges else self.table.delete(where)
             self.oracle.rows = others
         else:
-            snapshot = self.table.update(where, {one.name: "11"})
+            merge = merge.when_matched_update({one.name: "source.y"})
+            snapshot = merge.execute() if merges else self.table.update(where, {one.name: "11"})
             self.oracle.rows = [*others, *({**row, one.id: 11} for row in chosen)]
         if snapshot is not None:  # None: they were so already
             self.states[self.table.snapshots()[-1].id] = (self.table.schema.fields, list(self.oracle.rows))
+
+    def _get_key(self) -> None:
+        """Give a table of appended rows a primary key; of the rows of a key any may stay, since they have no order."""
+        ids = {field.name: field.id for field in self.table.schema.fields}
+        if 0 not in ids.values():
+            return  # the column was dropped
+        names = [*self.table.partition_by, next(name for name, number in ids.items() if number == 0)]
+        of_key = [ids[name] for name in names]
+        if any(row[i] is None for row in self.oracle.rows for i in of_key):
+            with pytest.raises(InvalidInputError, match="have null in the primary key"):
+                self.table.alter([c.set_primary_key(names)])
+            self.table.delete(" OR ".join(f"{name} IS NULL" for name in names))
+            self.oracle.rows = [row for row in self.oracle.rows if all(row[i] is not None for i in of_key)]
+        by_key: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.oracle.rows:
+            by_key.setdefault(tuple(row[i] for i in of_key), []).append(row)
+        changes = [c.set_primary_key(names), c.set_option("bucket", self.conditions.choice([-1, 2]))]
+        if any(len(rows) > 1 for rows in by_key.values()):
+            with pytest.raises(InvalidInputError, match="of the primary key"):
+                self.table.alter(changes)
+            changes.append(c.set_option("merge-engine", "deduplicate"))
+        self.table = self.table.alter(changes)
+        self.old, self.engine = [self.table], "deduplicate"
+        fields = self.table.schema.fields
+        left = {repr([plain(row[f.name], f.type) for f in fields]) for row in self.table.read().to_pylist()}
+        self.oracle.engine, self.oracle.key = self.engine, tuple(of_key)
+        self.oracle.rows = [
+            next(row for row in rows if repr([shown(row.get(f.id), f.type) for f in fields]) in left)
+            for rows in by_key.values()
+        ]
 
     def _alter(self) -> None:
         changes = [found for _ in range(self.rng.choice([1, 1, 2, 4])) if (found := self._change()) is not None]

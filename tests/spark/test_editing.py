@@ -117,3 +117,34 @@ def test_tasks_share_the_keys_of_a_large_source(
     twice = source.union(source)
     with pytest.raises(InvalidInputError, match=r"meet more than one row of the source \(.*k = 3"):
         ms.merge(spark, table, twice, on="target.p = source.p AND k = `the key`").when_matched_delete().execute()
+
+
+@pytest.mark.parametrize("kind", ["deduplicate", "lookup", "dynamic"])
+def test_spark_joins_a_source_that_names_no_whole_key(
+    spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
+    table = made(catalog, kind)
+    table.delete("k = 12")
+    source = spark.range(0, 60, 10, 4).selectExpr("cast(id as int) `the a`", "cast(id as int) k", "'y' p", "-id v")
+    merge = ms.merge(spark, table, source, on="a >= `the a` AND a < `the a` + 4 AND target.p = source.p")
+    merge = merge.when_matched_delete("source.v = -20").when_matched_update({"a": "v"}, condition="target.k % 2 = 1")
+    found = merge.execute()
+    assert found is not None
+    assert (found.operation, found.rows_inserted, found.rows_updated, found.rows_deleted) == ("MERGE", 0, 6, 2)
+    met = {k: -(k // 10) * 10 for k in (1, 3, 11, 13, 31, 33)}
+    expected = {k: k for k in range(40) if k not in (12, 21, 23)} | met
+    assert values(table) == expected
+    merge = ms.merge(spark, table, source, on="target.a = -source.`the a` AND target.p = source.p AND target.k < 3 + `the a`")
+    new = merge.when_not_matched_insert({"k": "source.k", "p": "source.p", "a": "v"}, condition="`the a` > 30")
+    found = new.execute()
+    assert found is not None
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted) == (2, 0, 0)
+    assert values(table) == expected | {40: -40, 50: -50}
+    merge = ms.merge(spark, table, source, on="target.a = 1000 + source.`the a`")
+    with pytest.raises(InvalidInputError, match="have a key that is there"):
+        merge.when_not_matched_insert({"k": "source.k", "p": "source.p", "a": "v"}).execute()
+    with pytest.raises(InvalidInputError, match=r"meet more than one row of the source \(.*k = "):
+        ms.merge(spark, table, source, on="target.p = source.p AND a < `the a`").when_matched_delete().execute()
+    assert [each for each in table.check() if each.is_fault] == []
