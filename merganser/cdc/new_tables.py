@@ -13,9 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
+from merganser.cdc.batch import document
 from merganser.cdc.connect_schema import fields_of, row_of
 from merganser.cdc.debezium import FLAT
+from merganser.cdc.json_scan import OBJECT
+from merganser.cdc.records import chunked, pieces, utf8
 from merganser.schema import types as t
+from merganser.schema.types_text import UNNUMBERED
 
 _PRECISION_MAX: Final = 38
 _TIME_DIGITS_MAX: Final = 3
@@ -109,13 +115,40 @@ def table_told(format_: str, text: bytes | str, key: bytes | str | None) -> NewT
         return _of_canal(record)
     if not format_.startswith("debezium"):
         raise Untold(f"records of the format '{format_}' do not tell types")
-    flat = format_ in ("debezium-flat", "debezium-flattened")
-    struct = record.get("schema")
-    fields = fields_of(struct if flat else row_of(struct, ("after", "before")))
-    if not fields:
+    columns = _of_struct(record.get("schema"), format_)
+    if not columns:
         raise Untold("the record has no schema")
-    columns = {name: _connect_type(field) for name, field in fields.items() if not (flat and name in FLAT)}
     return _checked(columns, _key_names(key), "the message key")
+
+
+def columns_told(records: Any, format_: str) -> tuple[t.Field, ...]:
+    """Return the columns of the rows of change records, as far as the records tell types; not numbered.
+
+    Of two types for a column the later one counts.
+
+    Args:
+        records: as for `parse_records`.
+    """
+    member = "mysqlType" if format_ == "canal-json" else "schema"
+    columns: dict[str, t.DataType] = {}
+    for piece in pieces(chunked(records, "records")):
+        cells = document(utf8(piece)[0].fill_null(""), (member,)).of(member)
+        for text in cells.texts.filter(pa.array(cells.kinds == OBJECT)).unique().to_pylist():
+            told = _loaded(text)
+            columns |= _of_types(told) if format_ == "canal-json" else _of_struct(told, format_)
+    return tuple(t.Field(UNNUMBERED, name, kind) for name, kind in columns.items())
+
+
+def _of_struct(struct: Any, format_: str) -> dict[str, t.DataType]:
+    """Return the columns of a schema of Kafka Connect; none if it describes no row."""
+    flat = format_ in ("debezium-flat", "debezium-flattened")
+    fields = fields_of(struct if flat else row_of(struct, ("after", "before")))
+    return {name: _connect_type(field) for name, field in fields.items() if not (flat and name in FLAT)}
+
+
+def _of_types(types: Mapping[str, Any]) -> dict[str, t.DataType]:
+    """Return the columns of the types that Canal tells."""
+    return {name: _mysql_type(str(text)) for name, text in types.items()}
 
 
 def _of_canal(record: Mapping[str, Any]) -> NewTable:
@@ -124,8 +157,7 @@ def _of_canal(record: Mapping[str, Any]) -> NewTable:
         raise Untold("the record has no 'mysqlType'")
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise Untold("the record has no 'pkNames'")
-    columns = {name: _mysql_type(str(text)) for name, text in types.items()}
-    return _checked(columns, tuple(map(str, names)), "'pkNames'")
+    return _checked(_of_types(types), tuple(map(str, names)), "'pkNames'")
 
 
 def _checked(columns: Mapping[str, t.DataType], key: tuple[str, ...], where: str) -> NewTable:

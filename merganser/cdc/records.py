@@ -84,15 +84,15 @@ def parse_records(
                 f"cannot read change records: column '{field.name}' has the type {field.type}, which they do not hold.",
                 column=field.name,
             )
-    texts = _chunked(records, "records")
-    key_texts = None if keys is None else _chunked(keys, "keys")
+    texts = chunked(records, "records")
+    key_texts = None if keys is None else chunked(keys, "keys")
     if key_texts is not None and len(key_texts) != len(texts):
         raise InvalidInputError(
             f"cannot read change records: {len(texts)} records and {len(key_texts)} keys. Give one key per record, "
             "null where it has none."
         )
     parts, start = [], 0
-    for piece in _pieces(texts):
+    for piece in pieces(texts):
         own = None if key_texts is None else key_texts.slice(start, len(piece))
         parts.append(_parse_piece(piece, own, fields, key, chosen, start))
         start += len(piece)
@@ -174,7 +174,12 @@ def _joined(parts: Sequence[Parsed]) -> Parsed:
     )
 
 
-def _chunked(values: Any, what: str) -> pa.ChunkedArray:
+def chunked(values: Any, what: str) -> pa.ChunkedArray:
+    """Return records or keys as text or bytes.
+
+    Raises:
+        InvalidInputError: they are neither.
+    """
     try:
         found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     except (pa.ArrowException, TypeError):
@@ -194,7 +199,7 @@ def _chunked(values: Any, what: str) -> pa.ChunkedArray:
     return found
 
 
-def _pieces(texts: pa.ChunkedArray) -> list[pa.Array]:
+def pieces(texts: pa.ChunkedArray) -> list[pa.Array]:
     """Return records in pieces of so many bytes that they can be read at once; one at least."""
     found = []
     for chunk in texts.chunks:

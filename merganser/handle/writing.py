@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
+from merganser.cdc.new_tables import columns_told
 from merganser.cdc.records import letters_of, letters_user, parse_records
 from merganser.edit.images import Upserted
 from merganser.edit.rounds import in_rounds
@@ -21,6 +22,7 @@ from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.dropping import drop_partitions
+from merganser.write.merge_schema import with_fields_of
 from merganser.write.session import WriteSession
 from merganser.write.transaction import checked_watermark
 
@@ -177,7 +179,8 @@ class WriteVerbs(TableBase):
         """Write the rows that change records stand for as one commit.
 
         Args:
-            records, format, keys, options: see `merganser.cdc.parse`.
+            records, format, keys, options: see `merganser.cdc.parse`. With `write.merge-schema`, the table first gets
+                the columns that it lacks and whose types the records tell.
             dead_letters: a table with the columns of `merganser.cdc.DEAD_LETTERS` that bad records are written to
                 first, in a commit of its own. None: one bad record makes the call fail.
             commit_user, identifier: see `write`. A repeated call writes no bad record twice: `commit_user` and the name
@@ -193,6 +196,22 @@ class WriteVerbs(TableBase):
             ConflictError, CommitUnknownError: see `write`.
         """
         chosen = options if dead_letters is not None else {**options, "bad": "fail"}
+        table = self
+        if self.definition.options.get(w.MERGE_SCHEMA):
+            told = columns_told(records, format)
+            table = replace(self, definition=with_fields_of(self.definition, self.env, told))
+        return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
+
+    def _write_changes(
+        self,
+        records: Any,
+        format: str,
+        keys: Any,
+        chosen: Mapping[str, Any],
+        dead_letters: WriteVerbs | None,
+        commit_user: str | None,
+        identifier: int | None,
+    ) -> ChangesWritten:
         found = parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
         if dead_letters is not None and found.rejected.num_rows:
             letters = letters_of(found.rejected, self.name, self.env.clock())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from merganser.meta.newest import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.merged import room_for
+from merganser.schema import types as t
 from merganser.schema.arrow import fields_from_arrow
 from merganser.storage.env import Env
 from merganser.upkeep.alter import alter
@@ -32,7 +33,13 @@ def with_columns_of(table: TableDef, env: Env, rows: pa.Schema, *, without: Coll
     """
     if not table.options.get(w.MERGE_SCHEMA):
         return table
-    given = fields_from_arrow(rows)
+    return with_fields_of(table, env, fields_from_arrow(rows), without=without)
+
+
+def with_fields_of(table: TableDef, env: Env, given: Sequence[t.Field], *, without: Collection[str] = ()) -> TableDef:
+    """Return the table as rows of some columns can be written to it; see `with_columns_of`."""
+    if not table.options.get(w.MERGE_SCHEMA):
+        return table
     for attempt in range(_ATTEMPTS):
         table = newest(table, env)
         changes = room_for(replace(table.schema, options=table.options), given, without=without)

@@ -136,7 +136,9 @@ def test_spark_joins_a_source_that_names_no_whole_key(
     met = {k: -(k // 10) * 10 for k in (1, 3, 11, 13, 31, 33)}
     expected = {k: k for k in range(40) if k not in (12, 21, 23)} | met
     assert values(table) == expected
-    merge = ms.merge(spark, table, source, on="target.a = -source.`the a` AND target.p = source.p AND target.k < 3 + `the a`")
+    merge = ms.merge(
+        spark, table, source, on="target.a = -source.`the a` AND target.p = source.p AND target.k < 3 + `the a`"
+    )
     new = merge.when_not_matched_insert({"k": "source.k", "p": "source.p", "a": "v"}, condition="`the a` > 30")
     found = new.execute()
     assert found is not None

@@ -170,6 +170,46 @@ def test_each_record_is_read_by_its_own_schema(make: Make) -> None:
     ]
 
 
+@pytest.mark.parametrize("format_", ["debezium-json", "debezium-flat", "canal-json"])
+def test_records_bring_the_columns_whose_types_they_tell(make: Make, format_: str) -> None:
+    table = make(**{"write.merge-schema": "true", "write.merge-schema.type-widening": "true"})
+
+    def record(i: int, more: dict[str, tuple[Any, Any, str]]) -> str:
+        values = row(i) | {name: value for name, (value, _, _) in more.items()}
+        if format_ == "canal-json":
+            types = {"id": "bigint", "name": "text", "qty": "int"} | {name: kind for name, (_, _, kind) in more.items()}
+            texts = {name: str(value) for name, value in values.items()}
+            return json.dumps({"type": "INSERT", "data": [texts], "mysqlType": types, "pkNames": ["id"]})
+        known = {"id": {"type": "int64"}, "name": {"type": "string"}, "qty": {"type": "int32"}}
+        fields = [
+            {"field": name, **kind} for name, kind in (known | {n: kind for n, (_, kind, _) in more.items()}).items()
+        ]
+        struct = {"type": "struct", "fields": fields}
+        if format_ == "debezium-flat":
+            return json.dumps({"schema": struct, "payload": values})
+        schema = {"type": "struct", "fields": [{**struct, "field": "after"}]}
+        return json.dumps({"schema": schema, "payload": {"op": "c", "before": None, "after": values}})
+
+    day: Any = (
+        19723 if format_ != "canal-json" else "2024-01-01",
+        {"type": "int32", "name": "io.debezium.time.Date"},
+        "date",
+    )
+    large: Any = (2**40, {"type": "int64"}, "bigint")
+    table.write_changes([record(1, {}), record(2, {"day": day}), record(3, {"qty": large})], format_)
+    found = mg.table(table.path)
+    assert [(name, str(found.schema.field(name).type)) for name in found.schema.names[2:]] == [
+        ("qty", "BIGINT"),
+        ("day", "DATE"),
+    ]
+    rows = {read["id"]: (read["qty"], str(read["day"])) for read in found.read().to_pylist()}
+    assert rows == {1: (1, "None"), 2: (1, "2024-01-01"), 3: (2**40, "None")}
+    table.write_changes([record(4, {"day": day})], format_)
+    assert mg.table(table.path).schema.id == found.schema.id
+    table.with_options({"write.merge-schema": "false"}).write_changes([record(5, {"other": day})], format_)
+    assert mg.table(table.path).schema.id == found.schema.id
+
+
 def test_computed_columns_may_be_partitions_and_a_row_without_a_value_is_bad_alone(tmp_path: Path) -> None:
     catalog = mg.catalog(tmp_path)
     catalog.create_database("db")
