@@ -200,6 +200,12 @@ def _commit(name: str, table: Any, commit: Commit) -> None:
         safe = 0 if newest is None else newest.id
         table = table.with_options({"commit.strict-mode.last-safe-snapshot": str(safe), "commit.max-retries": "0"})
     data = workload.arrow(changes_of(workload, name, commit, rows))
+    if workload.merges_on:
+        user, number = str(commit[0]), commit[1]
+        merge = table.merge(data, on=workload.merges_on, commit_user=user, identifier=number)
+        merge = merge.when_matched_update({"balance": "target.balance + source.balance"})
+        merge.when_not_matched_insert({name: f"source.{name}" for name in workload.columns}).execute()
+        return
     kinds: str | None = "op"
     if not workload.key:
         data, kinds = data.drop_columns(["op"]), None

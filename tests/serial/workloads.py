@@ -33,6 +33,7 @@ class Workload:
         reads_first: a commit reads the table, and follows that very state (strict mode); `changes` gets its rows.
         law: says what is wrong with the rows of a read, whatever is known of the commits; None: nothing is.
         waits: rows show with a later compaction, so a read is the state after some of the commits, the first ones.
+        merges_on: a commit merges its changes by this condition, adding balances, and does not write them; "": it does.
     """
 
     columns: Mapping[str, str]
@@ -42,6 +43,13 @@ class Workload:
     reads_first: bool = False
     law: Callable[[Sequence[Row]], str | None] = lambda rows: None
     waits: bool = False
+    merges_on: str = ""
+
+    @property
+    def rules(self) -> Mapping[str, str]:
+        """The options that say what the changes of several commits make."""
+        added = {"merge-engine": "aggregation", "fields.balance.aggregate-function": "sum"}
+        return {**self.options, **added} if self.merges_on else self.options
 
     def create(self, catalog: Any) -> Any:
         """Make the table."""
@@ -119,7 +127,7 @@ class Judge:
             return
         if self._oracle is None:
             types = {name: parse_type(kind) for name, kind in workload.columns.items()}
-            self._oracle = EngineOracle(types, list(workload.key), workload.options)
+            self._oracle = EngineOracle(types, list(workload.key), workload.rules)
         self._oracle.flush(changes)
 
     def _visible(self) -> list[Row]:
@@ -200,6 +208,10 @@ def _transfer(rng: random.Random, commit: Commit, rows: Sequence[Row]) -> list[C
     return [("+I", {"k": giver, "balance": -amount}), ("+I", {"k": taker, "balance": amount})]
 
 
+def _grouped_transfer(rng: random.Random, commit: Commit, rows: Sequence[Row]) -> list[Change]:
+    return [(kind, row | {"also": row["k"]}) for kind, row in _transfer(rng, commit, rows)]
+
+
 def _no_money_made(rows: Sequence[Row]) -> str | None:
     total = sum(row["balance"] for row in rows)
     return f"the balances are {total} together" if total else None
@@ -268,6 +280,22 @@ WORKLOADS: Final[dict[str, Workload]] = {
         _transfer,
         law=_no_money_made,
         waits=True,
+    ),
+    "merged-transfers": Workload(
+        _BALANCES,
+        ["k"],
+        {"bucket": "2", "changelog-producer": "lookup"},
+        _transfer,
+        law=_no_money_made,
+        merges_on="target.k = source.k",
+    ),
+    "merged-by-scan": Workload(
+        _BALANCES | {"also": "INT"},
+        ["k"],
+        {"bucket": "2"},
+        _grouped_transfer,
+        law=_no_money_made,
+        merges_on="target.also = source.k",
     ),
     "read-transfers": Workload(
         _BALANCES, ["k"], {"bucket": "3", "write-only": "true"}, _read_transfer, reads_first=True, law=_no_money_made
