@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change, RunEdits
-from merganser.edit.matching import seeing_all
+from merganser.edit.matching import Matching
 from merganser.edit.merging import JoinedElsewhere, Merge, MergeJob
 from merganser.edit.removal import RemovalJob
 from merganser.edit.rewrite import RewriteJob
@@ -31,7 +31,7 @@ from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of
-from merganser.spark.scan import read
+from merganser.spark.scan import frame_of
 from merganser.spark.session import TASKS_PER_CORE, check_frame, cores, opened, our_errors, run_jobs
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes
@@ -168,9 +168,10 @@ def _with_keys(
         nulls = (f.lit(None).cast(key.dataType).alias(joined.keys[key.name]) for key in keys)
         return left.select(*columns, *nulls)
     state = MetaReader(definition.paths, table.env, table.name).state(snapshot)
-    whole = replace(table, definition=seeing_all(definition, state))
-    names = list(dict.fromkeys((*joined.keys, *joined.reads)))
-    right = read(spark, whole, columns=names, snapshot=snapshot.id).alias("target")
+    scan = Matching(definition, table.env, None, f"cannot merge into '{table.name}'").scan(
+        state, {*joined.keys, *joined.reads}
+    )
+    right = frame_of(spark, scan, None).alias("target")
     found = [f.col(f"target.{t.quoted(name)}").alias(key) for name, key in joined.keys.items()]
     return left.join(right, f.expr(on), "left" if joined.new else "inner").select(*columns, *found)
 

@@ -67,7 +67,7 @@ def read(
     found = table if isinstance(table, TableView) else opened(table)
     columns = spelling_of(spark, found.base if isinstance(found, TableView) else found).names(columns)
     scan = found.scan(columns, where, snapshot, tag, timestamp, limit, setting_of(spark, found))
-    return _frame(spark, scan, limit)
+    return frame_of(spark, scan, limit)
 
 
 def changes(
@@ -104,11 +104,15 @@ def changes(
     """
     found = opened(table).marking(gaps)
     columns = spelling_of(spark, found).names(columns)
-    return _frame(spark, found.changes_between(start, end, columns, where, mode, setting_of(spark, found)), None)
+    return frame_of(spark, found.changes_between(start, end, columns, where, mode, setting_of(spark, found)), None)
 
 
-def _frame(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> DataFrame:
-    """Return the rows of a scan, planned now."""
+def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> DataFrame:
+    """Return the rows of a scan, planned now.
+
+    Args:
+        limit: see `read`.
+    """
     plan = scan.plan()
     schema = spark_schema(scan.table, scan.columns)
     if not plan.splits or limit == 0:

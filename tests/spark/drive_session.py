@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StorageError
+from merganser.spark import editing
 from merganser.spark.staging import estimated_bytes
 
 SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
@@ -101,6 +102,24 @@ def refusals(spark: SparkSession, directory: Path) -> None:
     assert orders.latest_snapshot() == kept
 
 
+def row_changes(spark: SparkSession, directory: Path) -> None:
+    """Rows changed by condition, by tasks, before and after the schema changes."""
+    orders = mg.table(str(directory / "warehouse" / "shop.db" / "orders"))
+    assert ms.delete(spark, orders, "n % 10 = 5").rows_deleted == 2  # type: ignore[union-attr]
+    assert ms.update(spark, orders, "n >= 598", {"n": "n + 1000"}).rows_updated == 2  # type: ignore[union-attr]
+    orders = orders.alter([mg.changes.rename_column("n", "amount"), mg.changes.add_column("note", "STRING")])
+    source = spark.range(0, 40, 1, 4).selectExpr("'d' || id % 2 AS dt", "id AS key", "id + 580 AS wanted")
+    editing.FILES_FROM_BYTES = 1
+    merge = ms.merge(spark, orders, source, on="target.amount = source.wanted AND target.dt = source.dt")
+    assert merge.when_matched_update({"note": "'met ' || source.key"}).execute().rows_updated == 16  # type: ignore[union-attr]
+    merge = ms.merge(spark, orders, source, on="target.id = source.key AND target.dt = source.dt")
+    merge = merge.when_not_matched_insert({"dt": "source.dt", "id": "source.key", "amount": "source.wanted"})
+    assert merge.execute().rows_inserted == 22  # type: ignore[union-attr]
+    found = {row.id: (row.amount, row.note) for row in ms.read(spark, orders).collect()}
+    assert len(found) == 40
+    assert (found[3], found[19], found[5], found[30]) == ((583, "met 3"), (1599, None), (585, None), (610, None))
+
+
 def executors(spark: SparkSession) -> None:
     """Tasks run in more than one executor, so nothing was shared but what pickles."""
 
@@ -120,6 +139,7 @@ def main() -> None:
     spark = session(mode, directory)
     round_trip(spark, directory)
     refusals(spark, directory)
+    row_changes(spark, directory)
     if mode == "cluster":
         executors(spark)
     spark.stop()
