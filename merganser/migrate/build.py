@@ -164,7 +164,7 @@ def place(env: Env, root: str, name: str) -> Iterator[str]:
     try:
         yield aside
         _publish(env, aside, root, name)
-    except MerganserError:
+    except (MerganserError, KeyboardInterrupt):
         with contextlib.suppress(MerganserError):
             env.storage.delete_tree(aside)
         raise
@@ -205,7 +205,14 @@ def _remove_old(env: Env, database: str, own: str) -> None:
         for entry in env.storage.list(database):
             if not entry.is_directory or not left.fullmatch(entry.name):
                 continue
-            aside = TablePaths(join(database, entry.name))
-            made = [found.modified_ms for found in env.storage.list(aside.schema_directory)]
-            if made and max(made) < env.now_ms() - _DAY_MS:
-                env.storage.delete_tree(aside.root)
+            aside = join(database, entry.name)
+            if _is_older(env, aside, env.now_ms() - _DAY_MS):
+                env.storage.delete_tree(aside)
+
+
+def _is_older(env: Env, directory: str, than_ms: int) -> bool:
+    """Return whether nothing below a directory was written at a time or later: who copies much writes for long."""
+    return all(
+        _is_older(env, join(directory, found.name), than_ms) if found.is_directory else found.modified_ms < than_ms
+        for found in env.storage.list(directory)
+    )

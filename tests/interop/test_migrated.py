@@ -37,6 +37,9 @@ COLUMNS: dict[str, pa.Array] = {
     "once": pa.array([NOON, None, NOON], pa.timestamp("ms")),
     "list": pa.array([[1, None], None, []], pa.list_(pa.int64())),
     "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+    "large": pa.array(["a", None, ""], pa.large_string()),
+    "category": pa.array(["a", None, "a"]).dictionary_encode(),
+    "midnight": pa.array([dt.date(2024, 2, 29), None, dt.date(1969, 12, 31)], pa.date64()),
     "row": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": None}], INNER),
 }
 
@@ -81,6 +84,18 @@ def test_a_client_reads_files_that_differ_and_writes_on(peer: Peer, catalog: mg.
     peer.write(Path(catalog.warehouse), "db.t", table.read(where="n = 3").to_arrow())
     assert sorted(row["n"] for row in catalog.table("db.t").read().to_pylist()) == [1, 3, 3, 2**40]
     check(peer, catalog, "db.t")
+
+
+def test_a_client_reads_and_writes_on_a_clone(peer: Peer, catalog: mg.Catalog) -> None:
+    table = catalog.create_table("db.t", "k INT, v STRING", ["k"], options={"bucket": "2"})
+    for v in ("a", "b"):
+        table.write([{"k": k, "v": v} for k in range(5)])
+    clone = catalog.clone(table, "db.c", snapshot=1)
+    check(peer, catalog, "db.c")
+    peer.write(Path(catalog.warehouse), "db.c", table.read(where="k = 3").to_arrow())
+    assert sorted((row["k"], row["v"]) for row in clone.read().to_pylist()) == [
+        (k, "b" if k == 3 else "a") for k in range(5)
+    ]
 
 
 def test_pypaimon_knows_the_partitions_of_files_without_them(

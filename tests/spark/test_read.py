@@ -232,3 +232,16 @@ def test_a_temporary_view_is_selected_from_and_inserted_into(spark: SparkSession
     spark.sql("INSERT OVERWRITE v SELECT 'd9', 1, 1.0D, NULL")
     assert orders.read().count() == 1
     assert orders.read().to_pylist()[0]["dt"] == "d9"
+
+
+def test_files_without_their_partition_columns_are_read(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(1, "a/b", 1.5), (2, "c", None), (3, None, 0.5)], "id INT, place STRING, n DOUBLE")
+    frame.write.partitionBy("place").parquet(str(tmp_path / "folder"))
+    table = catalog.migrate(tmp_path / "folder", "shop.places")
+    found = ms.read(spark, table).select("id", "place", "n")
+    assert sorted(map(tuple, found.collect())) == [(1, "a/b", 1.5), (2, "c", None), (3, None, 0.5)]
+    assert [row.id for row in ms.read(spark, table, where="place is null or n > 1").sort("id").collect()] == [1, 3]
+    ms.write(frame.select("id", "n", "place"), table)
+    assert ms.read(spark, table, where="place = 'a/b'").count() == 2

@@ -417,6 +417,8 @@ def test_times_of_spark_and_of_others_keep_their_meaning(catalog: mg.Catalog, fo
     made = catalog.migrate(folder, "db.hive")
     assert str(made.schema.field("at").type) == "TIMESTAMP(9)"
     assert made.read(where="id = 1").to_arrow().column("at").cast(pa.timestamp("us")).to_pylist() == [noon]
+    made = catalog.migrate(folder, "db.coarse", how="copy", types={"at": "TIMESTAMP(6)"})
+    assert [row["at"] for row in made.read().to_pylist()] == [noon]
     noted = '{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"at","type":"timestamp"}]}'
     marked = table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": noted})
     pq.write_table(marked, folder / "a.parquet", use_deprecated_int96_timestamps=True)

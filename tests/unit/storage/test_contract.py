@@ -241,6 +241,21 @@ class TestDelete:
         place.storage.delete_tree(f"{place.root}/tree")
 
 
+class TestCopy:
+    def test_a_copy_has_the_bytes_and_outlives_the_other_file(self, place: Place) -> None:
+        for name in ("a", "b"):
+            place.storage.create(f"{place.root}/from/{name}", name.encode())
+        place.storage.copy((f"{place.root}/from/{name}", f"{place.root}/to/new/{name}-2") for name in ("a", "b"))
+        assert names(place, f"{place.root}/to/new") == ["a-2", "b-2"]
+        place.storage.delete_tree(f"{place.root}/from")
+        assert place.storage.read(f"{place.root}/to/new/b-2") == b"b"
+
+    def test_a_missing_file_is_not_found(self, place: Place) -> None:
+        with pytest.raises(NotFoundError, match="none"):
+            place.storage.copy([(f"{place.root}/none", f"{place.root}/new")])
+        assert not place.storage.exists(f"{place.root}/new")
+
+
 class TestMove:
     def test_a_tree_moves_whole(self, place: Place) -> None:
         files = {"schema/schema-0": b"s", "snapshot/snapshot-1": b"1", "bucket-0/data": b"d"}

@@ -497,3 +497,14 @@ def test_a_relative_path_works_in_the_working_directory(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     LocalStorage().create("new/file", b"1")
     assert (tmp_path / "new" / "file").read_bytes() == b"1"
+
+
+def test_a_copy_onto_another_disk_is_made_of_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "another disk")
+
+    monkeypatch.setattr(os, "link", link)
+    (tmp_path / "a").write_bytes(b"bytes")
+    LocalStorage().copy([(f"{tmp_path}/a", f"{tmp_path}/deep/b")])
+    assert (tmp_path / "deep" / "b").read_bytes() == b"bytes"
+    assert os.stat(tmp_path / "a").st_nlink == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -114,3 +116,25 @@ def test_files_of_the_store_are_loaded(bucket: Any, tmp_path: Any) -> None:
     assert copy.read().count() == 1000
     with pytest.raises(NotFoundError, match="no file matches"):
         copy.load(f"{bucket.root}/nothing/*.csv", options=bucket.options)
+
+
+def test_folders_and_tables_become_tables(bucket: Any, tmp_path: Path) -> None:
+    catalog = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
+    catalog.create_database("shop")
+    for day in (1, 2):
+        out = io.BytesIO()
+        pq.write_table(pa.table({"id": [1, 2]}), out)
+        catalog.env.storage.create(f"{bucket.root}/folder/day={day}/part-0.parquet", out.getvalue())
+    rows = [{"id": i, "day": day} for day in (1, 2) for i in (1, 2)]
+    for how in ("link", "keep", "copy"):
+        table = catalog.migrate(f"{bucket.root}/folder", f"shop.{how}", how=how)
+        assert sorted(table.read().to_pylist(), key=lambda row: (row["day"], row["id"])) == rows
+        clone = catalog.clone(table, f"shop.clone_of_{how}")
+        catalog.drop_table(f"shop.{how}")
+        assert clone.read(where="day = 2").to_pylist() == rows[2:]
+    assert len(catalog.env.storage.list(f"{bucket.root}/folder")) == 2
+    home = mg.catalog(str(tmp_path / "w"))
+    home.create_database("shop")
+    near = home.migrate(f"{bucket.root}/folder", "shop.near", store=bucket.options)
+    assert near.read().count() == 4
+    assert catalog.clone(near, "shop.back").read(where="id = 1").count() == 2
