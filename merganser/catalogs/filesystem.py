@@ -341,7 +341,8 @@ class Catalog:
             AlreadyExistsError: a table with this name exists, or its directory holds other files.
             InvalidInputError: the files do not make one table; names the column and the file.
             UnsupportedError: the folder is a table of another format, or a column is stored as no table stores it.
-            FormatError: a file is damaged. In all these cases, nothing was changed.
+            FormatError: a file is damaged.
+            ConflictError: files were replaced while this call ran. In all these cases, nothing was changed.
             StorageError: the store failed; there is no such table.
         """
         parsed = self._plain_name(name)

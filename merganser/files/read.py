@@ -155,7 +155,7 @@ class DataFileReader:
         whole = every and len(self._evolution.stored) == len(target.fields)
         self._reader = _open(storage, target, whole=whole, every_byte=every_byte)
         held = None
-        if not {name for name, _ in target.constants} <= {*self._reader.column_names}:
+        if target.constants and not {name for name, _ in target.constants} <= {*self._reader.column_names}:
             held = self._reader.column_names
             self._evolution = target.evolution(columns, held)
         self._wanted = list(self._evolution.stored)

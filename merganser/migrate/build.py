@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from merganser.codec.binary_row import deserialize
 from merganser.commit.message import CommitMessage
-from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, StorageError
+from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, MerganserError, StorageError
 from merganser.files.read import DataFileReader, FileToRead
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
@@ -57,6 +57,7 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
 
     Raises:
         InvalidInputError: the table keeps its rows in buckets.
+        ConflictError: files were replaced while this call ran; nothing was changed.
         AlreadyExistsError: there is a table now; nothing was changed.
     """
     if plan.schema.bucket != _UNAWARE:
@@ -67,8 +68,10 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
         )
     with place(env, root, name) as aside:
         table = _defined(plan.versions, env, aside, name, QUIET)
+        places = [one.source if keep else _place(table, one) for one in plan.files]
         if not keep:
-            env.storage.copy((one.source, _place(table, one)) for one in plan.files)
+            env.storage.copy(zip((one.source for one in plan.files), places, strict=True))
+        _check_unchanged(plan, places, env, what)
         target = WriteTarget(table)
         Transaction(target, env, checked_user(target, env, None)).finish(_messages(plan, keep=keep))
 
@@ -113,6 +116,30 @@ def _rows(planned: PlannedFile, plan: Plan, folder: Folder) -> Iterator[pa.Table
     with contextlib.closing(reader):
         while (rows := reader.read(_READ_ROWS)) is not None:
             yield rows
+
+
+def _check_unchanged(plan: Plan, places: Sequence[str], env: Env, what: str) -> None:
+    """Refuse files that another process has replaced since their footers were read.
+
+    Args:
+        places: where the files of the plan lie now.
+
+    Raises:
+        ConflictError: there is one.
+    """
+    directories = sorted({path.rpartition("/")[0] for path in places})
+    sizes = {
+        join(directory, entry.name): entry.size
+        for directory, entries in zip(directories, env.fetch(env.storage.list, directories), strict=True)
+        for entry in entries
+    }
+    for one, path in zip(plan.files, places, strict=True):
+        if sizes.get(path) != one.file.size:
+            raise ConflictError(
+                f"{what}: '{one.source}' was replaced or removed meanwhile: it had {one.file.size:,} bytes. There is "
+                "no table. Stop the writers of the folder, then call it again.",
+                path=one.source,
+            )
 
 
 def _place(table: TableDef, planned: PlannedFile) -> str:

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.meta.schemas import SchemaStore
 
 WAYS = ("link", "keep", "copy")
 
@@ -444,3 +445,32 @@ def test_a_table_of_a_folder_gets_a_key_later(catalog: mg.Catalog, folder: Path)
     put(folder / "p=2" / "1.parquet", {"id": [1], "v": ["c"]})
     table = catalog.migrate(folder, "db.t").alter([mg.changes.set_primary_key(["p", "id"])])
     assert rows(table) == [{"id": 1, "v": "a", "p": 1}, {"id": 1, "v": "c", "p": 2}, {"id": 2, "v": "b", "p": 1}]
+
+
+@pytest.mark.parametrize("how", ["link", "keep"])
+def test_files_that_are_replaced_meanwhile_are_refused(
+    catalog: mg.Catalog, folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder / "p=1" / "1.parquet", {"id": [1]})
+    create = SchemaStore.create
+
+    def create_late(store: SchemaStore, schema: Any) -> None:
+        put(folder / "p=1" / "1.parquet", {"id": range(1000)})
+        create(store, schema)
+
+    monkeypatch.setattr(SchemaStore, "create", create_late)
+    with pytest.raises(ConflictError, match=r"1\.parquet' was replaced or removed meanwhile"):
+        catalog.migrate(folder, "db.t", how=how)
+    monkeypatch.undo()
+    assert catalog.list_tables("db") == []
+    assert catalog.migrate(folder, "db.t", how=how).read().count() == 1000
+
+
+def test_rows_are_clustered_by_a_column_of_their_partition(catalog: mg.Catalog, folder: Path) -> None:
+    for i in range(4):
+        put(folder / f"p={i % 2}" / f"{i}.parquet", {"id": [3 - i, i]})
+    table = catalog.migrate(folder, "db.t")
+    before = rows(table)
+    table.compact(order_by=["id"])
+    assert (rows(table), table.read(where="p = 1").count()) == (before, 4)
+    assert {found.snapshot for found in table.check()} == {1}
