@@ -176,7 +176,7 @@ def update(
 ) -> None:
     """Give new values to the rows that match a filter.
 
-    A value is computed from the row as it was. Key and partition columns cannot be set.
+    A value is computed from the row as it was. Key, partition and bucket-key columns cannot be set.
     """
     from merganser.cli import rows
     from merganser.cli.target import pairs, table_of

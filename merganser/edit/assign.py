@@ -84,8 +84,9 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
         among: the columns that values are computed from, of the side `target` those of the table; None: these alone.
 
     Raises:
-        InvalidInputError: no column is given; a column is unknown, given twice, or belongs to the primary key or the
-            partition; a value is no expression, or has a type that the column does not take. Nothing was written.
+        InvalidInputError: no column is given; a column is unknown, given twice, or belongs to the primary key, the
+            partition or the bucket; a value is no expression, or has a type that the column does not take. Nothing was
+            written.
     """
     shown = table.schema.shown
     if not isinstance(given, Mapping) or not given:
@@ -100,7 +101,7 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
             raise InvalidInputError(
                 f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
             )
-        for role, names in (("the primary key", shown.primary_keys), ("the partition", shown.partition_keys)):
+        for role, names in _places(table).items():
             if field.name in names:
                 raise InvalidInputError(
                     f"{action}: column '{field.name}' belongs to {role} ({', '.join(names)}), which says which row is "
@@ -152,6 +153,21 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
             values[field.name] = Projection(Literal(None, field.type.with_nullable(True)))
     keys = schema.shown.primary_keys
     return Assignments(schema.fields_with_defaults, values, action, keys, keys=keys)
+
+
+def _places(table: TableDef) -> dict[str, tuple[str, ...]]:
+    """Return the columns that say which row is meant and where it lies, by what they make up.
+
+    Files are written anew side by side, each in its bucket, so no row moves to another one.
+    """
+    shown = table.schema.shown
+    bucket = shown.bucket_key if table.bucket > 0 and not table.keyed else ()
+    return {"the primary key": shown.primary_keys, "the partition": shown.partition_keys, "the bucket": bucket}
+
+
+def fixed_columns(table: TableDef) -> frozenset[str]:
+    """Return the columns that no update sets."""
+    return frozenset(name for names in _places(table).values() for name in names)
 
 
 def by_name(table: TableDef, source: Sequence[t.Field], setting: Setting) -> list[t.Field]:

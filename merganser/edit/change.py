@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from merganser.edit.asked import check_is_newest
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
 from merganser.edit.removal import RemovalJob, removals
@@ -52,7 +53,7 @@ class Change:
     """One call of `Table.delete` or `Table.update`; see there.
 
     Attributes:
-        where: the rows; None: all.
+        where: the rows.
         sets: their new values; None: they are deleted.
         changes: publish what changes; see `Table.write`.
         run: where jobs run; None: on the threads of this process.
@@ -61,7 +62,7 @@ class Change:
 
     table: TableDef
     env: Env
-    where: Predicate | None
+    where: Predicate
     sets: Assignments | None
     action: str
     commit_user: str | None = None
@@ -77,6 +78,7 @@ class Change:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
             ConflictError: other commits changed the rows again and again; nothing was written.
         """
+        check_is_newest(self.table, self.action)
         if self.sets is None:
             check_can_delete(self.table, self.action, by_files=True)
         else:
@@ -170,7 +172,6 @@ class Change:
 
     def _removal_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         table = transaction.table
-        assert self.where is not None  # else partitions are dropped
         matching = Matching(table, self.env, self.where, self.action)
         touched = {file.name for split in matching.scan(state).plan().splits for file in split.files}
         jobs = removals(table, self.env, state, touched, self.where)
@@ -194,7 +195,7 @@ class Change:
             return False
         if self.table.keyed and self.table.options.get(w.CHANGELOG_PRODUCER) != "none":
             return False
-        return self.where is None or self.where.columns <= set(self.table.schema.partition_keys)
+        return self.where.columns <= set(self.table.schema.partition_keys)
 
     def _dropped(self) -> Snapshot | None:
         transaction = self._begun()

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merganser.edit.asked import condition_of
 from merganser.edit.assign import SOURCE, TARGET
 from merganser.errors import InvalidInputError
 from merganser.expr.predicate import Predicate, Projection, conjunction, conjuncts
 from merganser.expr.setting import Setting
-from merganser.expr.text import parse_predicate
 from merganser.expr.tree import Column, Compare, Expression, columns, renamed
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.keys import polars_column
@@ -59,14 +60,15 @@ class On:
         return self.of_target is None and self.of_source is None and self.of_both is None
 
 
-def condition_of(text: str, table: TableDef, source: Sequence[t.Field], action: str, setting: Setting) -> On:
+def joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, setting: Setting) -> On:
     """Return the condition of a merge.
 
     Raises:
         InvalidInputError: it is no condition, or has no equality of a column of the target with a value of the source.
     """
     fields = table.schema.shown.fields
-    whole = parse_predicate(text, {TARGET: fields, SOURCE: source}, setting=setting)
+    advice = "Say which row of the source belongs to which row of the table, as in 'target.id = source.id'."
+    whole = condition_of(text, {TARGET: fields, SOURCE: source}, action, setting, advice)
     pairs: list[tuple[t.Field, Projection]] = []
     rest: dict[frozenset[str], list[Predicate]] = {}
     for part in conjuncts(whole):

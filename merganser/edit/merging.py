@@ -16,7 +16,8 @@ import polars as pl
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
-from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, inserted
+from merganser.edit.asked import condition_of
+from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import rewriting, run_here
@@ -25,7 +26,7 @@ from merganser.edit.row_changes import RowChanges, Taken, check_can_delete, chec
 from merganser.errors import InvalidInputError, MerganserError, StorageError
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
-from merganser.expr.text import Sides, parse_predicate
+from merganser.expr.text import Sides
 from merganser.expr.tree import Column
 from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
@@ -101,13 +102,18 @@ class Merge:
 
         Args:
             set: SQL text by column: {"amount": "target.amount + source.amount"}. None: each column takes the value of
-                the column of its name in the source; key and partition columns stay.
+                the column of its name in the source; key, partition and bucket-key columns stay.
             condition: SQL text: which pairs of rows. None: all.
         """
         if set is None:
-            table = self._table.schema.shown
-            fixed = {*table.primary_keys, *table.partition_keys}
+            fixed = fixed_columns(self._table)
             named = [field for field in by_name(self._table, self._fields, self._setting) if field.name not in fixed]
+            if not named:
+                raise InvalidInputError(
+                    f"{self._action}: no column of the source ({', '.join(field.name for field in self._fields)}) has "
+                    "the name of one that can be set. Nothing was written. Say which columns get which values, as in "
+                    "when_matched_update({'amount': 'source.value'})."
+                )
             set = {field.name: f"{SOURCE}.{t.quoted(field.name)}" for field in named}
         sets = assignments(self._table, set, self._action, self._setting, self._sides)
         return replace(self, _matched=(*self._matched, Clause(self._condition(condition, self._sides), sets)))
@@ -157,7 +163,7 @@ class Merge:
 
         Returns:
             The snapshot, with the numbers of rows in `rows_inserted`, `rows_updated` and `rows_deleted`. None if no
-            row changes.
+            row changes; see `Table.delete`.
 
         Raises:
             InvalidInputError: there is no clause; several rows of the source meet one row; a new row has a key that is
@@ -203,7 +209,9 @@ class Merge:
         return {TARGET: self._table.schema.shown.fields, SOURCE: self._fields}
 
     def _condition(self, text: str | None, sides: Sides) -> Predicate | None:
-        return None if text is None else parse_predicate(text, sides, setting=self._setting)
+        if text is None:
+            return None
+        return condition_of(text, sides, self._action, self._setting, "Leave it out to take all rows.")
 
     # one round
 
@@ -390,7 +398,7 @@ class Merge:
         first = of_source[of_target == twice[0]][:_SHOWN_MAX]
         theirs = f" The first meets rows {', '.join(str(row + 1) for row in first)} of the source (counting from 1)."
         raise InvalidInputError(
-            f"{self._action}: {counted(len(twice), 'row')} of the table meet more than one row of the source "
+            f"{self._action}: {counted(len(twice), 'row')} of the table would meet more than one row of the source "
             f"({shown}).{theirs if source.is_whole else ''} Nothing was written. Leave one row of the source for each, "
             "or let the condition tell them apart.",
             table=self._table.name,
@@ -426,8 +434,8 @@ class Merge:
         if len(which):
             there = keys.take(pa.array(which[:_SHOWN_MAX]))
             raise InvalidInputError(
-                f"{self._action}: {len(which):,} of {counted(keys.num_rows, 'new row')} have a key that is there, "
-                f"though they meet no row by the condition ({_examples(there, table.row_key)}). Nothing was written. "
+                f"{self._action}: {counted(len(which), 'new row')} of {keys.num_rows:,} would have a key that is there "
+                f"and meet no row by the condition ({_examples(there, table.row_key)}). Nothing was written. "
                 "Join by the key, or leave these rows out by a condition.",
                 table=table.name,
             )

@@ -24,6 +24,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
+from merganser.scan.rows import counted
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_type
 from merganser.schema.hidden import nulls
@@ -243,8 +244,8 @@ class RowChanges:
         first = int(np.flatnonzero(~fine)[0])
         key = ", ".join(f"{name} = {rows.column(name)[first].as_py()!r:.60}" for name in self.table.row_key)
         return InvalidInputError(
-            f"{self.action}: {int((~fine).sum()):,} of {len(fine):,} rows would not become what is asked for (first: "
-            f"{key}): {'; '.join(self._reasons())}. Nothing was written.",
+            f"{self.action}: {counted(int((~fine).sum()), 'row')} of {len(fine):,} would not become what is asked for "
+            f"(first: {key}): {'; '.join(self._reasons())}. Nothing was written.",
             table=self.table.name,
         )
 

@@ -57,17 +57,17 @@ class FilterRule:
     """The rows that a filter lets through get new values, or go.
 
     Attributes:
-        where: the rows; None: all.
+        where: the rows.
         sets: their new values; None: they are deleted.
     """
 
-    where: Predicate | None
+    where: Predicate
     sets: Assignments | None
 
     @property
     def reads(self) -> frozenset[str]:
         """The columns of the filter."""
-        return frozenset() if self.where is None else self.where.columns
+        return self.where.columns
 
     @property
     def removes_all(self) -> bool:
@@ -76,9 +76,7 @@ class FilterRule:
 
     def find(self, rows: pa.Table) -> tuple[Positions, Positions]:
         """Return which rows the filter lets through."""
-        found = np.arange(rows.num_rows)
-        if self.where is not None:
-            found = np.flatnonzero(np.asarray(self.where.mask(rows).fill_null(False)))
+        found = np.flatnonzero(np.asarray(self.where.mask(rows).fill_null(False)))
         return found, np.zeros(len(found), np.int64)
 
     def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:

@@ -178,7 +178,8 @@ def _bind(
 
 def _parsed(text: str, what: str) -> exp.Expression:
     if not text.strip():
-        raise InvalidInputError(f"cannot read the {what} '{text}': it is empty. Leave it out to take every row.")
+        advice = " Leave it out to take every row." if what == "filter" else ""
+        raise InvalidInputError(f"cannot read the {what} '{text}': it is empty.{advice}")
     try:
         node = sqlglot.parse_one(text, dialect=_Filters, into=exp.Condition)
     except sqlglot.errors.ParseError as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
-from merganser.edit.joined import condition_of
+from merganser.edit.joined import joining
 from merganser.edit.merging import Merge, source_of
 from merganser.expr.setting import Setting
-from merganser.expr.text import to_predicate
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
 from merganser.schema.arrow import fields_from_arrow
@@ -21,7 +21,7 @@ class EditVerbs(TableBase):
 
     def delete(
         self,
-        where: str | Any | None,
+        where: str | Any,
         *,
         commit_user: str | None = None,
         identifier: int | None = None,
@@ -34,27 +34,30 @@ class EditVerbs(TableBase):
         if nobody else had written meanwhile.
 
         Args:
-            where: the rows to remove: SQL text, a `pyarrow.compute` expression or a predicate. None: all rows.
+            where: the rows to remove: SQL text, a `pyarrow.compute` expression or a predicate.
+                The text "true" takes every row.
             commit_user, identifier: see `write`. A repeated call changes nothing and returns the first one's snapshot.
             timezone: the time zone of texts in `where`; see `read`.
             changes: see `write`.
 
         Returns:
-            The snapshot; its `rows_deleted` says how many rows were removed. None if no row matches.
+            The snapshot; its `rows_deleted` says how many rows were removed; None: files went unread. None if no row
+            matches: there is no commit then, unless there is an identifier, which an empty commit takes note of.
 
         Raises:
-            InvalidInputError: the filter is invalid, or the merge engine has no rule for deletes. Nothing was written.
+            InvalidInputError: there is no filter, or it is invalid; the merge engine has no rule for deletes; or the
+                handle was opened with an option that says where reads start. Nothing was written.
             ConflictError: other commits changed the rows again and again until `commit.max-retries` or
                 `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
-        setting = self.setting(timezone)
+        setting, action = self.setting(timezone), f"cannot delete from '{self.name}'"
         return Change(
             self.definition,
             self.env,
-            to_predicate(where, self.schema.fields, setting=setting),
+            filter_of(where, self.definition, action, setting),
             None,
-            f"cannot delete from '{self.name}'",
+            action,
             commit_user,
             identifier,
             changes,
@@ -62,7 +65,7 @@ class EditVerbs(TableBase):
 
     def update(
         self,
-        where: str | Any | None,
+        where: str | Any,
         set: Mapping[str, str],
         *,
         commit_user: str | None = None,
@@ -78,7 +81,8 @@ class EditVerbs(TableBase):
                 and partition columns stay as they are.
 
         Returns:
-            The snapshot; its `rows_updated` says how many rows are not what they were. None if no row changes.
+            The snapshot; its `rows_updated` says how many rows are not what they were. None if no row changes; see
+            `delete`.
 
         Raises:
             InvalidInputError: the filter or a value is invalid; a value does not fit its column; or the merge engine
@@ -89,7 +93,7 @@ class EditVerbs(TableBase):
         return Change(
             self.definition,
             self.env,
-            to_predicate(where, self.schema.fields, setting=setting),
+            filter_of(where, self.definition, action, setting),
             assignments(self.definition, set, action, setting),
             action,
             commit_user,
@@ -123,7 +127,8 @@ class EditVerbs(TableBase):
             commit_user, identifier, timezone, changes: see `delete`.
 
         Raises:
-            InvalidInputError: the source holds no rows, or the condition is invalid.
+            InvalidInputError: the source holds no rows; the condition is invalid; or the handle was opened with an
+                option that says where reads start.
         """
         return self.merging(source, on, self.setting(timezone), commit_user, identifier, changes)
 
@@ -144,6 +149,7 @@ class EditVerbs(TableBase):
             elsewhere: does the merge when it is executed, with rows that it has; None: it is done in this process.
         """
         action = f"cannot merge into '{self.name}'"
+        check_is_newest(self.definition, action)
         rows = source_of(source, action)
-        found = condition_of(on, self.definition, fields_from_arrow(rows.schema), action, setting)
+        found = joining(on, self.definition, fields_from_arrow(rows.schema), action, setting)
         return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes, elsewhere)

@@ -34,6 +34,11 @@ def scan_mode(options: Options) -> str:
     return next(given, "latest-full")
 
 
+def starts_given(options: Options) -> list[str]:
+    """Return the options that are set and say where a read starts."""
+    return [option.key for option in _ALL_STARTS if options.is_set(option)]
+
+
 def check_scan_options(options: Options, *, what: str = "cannot read the table") -> None:
     """Check that the options that say where a read starts agree: the mode has its option, one, and no other's.
 

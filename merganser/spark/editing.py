@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from merganser.edit.asked import filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change, RunEdits
 from merganser.edit.matching import Matching
@@ -22,7 +23,6 @@ from merganser.edit.merging import JoinedElsewhere, Merge, MergeJob
 from merganser.edit.removal import RemovalJob
 from merganser.edit.rewrite import RewriteJob
 from merganser.edit.row_jobs import RowJob
-from merganser.expr.text import to_predicate
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
@@ -43,7 +43,7 @@ from merganser.write.job import Outcome
 def delete(
     spark: SparkSession,
     table: Table | str,
-    where: str | Any | None,
+    where: str | Any,
     *,
     commit_user: str | None = None,
     identifier: int | None = None,
@@ -54,7 +54,8 @@ def delete(
     Args:
         spark: the session whose tasks work.
         table: a table, or its path.
-        where: the rows to remove. Text means what it means in Spark: timestamps are in the time zone of the session.
+        where: the rows to remove; "true": all. Text means what it means in Spark: timestamps are in the time zone of
+            the session.
         commit_user, identifier, changes: see `Table.write`.
 
     Returns:
@@ -69,7 +70,7 @@ def delete(
 def update(
     spark: SparkSession,
     table: Table | str,
-    where: str | Any | None,
+    where: str | Any,
     set: Mapping[str, str],
     *,
     commit_user: str | None = None,
@@ -195,7 +196,7 @@ def _merged(source: DataFrame, table: Table, places: Mapping[str, Sequence[str]]
 def _change(
     spark: SparkSession,
     table: Table,
-    where: str | Any | None,
+    where: str | Any,
     sets: Mapping[str, str] | None,
     commit_user: str | None,
     identifier: int | None,
@@ -206,7 +207,7 @@ def _change(
     return Change(
         table.definition,
         table.env,
-        to_predicate(where, table.schema.fields, setting=setting),
+        filter_of(where, table.definition, action, setting),
         None if sets is None else assignments(table.definition, sets, action, setting),
         action,
         commit_user,

@@ -216,7 +216,7 @@ def test_a_column_of_a_sequence_group_is_updated_and_sums_stay(catalog: mg.Catal
     assert by_key(table) == {1: (2, "b", 10, "new")}
     table.update("k = 1", {"g": "3", "v": "NULL"})
     assert by_key(table) == {1: (3, None, 10, "new")}
-    with pytest.raises(InvalidInputError, match=r"1 of 1 rows .*\(first: k = 1\).*keeps a value where the new one is"):
+    with pytest.raises(InvalidInputError, match=r"1 row of 1 .*\(first: k = 1\).*keeps a value where the new one is"):
         table.update("k = 1", {"w": "NULL"})
     with pytest.raises(InvalidInputError, match="adds to aggregates"):
         table.update("k = 1", {"s": "1"})
@@ -317,3 +317,42 @@ def test_a_table_whose_columns_changed_is_to_be_opened_again(catalog: mg.Catalog
     mg.table(table.path, options={"local.sync": "false"}).write([{"k": 1, "a": 1, "c": "x", "n": 1}])
     with pytest.raises(ConflictError, match="Open the table again"):
         table.update("k = 1", {"a": "0"})
+
+
+@pytest.mark.parametrize("where", [None, "", "  "])
+def test_a_filter_that_was_forgotten_changes_nothing(catalog: mg.Catalog, where: str | None) -> None:
+    table = made(catalog)
+    table.write(FIRST)
+    for call in (lambda: table.delete(where), lambda: table.update(where, {"a": "1"})):
+        with pytest.raises(InvalidInputError, match=r"cannot .* 'db\.t': the filter is .*'true' takes every row"):
+            call()
+    assert table.read().count() == 6
+
+
+def test_errors_of_filters_say_what_was_not_done(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    merge = table.merge([{"k": 1}], on="target.k = source.k")
+    for call in (
+        lambda: table.delete("nosuch = 1"),
+        lambda: table.update("k =", {"a": "1"}),
+        lambda: table.merge([{"k": 1}], on="target.zz = source.k"),
+        lambda: table.merge([{"k": 1}], on=None),  # type: ignore[arg-type]
+        lambda: merge.when_matched_delete("source.k + 1"),
+        lambda: merge.when_matched_delete(""),
+    ):
+        with pytest.raises(InvalidInputError, match=r"cannot .* 'db\.t': .*Nothing was written"):
+            call()
+
+
+def test_rows_are_not_changed_by_a_handle_that_reads_the_past(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write(FIRST)
+    past = table.with_options({"scan.snapshot-id": "1"})
+    for call in (
+        lambda: past.delete("true"),
+        lambda: past.update("true", {"a": "1"}),
+        lambda: past.merge([{"k": 1}], on="target.k = source.k"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"'scan\.snapshot-id' = '1'.* only the newest rows"):
+            call()
+    assert table.read().count() == 6

@@ -108,7 +108,7 @@ def test_whole_partitions_are_dropped_unless_their_rows_are_to_be_published(cata
     assert published is not None
     assert (published.commit_kind, published.rows_deleted) == ("APPEND", 3)
     assert keyed.read().count() == 0
-    assert keyed.delete(None) is not None
+    assert keyed.delete("true") is not None
     assert len(keyed.files()) == 0
 
 
@@ -258,5 +258,22 @@ def test_several_rows_of_a_source_for_one_row_are_refused(catalog: mg.Catalog) -
 def test_an_update_that_looks_at_no_column_changes_all_rows(catalog: mg.Catalog, options: dict[str, str]) -> None:
     table = catalog.create_table("db.every", {"id": "INT", "v": "INT"}, options=options)
     table.write([{"id": 1, "v": 2}, {"id": 2, "v": 3}])
-    assert table.update(None, {"v": "9"}).rows_updated == 2
+    assert table.update("true", {"v": "9"}).rows_updated == 2
     assert sorted(row["id"] for row in table.read(where="v = 9").to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("marks", ["false", "true"])
+def test_columns_that_choose_the_bucket_cannot_be_set(catalog: mg.Catalog, marks: str) -> None:
+    options = {"bucket": "4", "bucket-key": "id", "deletion-vectors.enabled": marks}
+    table = catalog.create_table("db.b", {"id": "INT", "v": "INT"}, options=options)
+    table.write([{"id": i, "v": i} for i in range(20)])
+    merge = table.merge([{"id": 100, "v": 3}], on="target.v = source.v")
+    for call in (lambda: table.update("id < 9", {"id": "id + 100"}), lambda: merge.when_matched_update({"id": "0"})):
+        with pytest.raises(mg.errors.InvalidInputError, match=r"column 'id' belongs to the bucket \(id\)"):
+            call()
+    merge = table.merge([{"id": 3, "v": -3}], on="target.id = source.id")
+    assert merge.when_matched_update().execute().rows_updated == 1
+    assert table.read(where="id = 3").to_pylist() == [{"id": 3, "v": -3}]
+    assert table.check() == ()
+    with pytest.raises(mg.errors.InvalidInputError, match="has the name of one that can be set"):
+        table.merge([{"id": 3, "w": 1}], on="target.id = source.id").when_matched_update()
