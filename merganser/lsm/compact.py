@@ -79,6 +79,7 @@ class CompactJob:
         directory: the bucket's.
         files: what was picked, as they were committed.
         output_level: of the new files; 0 in tables without a key.
+        top: the highest level of the bucket; 0 in tables without a key.
         drop_retractions: nothing older than the output is left in the bucket.
         tombstones: which retractions stay even then.
         schemas: columns of every schema that a file was written with.
@@ -101,6 +102,7 @@ class CompactJob:
     directory: str
     files: tuple[DataFile, ...]
     output_level: int
+    top: int
     drop_retractions: bool
     schemas: Mapping[int, tuple[t.Field, ...]]
     tombstones: Tombstones
@@ -126,12 +128,17 @@ class CompactJob:
 
     @property
     def shown_from(self) -> int | None:
-        """The level from which on the changelog has shown rows; None: this compaction publishes nothing."""
-        options, top = self.table.options, u.level_count(self.table.options) - 1
-        producer = options.get(w.CHANGELOG_PRODUCER) if self.table.keyed else "none"
+        """The level from which on the changelog has shown rows; None: this compaction publishes nothing.
+
+        With the producer full-compaction it is the highest level that has files: no rule puts files there without
+        all others of the bucket. It may lie below `top`, if the options have raised that since.
+        """
+        producer = self.table.options.get(w.CHANGELOG_PRODUCER) if self.table.keyed else "none"
         if producer == "lookup":
             return 1
-        return top if producer == "full-compaction" and self.output_level == top else None
+        if producer != "full-compaction" or self.output_level < self.top:
+            return None
+        return max(file.level for file in self.files) or self.top
 
     @property
     def publishes_expiry(self) -> bool:
@@ -219,8 +226,7 @@ class Compaction:
     @property
     def all_added(self) -> tuple[DataFile, ...]:
         """What is added, files included that only change their level."""
-        top = u.level_count(self.table.options) - 1
-        return (*self.added, *(replace(file, level=top) for file in self.job.lifted))
+        return (*self.added, *(replace(file, level=self.job.top) for file in self.job.lifted))
 
     @property
     def all_removed(self) -> tuple[DataFile, ...]:
@@ -407,7 +413,7 @@ class KeyCompaction(Compaction):
             return True
         if self.job.expiry is not None and self.job.expiry.reaches(file, self.job.schemas):
             return True
-        highest = self.job.output_level == u.level_count(options) - 1
+        highest = self.job.output_level == self.job.top
         if file.name in self.job.vectors.by_file and (highest or file.level == self.job.output_level):
             return True
         if file.level or not pushes_level_0(options) or highest:

@@ -6,7 +6,7 @@ each key becomes the integer of its place among them (equal keys have equal rank
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +15,23 @@ import pyarrow as pa
 
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
+from merganser.options import upkeep as u
+from merganser.options.option import Options
 
 Ranks = npt.NDArray[np.int64]
+
+
+def top_level(options: Options, levels: Iterable[int] = ()) -> int:
+    """Return the highest level of a bucket.
+
+    The options say it, or a file that lies higher, from a time when they said otherwise.
+
+    Args:
+        levels: those of the live files of the bucket.
+    """
+    count = options.get(u.NUM_LEVELS)  # level 0 included
+    configured = max(1, options.get(u.COMPACTION_TRIGGER)) if count is None else count - 1
+    return max(configured, *levels, 0)
 
 
 def dense_ranks(low: Sequence[pa.Array], high: Sequence[pa.Array]) -> tuple[Ranks, Ranks]:

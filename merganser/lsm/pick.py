@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from merganser.lsm.levels import top_level
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Options
@@ -68,9 +69,9 @@ def pick(
         now: the time, for off-peak hours and the optimisation interval.
         last_full: the time of the last full compaction of the bucket.
     """
-    top = max(u.level_count(options) - 1, *(run.level for run in runs)) if runs else 0
     if not runs:
         return None
+    top = top_level(options, (run.level for run in runs))
     if full:
         return Pick(len(runs), top) if any(run.level != top for run in runs) else None
     if push_level_0 is None:

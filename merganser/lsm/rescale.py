@@ -29,11 +29,11 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.bucket_numbers import bucket_numbers, parted
 from merganser.lsm.compact import AppendCompaction, Compaction, CompactJob, KeyCompaction, Piece
 from merganser.lsm.held import copies_beside
+from merganser.lsm.levels import top_level
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import UNTRACKED_FILE, is_untracked
-from merganser.options import upkeep as u
 from merganser.schema import row_kind
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
@@ -129,7 +129,7 @@ class _Writers:
         self.mark = ""
         self._job = job
         self._env = env
-        self._level = 0 if job.late or not job.table.keyed else u.level_count(job.table.options) - 1
+        self._level = 0 if job.late or not job.table.keyed else top_level(job.table.options)
         self._layout = file_layout(job.table, self._level)
         self._open: dict[int, RollingWriter] = {}
         self._done: dict[int, list[DataFile]] = {}

@@ -209,12 +209,6 @@ PARTITION_TIMESTAMP_FORMATTER: Final = Option[str | None](
 OPTIONS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Option))
 
 
-def level_count(options: Options) -> int:
-    """Return the number of levels of a bucket, level 0 included."""
-    levels = options.get(NUM_LEVELS)
-    return levels if levels is not None else max(2, options.get(COMPACTION_TRIGGER) + 1)
-
-
 def tag_period(options: Options) -> timedelta:
     """Return how much time each automatic tag stands for."""
     length = options.get(TAG_CREATION_PERIOD_DURATION)

@@ -37,7 +37,6 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
-from merganser.options.upkeep import level_count
 from merganser.scan.bucket_columns import BucketColumns, bucket_columns
 from merganser.scan.by_index import IndexQuestions
 from merganser.scan.read import key_filter
@@ -84,7 +83,7 @@ def plan(
     """Return the splits of a snapshot that may hold rows of the filter.
 
     Args:
-        compacted_only: of a table with a key only the files of the highest level.
+        compacted_only: the files are those of the highest levels, which need no merge; those of level 0 are left out.
         what: which rows are made of the versions of a key; planning is the same for all.
 
     Raises:
@@ -342,7 +341,7 @@ def _keyed_splits(
     alone = np.full(len(known.files), compacted_only or is_masked(table))
     keep = np.ones(len(known.files), np.bool_)
     if compacted_only:
-        keep = known.levels >= level_count(table.options) - 1
+        keep = known.levels > 0
     elif level_0_waits(table):
         keep = (known.levels > 0) | unmarked
         alone &= ~unmarked

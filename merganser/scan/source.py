@@ -27,7 +27,7 @@ from typing import Final
 
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry
-from merganser.meta.live_files import EMPTY
+from merganser.meta.live_files import EMPTY, BucketId
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -90,8 +90,19 @@ class Compacted:
         return self.of.snapshot
 
     def narrowed(self, state: TableState, reader: MetaReader) -> TableState:
-        """Return the files to read of the state of the snapshot, files of lower levels among them."""
-        return self.of.narrowed(state, reader)
+        """Return the files to read of the state of the snapshot: of each bucket those of the highest level in use.
+
+        What the options say now may be another level than what the last full compaction went by.
+        """
+        if state.snapshot is None:
+            return state
+        highest: dict[BucketId, int] = {}
+        for bucket, files in state.live.buckets.items():
+            highest[bucket] = max((entry.file.level for entry in files.entries), default=0)
+        found = [
+            e for e in self.of.narrowed(state, reader).live if e.file.level == highest.get((e.partition, e.bucket))
+        ]
+        return _of(state.snapshot, found, reader)
 
 
 @dataclass(frozen=True, slots=True)

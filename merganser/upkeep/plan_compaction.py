@@ -19,7 +19,7 @@ from merganser.files.layout import file_layout
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.clustering import Order
 from merganser.lsm.compact import CompactJob, append_groups, uncounted
-from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.levels import dense_ranks, sections, top_level
 from merganser.lsm.pick import RunSize, pick, pushes_level_0
 from merganser.lsm.record_expiry import RecordExpiry
 from merganser.lsm.section import looks_up
@@ -84,6 +84,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
                 table.bucket_directory(partition, bucket),
                 picked.files,
                 picked.level,
+                picked.top,
                 picked.drops,
                 planner.schemas_of(picked.files + picked.below + picked.older),
                 planner.tombstones,
@@ -157,6 +158,7 @@ class _Picked:
 
     files: tuple[DataFile, ...]
     level: int = 0
+    top: int = 0
     drops: bool = False
     below: tuple[DataFile, ...] = ()
     lifted: tuple[DataFile, ...] = ()
@@ -187,6 +189,7 @@ class Planner:
         """Return the compaction of all files of a bucket into the highest level, whatever they are."""
         table = self._table
         taken = tuple(files if table.keyed else sorted(files, key=lambda file: file.min_sequence))
+        top = top_level(table.options, (file.level for file in files)) if table.keyed else 0
         return CompactJob(
             table,
             partition,
@@ -194,7 +197,8 @@ class Planner:
             total,
             table.bucket_directory(partition, bucket),
             taken,
-            u.level_count(table.options) - 1 if table.keyed else 0,
+            top,
+            top,
             True,
             self.schemas_of(taken),
             self.tombstones,
@@ -226,7 +230,7 @@ class Planner:
         table, options = self._table, self._table.options
         runs = _runs(files)
         lifted = 0 if request.full else self._liftable(runs)
-        top = u.level_count(options) - 1
+        top = top_level(options, (file.level for file in files))
         young, old = runs[: len(runs) - lifted], [file for run in runs[len(runs) - lifted :] for file in run]
         sizes = [_size_of(run[0].level, run) for run in young] + ([_size_of(top, old)] if old else [])
         found = pick(
@@ -238,7 +242,7 @@ class Planner:
             last_full=_last_full(runs[-1]),
         )
         if found is None:
-            return self._in_place(files, vectors) if request.full else []
+            return self._in_place(files, vectors, top) if request.full else []
         if found.run_count == len(sizes):
             young, old = runs, []
         else:
@@ -256,12 +260,12 @@ class Planner:
             return self._picked_runs(files, vectors, replace(request, full=True))
         below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
         taken = tuple(file for file in files if file.name in chosen)
-        return [_Picked(taken, found.output_level, drops, below, tuple(old), older)]
+        return [_Picked(taken, found.output_level, top, drops, below, tuple(old), older)]
 
-    def _in_place(self, files: list[DataFile], vectors: BucketVectors) -> list[_Picked]:
+    def _in_place(self, files: list[DataFile], vectors: BucketVectors, top: int) -> list[_Picked]:
         """Return which files of a bucket that is compacted fully are rewritten where they are."""
         if self._table.options.get(u.FORCE_REWRITE_ALL_FILES):
-            return [_Picked(tuple(files), files[0].level, True)] if files else []
+            return [_Picked(tuple(files), top, top, True)] if files else []
         expiry = self.expiry
         schemas = {} if expiry is None else self.schemas_of(files)
         due = [
@@ -272,7 +276,7 @@ class Planner:
             or (file.delete_row_count and self.tombstones.due(file))
         ]
         # Each by itself: put together, two would span the files between them.
-        return [_Picked((file,), file.level, True) for file in due]
+        return [_Picked((file,), top, top, True) for file in due]
 
     def _liftable(self, runs: Sequence[Sequence[DataFile]]) -> int:
         """Return how many of the oldest runs are together one of the highest level as they stand.

@@ -14,11 +14,10 @@ from typing import Any
 
 from merganser.codec.binary_row import deserialize, deserialize_columns, serialize
 from merganser.commit.message import CommitMessage
-from merganser.lsm.levels import dense_ranks, sections
+from merganser.lsm.levels import dense_ranks, sections, top_level
 from merganser.meta.data_file import DELETE, DataFile, ManifestEntry
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.table_def import TableDef
-from merganser.options import upkeep as u
 from merganser.options import write as w
 
 Selection = Callable[[LiveFiles], list[ManifestEntry]]
@@ -65,7 +64,7 @@ def upgraded(table: TableDef, messages: Sequence[CommitMessage]) -> list[CommitM
     """
     if not table.keyed or not table.options.get(w.OVERWRITE_UPGRADE):
         return list(messages)
-    top = (table.options.get(u.NUM_LEVELS) or table.options.get(u.COMPACTION_TRIGGER) + 1) - 1
+    top = top_level(table.options)
     buckets: dict[BucketId, list[DataFile]] = {}
     for message in messages:
         buckets.setdefault((message.partition, message.bucket), []).extend(message.added)

@@ -56,6 +56,16 @@ def _compact(rng: random.Random, table: mg.Table, *, full: bool = False) -> None
         table.compact(full=full or rng.random() < 0.5)
 
 
+def _with_other_levels(rng: random.Random, table: mg.Table) -> mg.Table:
+    """Return the table with another highest level, by itself or for one handle."""
+    key, value = rng.choice(
+        [("num-levels", rng.choice("236")), ("num-sorted-run.compaction-trigger", rng.choice("258"))]
+    )
+    if rng.random() < 0.5:
+        return table.with_options({key: value})
+    return table.alter([mg.changes.set_option(key, value)])
+
+
 class Replay:
     """The state that a changelog makes."""
 
@@ -114,6 +124,8 @@ def test_the_producer_lookup_publishes_every_commit_exactly(
         copied.enter_context(patch("merganser.lsm.held._SMALL_ROWS", -1))
         copied.enter_context(patch("merganser.lsm.lookup_copy._BATCH_BYTES", 150))
     for _ in range(12):
+        if rng.random() < 0.2:
+            table = _with_other_levels(rng, table)
         if rng.random() < 0.3:
             streams.append((table.stream(follow=False), Replay()))
         alone = rng.random() < 0.8
@@ -142,8 +154,13 @@ def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
     seldom = rng.choice([{"changelog-producer.compaction-interval": "1 d"}, {"write-only": "true"}, {}])
     table = _table(tmp_path, "full-compaction", engine, rng, **seldom)
     replay, seen = Replay(), 0
+    streams: list[tuple[Any, Replay]] = []
     for _ in range(10):
         for _ in range(rng.randrange(4)):
+            if rng.random() < 0.2:
+                table = _with_other_levels(rng, table)
+            if rng.random() < 0.2:
+                streams.append((table.stream(follow=False), Replay()))
             _write(rng, engine, table)
             if rng.random() < 0.2:
                 _compact(rng, table)
@@ -153,6 +170,10 @@ def test_the_producer_full_compaction_publishes_what_changed_since_the_last_one(
             replay.take(table.changes(seen + 1, newest).to_pylist())
         seen = newest
         assert replay.rows == _state(table)
+        for stream, state in streams:
+            for plan in stream:
+                state.take(plan.to_pylist())
+            assert state.rows == replay.rows
     assert table.check() == ()
 
 

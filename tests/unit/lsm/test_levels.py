@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from merganser.codec.stats import EMPTY_ROW, NO_STATS
-from merganser.lsm.levels import dense_ranks, runs_of, sections
+from merganser.lsm.levels import dense_ranks, runs_of, sections, top_level
 from merganser.meta.data_file import DataFile
+from merganser.options.option import Options
 
 
 def _file(name: str, level: int = 0, low: int = 0, high: int = 0) -> DataFile:
@@ -84,3 +85,10 @@ def test_files_that_share_numbers_and_keys_are_runs_of_their_own() -> None:
     files = [_file("one", 0, 0, 9), _file("other", 0, 5, 12), _file("third", 0, 12, 13)]
     low, high = _ranks([("a", "d"), ("c", "f"), ("x", "z")])
     assert [[f.name for f in run] for run in runs_of(files, low, high)] == [["one"], ["other"], ["third"]]
+
+
+def test_the_highest_level_follows_the_options_and_files_that_lie_higher():
+    assert top_level(Options()) == 5
+    assert top_level(Options({"num-sorted-run.compaction-trigger": "3"})) == 3
+    assert top_level(Options({"num-levels": "3"}), [0, 1]) == 2
+    assert top_level(Options({"num-levels": "3"}), [0, 4, 5]) == 5

@@ -193,8 +193,3 @@ def test_target_file_size_depends_on_the_key_unless_it_is_set():
     assert write.target_file_size_bytes(Options(), keyed=True) == 128 << 20
     assert write.target_file_size_bytes(Options(), keyed=False) == 256 << 20
     assert write.target_file_size_bytes(Options({"target-file-size": "1 kb"}), keyed=True) == 1024
-
-
-def test_levels_follow_the_compaction_trigger():
-    assert upkeep.level_count(Options()) == 6
-    assert upkeep.level_count(Options({"num-sorted-run.compaction-trigger": "3"})) == 4
