@@ -13,10 +13,11 @@ from merganser.expr.names import resolve, spelled
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides, parse_projection
-from merganser.expr.tree import Literal
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform
+from merganser.schema.hidden import nulls
 
 TARGET: Final = "target"
 SOURCE: Final = "source"
@@ -32,7 +33,7 @@ class Assignments:
         values: by column, what it gets; the other columns stay as they are.
         action: what is being done, as messages begin.
         named_by: columns that name a row in messages; none: by its number.
-        prefix: what the names of columns that stay begin with.
+        prefix: what the names of columns that stay begin with; None: none stays, of new rows.
         keys: key columns of new rows, which are never null.
     """
 
@@ -40,13 +41,28 @@ class Assignments:
     values: Mapping[str, Projection]
     action: str
     named_by: tuple[str, ...] = ()
-    prefix: str = ""
+    prefix: str | None = ""
     keys: tuple[str, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that values are computed from."""
         return frozenset(name for value in self.values.values() for name in value.columns)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The columns of the table that they name: those that are set, and those that values are computed from."""
+        prefix = self.prefix
+        read = () if prefix is None else (name for name in self.columns if name.startswith(prefix))
+        return frozenset(self.values).union(name.removeprefix(prefix or "") for name in read)
+
+    def of(self, table: TableDef) -> Assignments:
+        """Return the same for the table with another schema, in which the named columns are the same."""
+        schema = table.schema
+        keys = schema.shown.primary_keys
+        if self.prefix is None:
+            return replace(self, fields=schema.fields_with_defaults, named_by=keys, keys=keys)
+        return replace(self, fields=tuple(replace(field, default=None) for field in schema.shown.fields), named_by=keys)
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Return rows with the new values: all columns of `fields`, in their types.
@@ -61,8 +77,10 @@ class Assignments:
         made = {}
         for field in self.fields:
             value = self.values.get(field.name)
-            if value is None:
-                made[field.name] = rows.column(self.prefix + field.name)
+            if value is None and self.prefix is None:
+                made[field.name] = pa.chunked_array([nulls(rows.num_rows, arrow_type(field.type))])
+            elif value is None:
+                made[field.name] = rows.column(f"{self.prefix}{field.name}")
             else:
                 made[field.name] = self._evaluated(field.name, value, rows)
         return conform(
@@ -148,11 +166,8 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
                 "Give the whole key.",
                 column=name,
             )
-    for field in schema.fields_with_defaults:
-        if field.name not in values:
-            values[field.name] = Projection(Literal(None, field.type.with_nullable(True)))
     keys = schema.shown.primary_keys
-    return Assignments(schema.fields_with_defaults, values, action, keys, keys=keys)
+    return Assignments(schema.fields_with_defaults, values, action, keys, prefix=None, keys=keys)
 
 
 def _places(table: TableDef) -> dict[str, tuple[str, ...]]:

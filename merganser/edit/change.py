@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from merganser.edit.asked import check_is_newest
+from merganser.edit.asked import as_it_is_now, check_is_newest
 from merganser.edit.assign import Assignments
 from merganser.edit.matching import Matching
 from merganser.edit.removal import RemovalJob, removals
@@ -76,9 +76,17 @@ class Change:
 
         Raises:
             InvalidInputError: the merge engine has no rule for it, or a new value does not fit; nothing was written.
-            ConflictError: other commits changed the rows again and again; nothing was written.
+            ConflictError: other commits changed the rows again and again; or a column that the call names is another
+                one by now. Nothing was written.
         """
         check_is_newest(self.table, self.action)
+        named = self.where.columns | (frozenset() if self.sets is None else self.sets.named)
+        table = as_it_is_now(self.table, self.env, named, self.action)
+        if table.schema.id == self.table.schema.id:
+            return self._done()
+        return replace(self, table=table, sets=None if self.sets is None else self.sets.of(table))._done()
+
+    def _done(self) -> Snapshot | None:
         if self.sets is None:
             check_can_delete(self.table, self.action, by_files=True)
         else:
@@ -102,7 +110,7 @@ class Change:
     # as rows
 
     def _in_rows(self) -> Snapshot | None:
-        session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes)
+        session = WriteSession(self.table, self.env, commit_user=self.commit_user, changes=self.changes, is_newest=True)
         with closing(session):
             if self.identifier is not None:
                 done, snapshot = session.applied(self.identifier)
@@ -164,11 +172,11 @@ class Change:
         edit = RowEdit(self._operation, lambda: counts)
         return transaction.finish(messages, reads=matching.reads(state.snapshot), edit=edit)
 
-    def _begun_with_buckets(self) -> Transaction:
+    def _begun_with_buckets(self, is_newest: bool) -> Transaction:
         """Return a new transaction; rows that waited for their buckets have them."""
         if self.table.postpones:
             distribute(self.table, self.env)
-        return self._begun()
+        return self._begun(is_newest)
 
     def _removal_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         table = transaction.table
@@ -198,7 +206,7 @@ class Change:
         return self.where.columns <= set(self.table.schema.partition_keys)
 
     def _dropped(self) -> Snapshot | None:
-        transaction = self._begun()
+        transaction = self._begun(is_newest=True)
         done, snapshot = transaction.applied()
         if done:
             return snapshot
@@ -222,7 +230,7 @@ class Change:
         vectors = vectors_by_bucket(self.table, reader.index(reader.latest().snapshot))
         return RowCounts(deleted=rows_in(gone, vectors))
 
-    def _begun(self) -> Transaction:
+    def _begun(self, is_newest: bool) -> Transaction:
         return begin(
             self.table,
             self.env,
@@ -230,6 +238,7 @@ class Change:
             identifier=self.identifier,
             changes=self.changes,
             run=self.run_compactions,
+            is_newest=is_newest,
         )
 
     @property

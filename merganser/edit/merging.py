@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
-from merganser.edit.asked import condition_of
+from merganser.edit.asked import as_it_is_now, condition_of
 from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
@@ -75,6 +75,17 @@ class Clause:
         """The columns that the clause looks at."""
         asked = frozenset() if self.condition is None else self.condition.columns
         return asked if self.sets is None else asked | self.sets.columns
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The columns of the table that the clause names."""
+        sides = (name.partition(".") for name in self.columns)
+        read = frozenset(name for side, _, name in sides if side == TARGET)
+        return read if self.sets is None else read.union(self.sets.values)
+
+    def of(self, table: TableDef) -> Clause:
+        """Return the same for the table with another schema, in which the named columns are the same."""
+        return self if self.sets is None else replace(self, sets=self.sets.of(table))
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,11 +181,23 @@ class Merge:
                 there; a value does not fit; or the merge engine has no rule for a clause. Nothing was written.
             ConflictError, CommitUnknownError: see `Table.delete`.
         """
-        clauses = (*self._matched, *self._unmatched)
-        if not clauses and not self._missing:
+        every = (*self._matched, *self._unmatched, *self._missing)
+        if not every:
             raise InvalidInputError(
                 f"{self._action}: it has no clause. Nothing was written. Add one, such as when_matched_update(...)."
             )
+        named = self._on.reads.union(*(clause.named for clause in every))
+        table = as_it_is_now(self._table, self._env, named, self._action)
+        return (self if table.schema.id == self._table.schema.id else self._of(table))._execute()
+
+    def _of(self, table: TableDef) -> Merge:
+        """Return the same for the table with another schema, in which the named columns are the same."""
+        kinds = (self._matched, self._missing, self._unmatched)
+        matched, missing, unmatched = (tuple(clause.of(table) for clause in clauses) for clauses in kinds)
+        return replace(self, _table=table, _matched=matched, _missing=missing, _unmatched=unmatched)
+
+    def _execute(self) -> Snapshot | None:
+        clauses = (*self._matched, *self._unmatched)
         if any(clause.sets is None for clause in clauses):
             check_can_delete(self._table, self._action)
         if any(clause.sets is not None for clause in clauses):
@@ -183,7 +206,9 @@ class Merge:
             return self._elsewhere(self)
         if not self._table.keyed:
             return in_transactions(self._begun, self._env, self._files_round, self._action)
-        session = WriteSession(self._table, self._env, commit_user=self._commit_user, changes=self._changes)
+        session = WriteSession(
+            self._table, self._env, commit_user=self._commit_user, changes=self._changes, is_newest=True
+        )
         with closing(session):
             if self._identifier is not None:
                 done, snapshot = session.applied(self._identifier)
@@ -247,6 +272,11 @@ class Merge:
             self._change(targets, source, out)
 
     # in tasks
+
+    @property
+    def table(self) -> TableDef:
+        """The table that rows are merged into; when the merge is executed, as it is then."""
+        return self._table
 
     def with_source(self, rows: pa.Table) -> Merge:
         """Return the merge of some rows, to be done in this process."""
@@ -316,9 +346,9 @@ class Merge:
             reads = Reads(state.snapshot, covers=lambda _: True)
             return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
 
-        return in_transactions(lambda: self._begun(compact), self._env, round_, self._action)
+        return in_transactions(lambda first: self._begun(first, compact), self._env, round_, self._action)
 
-    def _begun(self, compact: RunJobs | None = None) -> Transaction:
+    def _begun(self, is_newest: bool, compact: RunJobs | None = None) -> Transaction:
         return begin(
             self._table,
             self._env,
@@ -326,6 +356,7 @@ class Merge:
             identifier=self._identifier,
             changes=self._changes,
             run=compact,
+            is_newest=is_newest,
         )
 
     def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:

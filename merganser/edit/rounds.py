@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from merganser.commit.turns import Turns
+from merganser.edit.asked import check_same
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -61,7 +62,7 @@ def in_rounds(
 
 
 def in_transactions(
-    begun: Callable[[], Transaction],
+    begun: Callable[[bool], Transaction],
     env: Env,
     round_: Callable[[Transaction, TableState], Snapshot | None],
     action: str,
@@ -69,20 +70,20 @@ def in_transactions(
     """Return the commit of the first round that nothing has come between; None if it had nothing to commit.
 
     Args:
-        begun: returns a new transaction.
+        begun: returns a new transaction; it is told whether it is the first one.
         round_: reads the state that it is given, writes files, and finishes the transaction.
         action: what is being done, as messages begin.
 
     Raises:
         ConflictError, ExpiredError: as for `in_rounds`.
     """
-    transaction = begun()
-    done, snapshot = transaction.applied()
+    first = begun(True)
+    done, snapshot = first.applied()
     if done:
         return snapshot
 
     def one(is_first: bool) -> Snapshot | None:
-        transaction = begun()
+        transaction = first if is_first else begun(False)
         try:
             if not is_first:
                 transaction.take_turn()
@@ -93,7 +94,7 @@ def in_transactions(
         finally:
             transaction.end_turn()
 
-    return in_rounds(transaction.table, env, one, lambda: None)
+    return in_rounds(first.table, env, one, lambda: None)
 
 
 def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: str) -> None:
@@ -106,9 +107,5 @@ def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: 
     if snapshot is None or snapshot.schema_id <= schema.id:
         return
     newest = SchemaStore(table.paths, env).load(snapshot.schema_id)
-    if newest.fields != schema.fields:
-        raise ConflictError(
-            f"{action}: it was opened with schema {schema.id}, and its columns have changed with schema {newest.id}. "
-            "Nothing was written. Open the table again.",
-            table=table.name,
-        )
+    check_same(table.name, schema, newest, schema.names, action)
+    check_same(table.name, newest, schema, newest.names, action)

@@ -19,12 +19,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from merganser.edit.asked import as_it_is_now
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
 from merganser.edit.rounds import check_columns, in_rounds
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
@@ -80,7 +81,12 @@ class Upsert:
         changes: bool = True,
     ) -> None:
         self._action = f"cannot upsert into '{table.name}'"
-        self._table = table = for_writing(table, env)
+        known = table
+        if table.options.get(w.MERGE_SCHEMA):  # rows say which columns they have
+            table = for_writing(table, env)
+        else:
+            table = as_it_is_now(table, env, table.schema.names if columns is None else columns, self._action)
+        self._table = table
         self._env = env
         if not table.keyed or table.counting:
             raise InvalidInputError(
@@ -98,12 +104,39 @@ class Upsert:
                 "says. Nothing was written. Use write(): it moves keys as the merge engine says.",
                 table=table.name,
             )
-        self._session = WriteSession(table, env, commit_user=commit_user, changes=changes)
+        if columns is None and table.schema.id != known.schema.id:
+            columns = self._known_columns(known)
+        self._session = WriteSession(table, env, commit_user=commit_user, changes=changes, is_newest=True)
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
         self._columns = columns
         if not table.options.get(w.MERGE_SCHEMA):
             self._aim(table)
+
+    def _known_columns(self, known: TableDef) -> list[str] | None:
+        """Return the columns that rows have which the caller takes for whole; None: all that there are.
+
+        Args:
+            known: the table as the caller opened it.
+
+        Raises:
+            ConflictError: rows would lose their values of newer columns.
+        """
+        table = self._table
+        new = [name for name in table.schema.shown.names if name not in known.schema.names]
+        if not new:
+            return None
+        options = table.options
+        merges = options.get(w.MERGE_ENGINE) != "deduplicate" or options.get(w.ROWKIND_FIELD) is not None
+        fills = any(field.default is not None for field in known.schema.fields_with_defaults)  # nulls of whole rows
+        if not merges and not fills:
+            return list(known.schema.shown.names)
+        raise ConflictError(
+            f"{self._action}: since it was opened with schema {known.schema.id}, it got the columns "
+            f"{', '.join(new)} (schema {table.schema.id}), which rows of the call would set to null. Nothing was "
+            "written. Open the table again.",
+            table=table.name,
+        )
 
     def _aim(self, table: TableDef) -> None:
         """Check the call against the table, as the rows can be written to it."""

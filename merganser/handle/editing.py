@@ -48,7 +48,8 @@ class EditVerbs(TableBase):
             InvalidInputError: there is no filter, or it is invalid; the merge engine has no rule for deletes; or the
                 handle was opened with an option that says where reads start. Nothing was written.
             ConflictError: other commits changed the rows again and again until `commit.max-retries` or
-                `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
+                `commit.timeout`; or a column that the call names is another one since the handle was opened. Nothing of
+                this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
         setting, action = self.setting(timezone), f"cannot delete from '{self.name}'"

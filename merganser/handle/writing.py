@@ -156,7 +156,8 @@ class WriteVerbs(TableBase):
                 Nothing was written.
             UnsupportedError: the table needs a feature that this version does not have; nothing was written.
             ConflictError: other commits changed the rows again and again until `commit.max-retries` or
-                `commit.timeout`; or the table has other columns since it was opened. Nothing of this call is visible.
+                `commit.timeout`; or a column that the call names is another one since the handle was opened. Nothing of
+                this call is visible.
             CommitUnknownError: the store lost the reply; repeat with the same user and identifier.
         """
         call = Upsert(

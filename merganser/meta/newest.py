@@ -12,6 +12,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 
@@ -53,19 +54,7 @@ def for_writing(table: TableDef, env: Env) -> TableDef:
     Raises:
         ConflictError: the table has another primary key now.
     """
-    schemas, newer = SchemaStore(table.paths, env), table.schema
-    there = schemas.latest_id(newer.id)
-    if there > newer.id:
-        newer = in_force(table.paths, env, table.name, schemas.load(there))
-        if newer.id != there:
-            newer = restore_schema(table, env).schema
-    if key_ids(newer) != key_ids(table.schema):
-        raise ConflictError(
-            f"cannot write to '{table.name}': it has {shown_key(newer)} by now, and had {shown_key(table.schema)} when "
-            "it was opened. Nothing was written. Open the table again.",
-            table=table.name,
-        )
-    now = newer.options
+    now = _newest_of_key(table, env, f"cannot write to '{table.name}'").options
     known = table.schema.options
     changes: dict[str, str | None] = {}
     number = now.get(w.BUCKET)
@@ -78,3 +67,35 @@ def for_writing(table: TableDef, env: Env) -> TableDef:
         texts = dict(now.items())
         changes |= {option.key: texts.get(option.key) for option in _OF_STREAM}
     return replace(table, options=table.options.merged(changes)) if changes else table
+
+
+def for_changing(table: TableDef, env: Env, action: str) -> TableDef:
+    """Return the table with its newest schema, to read rows and to write what becomes of them.
+
+    Costs one look at the store, as `for_writing` does.
+
+    Args:
+        action: what is being done, as messages begin.
+
+    Raises:
+        ConflictError: the table has another primary key now.
+    """
+    newer = _newest_of_key(table, env, action)
+    return table if newer.id <= table.schema.id else table.with_schema(newer)
+
+
+def _newest_of_key(table: TableDef, env: Env, action: str) -> TableSchema:
+    """Return the newest schema in force, which has the same key. A schema that is not in force is taken back."""
+    schemas, newer = SchemaStore(table.paths, env), table.schema
+    there = schemas.latest_id(newer.id)
+    if there > newer.id:
+        newer = in_force(table.paths, env, table.name, schemas.load(there))
+        if newer.id != there:
+            newer = restore_schema(table, env).schema
+    if key_ids(newer) != key_ids(table.schema):
+        raise ConflictError(
+            f"{action}: it has {shown_key(newer)} by now, and had {shown_key(table.schema)} when it was opened. "
+            "Nothing was written. Open the table again.",
+            table=table.name,
+        )
+    return newer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -127,17 +127,18 @@ def merge(
     empty = arrow_schema_of(source.schema).empty_table()
 
     def done(merge: Merge) -> Snapshot | None:
+        into = replace(found, definition=merge.table)
         is_small = (estimated_bytes(source) or FILES_FROM_BYTES) < FILES_FROM_BYTES
-        compact, assigners = on_tasks(spark, found.env), assigners_on(spark, found.definition)
+        compact, assigners = on_tasks(spark, found.env), assigners_on(spark, merge.table)
         keys = merge.keys_of_source()
         if keys is not None and not is_small:
             places: dict[str, tuple[str, ...]] = {name: (column,) for name, column in keys.items()}
-            return merge.in_tasks(lambda job: _merged(source, found, places, job), compact, assigners)
+            return merge.in_tasks(lambda job: _merged(source, into, places, job), compact, assigners)
         joined = merge.joined_elsewhere() if keys is None else None
-        if joined is not None and not (is_small and _is_small(found)):
+        if joined is not None and not (is_small and _is_small(into)):
             places = {name: tuple(filter(None, (key, joined.new.get(name)))) for name, key in joined.keys.items()}
             return joined.merge.in_tasks(
-                lambda job: _merged(_with_keys(source, found, on, joined, job.snapshot), found, places, job),
+                lambda job: _merged(_with_keys(source, into, on, joined, job.snapshot), into, places, job),
                 compact,
                 assigners,
             )

@@ -40,6 +40,7 @@ def begin(
     run: RunJobs | None = None,
     rows: pa.Schema | None = None,
     kinds: Any = None,
+    is_newest: bool = False,
 ) -> Transaction:
     """Return the transaction of one call that writes, checked before any row is taken.
 
@@ -54,12 +55,13 @@ def begin(
         rows: the columns of the rows, if they are known. They are checked, and the table gets those that it lacks if
             `write.merge-schema` says so.
         kinds: the column of `rows` with the row kinds.
+        is_newest: the table has just been looked at, and this is its newest schema.
 
     Raises:
         InvalidInputError: an argument or a column that the table does not take.
         UnsupportedError: the table asks for something this version does not write.
     """
-    table = for_writing(table, env)
+    table = table if is_newest else for_writing(table, env)
     if rows is not None:
         table = with_columns_of(table, env, rows, without=(kinds,))
     target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)

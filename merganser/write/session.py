@@ -37,6 +37,7 @@ class WriteSession:
     Args:
         commit_user: the name of the committer; None: a new random name. `user` holds the chosen name.
         columns, overwrite, changes, streams: see `WriteTarget`.
+        is_newest: see `begin`.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class WriteSession:
         overwrite: Mapping[str, Any] | str | None = None,
         changes: bool = True,
         streams: bool = False,
+        is_newest: bool = False,
     ) -> None:
-        self.table = table = for_writing(table, env)
+        self.table = table = table if is_newest else for_writing(table, env)
         self.env = env
         self._target_of = partial(WriteTarget, columns=columns, overwrite=overwrite, changes=changes, streams=streams)
         self.target = self._target_of(table)

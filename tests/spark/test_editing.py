@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
+from merganser import changes as c
 from merganser.errors import InvalidInputError
 
 pytestmark = pytest.mark.spark
@@ -50,6 +51,7 @@ def test_tasks_delete_and_update_rows_in_one_commit(spark: SparkSession, catalog
     assert found is not None
     assert (found.operation, found.rows_deleted) == ("DELETE", 7)
     deleted = found
+    table.alter([c.rename_column("at", "since"), c.add_column("z", "INT")])  # the handle stays as it was
     found = ms.update(spark, table.path, "A >= 30", {"A": "a + 100"}, commit_user="job", identifier=1)
     assert found is not None
     assert found.rows_updated == 8
@@ -104,6 +106,7 @@ def test_tasks_share_the_keys_of_a_large_source(
     monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
     table = made(catalog, kind)
+    table.alter([c.rename_column("at", "since"), c.add_column("z", "INT")])  # the handle stays as it was
     columns = ["cast(id as int) `the key`", "if(id % 2 = 0, 'x', 'y') p", "-id as v"]
     source = spark.range(30, 50, 1, 4).selectExpr(*columns)
     merge = ms.merge(spark, table, source, on="target.p = source.p AND target.k = source.`the key`")
@@ -127,6 +130,7 @@ def test_spark_joins_a_source_that_names_no_whole_key(
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
     table = made(catalog, kind)
     table.delete("k = 12")
+    table.alter([c.rename_column("at", "since"), c.add_column("z", "INT")])  # the handle stays as it was
     source = spark.range(0, 60, 10, 4).selectExpr("cast(id as int) `the a`", "cast(id as int) k", "'y' p", "-id v")
     merge = ms.merge(spark, table, source, on="a >= `the a` AND a < `the a` + 4 AND target.p = source.p")
     merge = merge.when_matched_delete("source.v = -20").when_matched_update({"a": "v"}, condition="target.k % 2 = 1")

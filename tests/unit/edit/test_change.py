@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 import merganser as mg
+from merganser import changes as c
 from merganser.commit.publish import Publisher
 from merganser.edit.change import Change
 from merganser.errors import ConflictError, InvalidInputError
@@ -306,17 +307,43 @@ def test_commits_of_keys_that_the_filter_cannot_mean_and_compactions_do_not_conf
     assert sorted(by_key(table)) == [3, 4, 5, 100]
 
 
-def test_a_table_whose_columns_changed_is_to_be_opened_again(catalog: mg.Catalog) -> None:
-    table = made(catalog)
-    table.write(FIRST)
-    path = Path(table.path) / "schema"
-    newer = json.loads((path / "schema-0").read_text())
-    newer["id"] = 1
-    newer["fields"][2]["name"] = "c"
-    (path / "schema-1").write_text(json.dumps(newer))
-    mg.table(table.path, options={"local.sync": "false"}).write([{"k": 1, "a": 1, "c": "x", "n": 1}])
-    with pytest.raises(ConflictError, match="Open the table again"):
-        table.update("k = 1", {"a": "0"})
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_an_old_handle_changes_rows_by_columns_that_are_the_same(
+    catalog: mg.Catalog, keyed: bool, written: bool
+) -> None:
+    old = catalog.create_table("db.t", COLUMNS, primary_key=["k"] if keyed else None, options={"bucket": "-1"})
+    old.write(FIRST)
+    new = old.alter([c.rename_column("b", "c"), c.add_column("z", "INT"), c.comment_column("n", "more")])
+    if written:
+        new.write([{"k": 9, "a": 9, "c": "y", "n": 9, "z": 9}])
+    assert old.update("k IN (1, 5, 9)", {"a": "-1"}).rows_updated == (3 if written else 2)
+    assert old.delete("n = 0 OR n = 2").rows_deleted == 2
+    merge = old.merge([{"k": 3, "a": -3}, {"k": 7, "n": 7}], on="target.k = source.k")
+    assert merge.when_matched_update({"a": "source.a"}).when_not_matched_insert().execute().rows_inserted == 1
+    found = {row["k"]: (row["a"], row["c"], row["z"]) for row in new.read().to_pylist()}
+    rows = {1: (-1, "x", None), 3: (-3, "x", None), 4: (4, "x", None), 5: (-1, "x", None), 7: (None, None, None)}
+    assert found == rows | ({9: (-1, "y", 9)} if written else {})
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_an_old_handle_is_told_which_of_its_columns_changed(catalog: mg.Catalog, keyed: bool) -> None:
+    columns = COLUMNS | {"d": "INT", "e": "INT", "f": "INT"}
+    old = catalog.create_table("db.t", columns, primary_key=["k"] if keyed else None, options={"bucket": "-1"})
+    old.write([row | {"d": 1, "e": 1, "f": 1} for row in FIRST])
+    changes = [c.rename_column("a", "aa"), c.retype_column("n", "BIGINT"), c.drop_column("d"), c.drop_column("e")]
+    new = old.alter([*changes, c.add_column("e", "INT")])
+    merge = old.merge([{"k": 1, "e": 7}], on="target.k = source.k")
+    for call, said in (
+        (lambda: old.update("f = 1", {"a": "0"}), "column 'a' was renamed to 'aa'"),
+        (lambda: old.delete("n = 1"), "column 'n' was changed from INT NOT NULL to BIGINT"),
+        (lambda: old.update("k = 1", {"f": "d"}), "column 'd' was dropped (schema"),
+        (lambda: merge.when_matched_update().execute(), "column 'e' was dropped, and another one has its name"),
+    ):
+        with pytest.raises(ConflictError, match=re.escape(said)) as caught:
+            call()
+        assert "Nothing was written. Open the table again." in str(caught.value)
+    assert [snapshot.id for snapshot in new.snapshots()] == [1]
 
 
 @pytest.mark.parametrize("where", [None, "", "  "])

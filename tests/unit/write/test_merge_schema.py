@@ -114,4 +114,4 @@ def test_upserts_and_files_bring_new_columns_too(table, tmp_path):
     ]
     assert merging(table).upsert([]).snapshot is None
     with pytest.raises(InvalidInputError, match="column 'd' of the data is not a column"):
-        table.upsert([{"id": 1, "d": 1}])
+        mg.table(table.path).upsert([{"id": 1, "d": 1}])
