@@ -9,6 +9,7 @@ Format: sections "pk table file columns", "append table files", "stats".
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from merganser.codec.data_format import WriteFormat, check_can_hold
@@ -61,6 +62,11 @@ class FileLayout:
         return replace(self, prefix="", filters=(), index_in_manifest_max_bytes=0) == replace(
             other, prefix="", filters=(), index_in_manifest_max_bytes=0
         )
+
+    def with_nullable(self, names: Collection[str]) -> FileLayout:
+        """Return the layout of files in which some of the table's columns may be null."""
+        fields = [f if f.name not in names else replace(f, type=f.type.with_nullable(True)) for f in self.value_fields]
+        return replace(self, value_fields=tuple(fields))
 
     @property
     def fields(self) -> tuple[t.Field, ...]:

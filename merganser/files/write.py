@@ -2,6 +2,9 @@
 
 Rows come in file order (sorted by key, or as they arrived). A file becomes durable when it is finished; until
 a snapshot names it no reader opens it, and `abort` removes it.
+
+Rows that are written again may be null in a column that has become NOT NULL since: older versions of rows, retractions,
+rows of a state that was rolled back to. The files that hold such rows declare these columns nullable.
 """
 
 from __future__ import annotations
@@ -128,6 +131,7 @@ class RollingWriter:
             if kinds is None:
                 kinds = row_kind.inserts(rows.num_rows)
             columns = [rows.column(physical_name(f)) for f in layout.key_fields] + [sequences, kinds] + columns
+        self._take_nulls_of(columns)
         physical = pa.Table.from_arrays(columns, schema=self._schema)
         at = 0
         while at < rows.num_rows:
@@ -139,6 +143,17 @@ class RollingWriter:
             at += part.num_rows
             if file.sink.size >= layout.target_size_bytes or file.rows >= layout.target_rows:
                 self._finish()
+
+    def _take_nulls_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
+        """Begin a file that declares columns nullable if rows are null in columns that are declared NOT NULL."""
+        pairs = zip(self._schema, columns, strict=True)
+        names = {field.name for field, column in pairs if not field.nullable and column.null_count}
+        names -= {field.name for field in self._layout.key_fields} | set(self._table.key)
+        if names:
+            if self._open is not None:
+                self._finish()
+            self._layout = self._layout.with_nullable(names)
+            self._schema = arrow_schema(self._layout.fields)
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the last file and return all of them. They are durable."""

@@ -40,12 +40,12 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
 from merganser.scan.kept import has_expired
 from merganser.scan.plan import is_masked, level_0_waits
-from merganser.scan.rows import without_columns
+from merganser.scan.rows import with_schema, without_columns
 from merganser.scan.scan import Scan, check_is_there, chosen_columns
 from merganser.scan.source import State
 from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_schema, nullable_schema
 from merganser.storage.env import Env
 from merganser.write.buckets import partition_groups
 
@@ -456,7 +456,7 @@ class Lookup:
 
     def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows."""
-        schema = chosen.schema
+        schema = nullable_schema(chosen.fields)
         which: list[Positions] = []
         parts: list[pa.Table] = []
         for partition, members in partition_groups(view.table, wanted):
@@ -470,7 +470,7 @@ class Lookup:
         if not parts:
             return np.empty(0, np.int64), chosen.nothing
         order = np.concatenate(which)
-        answer = pa.concat_tables(parts)
+        answer = with_schema(pa.concat_tables(parts), chosen.schema)
         if (order[1:] > order[:-1]).all():
             return order, answer
         back = np.argsort(order, kind="stable")

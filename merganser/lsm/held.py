@@ -30,7 +30,7 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import nullable_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
@@ -482,6 +482,5 @@ def copies_beside(table: TableDef, rows: int) -> Callable[[], CopyBeside] | None
 def _writer(
     fields: Sequence[t.Field], key: Sequence[t.Field], write: Callable[[pa.Buffer | bytes], object]
 ) -> CopyWriter:
-    whole = arrow_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND))
-    schema = pa.schema([field.with_nullable(True) for field in whole])
+    schema = nullable_schema((*fields, SEQUENCE_NUMBER, VALUE_KIND))
     return CopyWriter(schema, [field.name for field in key], [field.type for field in key], write)

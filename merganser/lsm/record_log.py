@@ -47,7 +47,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import nullable_schema
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 
@@ -168,7 +168,7 @@ class _States:
         self._merge = merge_of(table)
         self._merge_received = merge_of(table, stored=False)
         self._names = table.schema.names
-        self._schema = arrow_schema((*table.schema.fields, *_SYSTEM))
+        self._schema = nullable_schema((*table.schema.fields, *_SYSTEM))
         reader = SectionReader(table, job.directory, job.partition, job.schemas, env.storage)
         known = held_files(table, env)
         held = {file.name: known.of(reader, file) for file in job.files}
@@ -350,7 +350,7 @@ class _States:
         place = np.concatenate(places)
         effective = np.zeros(rows.num_rows, np.bool_)
         effective[place] = True
-        normal = pa.concat_tables(made).cast(arrow_schema((*self._table.schema.fields, VALUE_KIND)))
+        normal = pa.concat_tables(made).cast(nullable_schema((*self._table.schema.fields, VALUE_KIND)))
         return (normal if (place[1:] > place[:-1]).all() else normal.take(pa.array(np.argsort(place)))), effective
 
     def _prefixes(

@@ -30,7 +30,7 @@ from merganser.scan.gaps import Gap, named
 from merganser.scan.plan import Plan
 from merganser.scan.plan_changes import explained, gaps_in, plan_changes, unless_gone
 from merganser.scan.read import read_split
-from merganser.scan.rows import BATCH_ROWS, Rows, with_schema
+from merganser.scan.rows import BATCH_ROWS, Rows, joined, with_schema
 from merganser.scan.scan import Scan
 from merganser.scan.source import (
     Above,
@@ -104,7 +104,7 @@ class Changes(Rows):
         plan = self.plan()
         found = self.env.map(lambda split: list(self._read(plan, split)), plan.splits)
         tables = [rows for tables in found for rows in tables]
-        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+        return joined(tables) if tables else self.schema.empty_table()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return the commits of the range that published no changes, since change tracking was off; see `Gap`.

@@ -42,7 +42,7 @@ from merganser.scan.shown import counted_out, shown, stored_columns
 from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_schema, nullable_schema
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
 from merganser.storage.cache import Cache
@@ -119,7 +119,7 @@ class _State:
 
 def _as_declared(rows: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
     """Return rows with the columns of some fields; all may hold nulls, so that rows of all files fit together."""
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(fields)])
+    schema = nullable_schema(fields)
     return pa.Table.from_arrays([rows.column(name) for name in schema.names], schema=schema)
 
 

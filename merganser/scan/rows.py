@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,11 @@ def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
 
 
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of `with_schema` as one. Rows that are null in a NOT NULL column make its field nullable."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
 class Rows:
     """Conversions over `to_arrow` and `to_batches`, which the heirs define."""
 
@@ -65,7 +70,12 @@ class Rows:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream for other libraries."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        schema = self.schema
+        batches = self.to_batches()
+        if not len(schema):
+            return pa.RecordBatchReader.from_batches(schema, batches)
+        as_declared = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
+        return pa.RecordBatchReader.from_batches(schema, as_declared)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame."""

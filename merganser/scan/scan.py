@@ -24,7 +24,7 @@ from merganser.scan.kept import has_expired
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split
-from merganser.scan.rows import BATCH_ROWS, Rows, counted, waiting, with_schema, without_columns
+from merganser.scan.rows import BATCH_ROWS, Rows, counted, joined, waiting, with_schema, without_columns
 from merganser.scan.source import Increment, Source, State, is_compacted
 from merganser.scan.split import AnySplit, ReadJob, Split, What
 from merganser.schema import types as t
@@ -125,7 +125,7 @@ class Scan(Rows):
             return schema.empty_table()
         if not len(schema):
             return without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables([with_schema(table, schema) for table in tables])
+        return joined([with_schema(table, schema) for table in tables])
 
     def count(self) -> int:
         """Return the number of rows; from metadata alone where that is exact."""

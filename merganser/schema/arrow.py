@@ -75,6 +75,11 @@ def arrow_schema(fields: Sequence[t.Field]) -> pa.Schema:
     return pa.schema([arrow_field(f) for f in fields])
 
 
+def nullable_schema(fields: Sequence[t.Field]) -> pa.Schema:
+    """Return the same where all columns may be null: rows of old files may be, in columns that are NOT NULL now."""
+    return pa.schema([arrow_field(f).with_nullable(True) for f in fields])
+
+
 def timestamp_unit(precision: int) -> str:
     """Return the Arrow unit that holds `precision` fraction digits: ms, us or ns."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
