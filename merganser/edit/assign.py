@@ -145,7 +145,7 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
     """
     schema = table.schema
     if given is None:
-        given = {field.name: f"{SOURCE}.{t.quoted(field.name)}" for field in by_name(table, source, setting)}
+        given = {field.name: of_source(field.name) for field in by_name(table, source, setting)}
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
             f"{action}: the values of new rows are {given!r:.80}. Nothing was written. Give a dict of columns and SQL "
@@ -183,6 +183,11 @@ def _places(table: TableDef) -> dict[str, tuple[str, ...]]:
 def fixed_columns(table: TableDef) -> frozenset[str]:
     """Return the columns that no update sets."""
     return frozenset(name for names in _places(table).values() for name in names)
+
+
+def of_source(name: str) -> str:
+    """Return a column of the source as SQL text, whatever its name is."""
+    return f"{SOURCE}.`{name.replace('`', '``')}`"
 
 
 def by_name(table: TableDef, source: Sequence[t.Field], setting: Setting) -> list[t.Field]:

@@ -5,6 +5,7 @@ Docs: decision 0059.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,17 +18,18 @@ import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.edit.asked import as_it_is_now, condition_of
-from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted
+from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted, of_source
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, Taken, check_can_delete, check_can_update
 from merganser.errors import InvalidInputError, MerganserError, StorageError
+from merganser.expr.names import spelled
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides
-from merganser.expr.tree import Column
+from merganser.expr.tree import Column, Null
 from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
@@ -39,9 +41,10 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
-from merganser.schema.arrow import fields_from_arrow
+from merganser.schema.arrow import arrow_schema, fields_from_arrow
 from merganser.schema.casts import is_implicit
 from merganser.schema.conform import conform
+from merganser.schema.types_text import UNNUMBERED
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
@@ -125,7 +128,7 @@ class Merge:
                     "the name of one that can be set. Nothing was written. Say which columns get which values, as in "
                     "when_matched_update({'amount': 'source.value'})."
                 )
-            set = {field.name: f"{SOURCE}.{t.quoted(field.name)}" for field in named}
+            set = {field.name: of_source(field.name) for field in named}
         sets = assignments(self._table, set, self._action, self._setting, self._sides)
         return replace(self, _matched=(*self._matched, Clause(self._condition(condition, self._sides), sets)))
 
@@ -227,7 +230,7 @@ class Merge:
 
     @cached_property
     def _fields(self) -> tuple[t.Field, ...]:
-        return fields_from_arrow(self._source.schema)
+        return source_fields(self._source.schema)
 
     @property
     def _sides(self) -> Sides:
@@ -280,7 +283,7 @@ class Merge:
 
     def with_source(self, rows: pa.Table) -> Merge:
         """Return the merge of some rows, to be done in this process."""
-        return replace(self, _source=source_of(rows, self._action), _elsewhere=None)
+        return replace(self, _source=source_of(rows, self._table, self._action), _elsewhere=None)
 
     def keys_of_source(self) -> dict[str, str] | None:
         """Return the columns of the source that hold the whole key of a row, by column of the table.
@@ -649,17 +652,60 @@ def _examples(rows: pa.Table, names: Sequence[str]) -> str:
     return "; ".join(", ".join(f"{name} = {row[name]!r:.40}" for name in names) for row in few)
 
 
-def source_of(data: Any, action: str) -> pa.Table:
+def source_of(data: Any, table: TableDef, action: str) -> pa.Table:
     """Return the rows of a source as one table.
 
+    A column that is null throughout takes the type of its namesake in the table; without one it stays a column of
+    nulls. Rows of an empty list have the columns of the table.
+
     Raises:
-        InvalidInputError: `data` holds no rows, has no columns, or types that no column of a table can have.
+        InvalidInputError: `data` holds no rows, has no columns or two of one name, or types that no column of a table
+            can have.
     """
-    parts = [part for part, _ in batches_of(data)]
+    fields = table.schema.shown.fields
+    parts = [part for part, _ in batches_of(data, fields)]
+    for part in parts:
+        twice = [name for name, number in Counter(part.column_names).items() if number > 1]
+        if twice:
+            raise InvalidInputError(
+                f"{action}: the source has {len(part.column_names):,} columns, and more than one of them is called "
+                f"'{twice[0]}'. Nothing was written. Give each column a name of its own.",
+                column=twice[0],
+            )
     whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+    if not whole.num_columns and not any(part.num_rows for part in parts):
+        return arrow_schema(fields).empty_table()
     if not whole.num_columns:
         raise InvalidInputError(
             f"{action}: the source has no columns. Nothing was written. Give rows with the columns that the condition "
             "names, such as an Arrow table."
         )
-    return conform(whole, fields_from_arrow(whole.schema), action=action)
+    known = {field.name: field for field in fields}
+    for i, name in enumerate(spelled(whole.column_names, list(known))):
+        if name in known and _lacks_type(whole.schema.field(i).type):
+            wanted = replace(known[name], type=known[name].type.with_nullable(True), default=None)
+            typed = conform(whole.select([i]).rename_columns([name]), [wanted], action=action)
+            whole = whole.set_column(i, whole.schema.field(i).with_type(typed.schema[0].type), typed.column(0))
+    typed = whole.select([field.name for field in whole.schema if not pa.types.is_null(field.type)])
+    found = conform(typed, fields_from_arrow(typed.schema), action=action)
+    for field in whole.schema:
+        if pa.types.is_null(field.type):
+            found = found.append_column(field, whole.column(field.name))
+    return found
+
+
+def source_fields(schema: pa.Schema) -> tuple[t.Field, ...]:
+    """Return the columns of a source; one that is null throughout has the type of NULL."""
+    typed = {field.name: field for field in fields_from_arrow(pa.schema([f for f in schema if not _is_null(f)]))}
+    return tuple(typed[f.name] if f.name in typed else t.Field(UNNUMBERED, f.name, Null()) for f in schema)
+
+
+def _is_null(field: pa.Field) -> bool:
+    return bool(pa.types.is_null(field.type))
+
+
+def _lacks_type(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of nulls, or has such a part: Arrow's guess for empty lists."""
+    if pa.types.is_null(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_lacks_type(kind.field(i).type) for i in range(kind.num_fields))

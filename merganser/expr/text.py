@@ -224,6 +224,11 @@ def _check_bound(column: Column, fields: Sequence[t.Field]) -> None:
         )
 
 
+def _or_null(column: Column) -> Expression:
+    """Return NULL in place of a column without a type, which holds nothing else."""
+    return build.NULL if build.untyped(column) else column
+
+
 class _Binder:
     """One expression of sqlglot turned into ours, children first."""
 
@@ -280,13 +285,13 @@ class _Binder:
                 return self._now(t.Timestamp(6))
             raise
 
-    def _of_side(self, path: list[str]) -> Column:
+    def _of_side(self, path: list[str]) -> Expression:
         """Return the column of one of several tables."""
         exact = self.setting.exact_names
         if len(path) > 1:
             for side, fields in self.sides.items():
                 if side.lower() == path[0].lower():
-                    return prefixed(side, resolve(path[1:], fields, exact=exact))
+                    return _or_null(prefixed(side, resolve(path[1:], fields, exact=exact)))
         found = []
         for side, fields in self.sides.items():
             with contextlib.suppress(InvalidInputError):
@@ -294,7 +299,7 @@ class _Binder:
         if len(found) > 1:
             names = " or ".join(f"'{column.path[0]}'" for column in found)
             raise InvalidInputError(f"column '{path[0]}' may be {names}. Write one of them.", column=path[0])
-        return found[0] if found else resolve(path, self.fields, exact=exact)
+        return _or_null(found[0] if found else resolve(path, self.fields, exact=exact))
 
     def _literal(self, node: exp.Expression) -> Expression:
         match node:

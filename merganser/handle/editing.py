@@ -9,11 +9,10 @@ from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
 from merganser.edit.joined import joining
-from merganser.edit.merging import Merge, source_of
+from merganser.edit.merging import Merge, source_fields, source_of
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
-from merganser.schema.arrow import fields_from_arrow
 
 
 class EditVerbs(TableBase):
@@ -121,7 +120,7 @@ class EditVerbs(TableBase):
                 .execute()
 
         Args:
-            source: the rows; see `write`. They are held in memory.
+            source: the rows; see `write`. They are held in memory. An empty list has the columns of the table.
             on: SQL text: which row of the source belongs to which row of the table. It needs at least one equality of
                 a column of the target with a value of the source. If the whole key is joined, rows are looked up by
                 key; else the table is scanned. Columns are called `target.a` and `source.a`.
@@ -151,6 +150,6 @@ class EditVerbs(TableBase):
         """
         action = f"cannot merge into '{self.name}'"
         check_is_newest(self.definition, action)
-        rows = source_of(source, action)
-        found = joining(on, self.definition, fields_from_arrow(rows.schema), action, setting)
+        rows = source_of(source, self.definition, action)
+        found = joining(on, self.definition, source_fields(rows.schema), action, setting)
         return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes, elsewhere)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options import read as r
@@ -19,9 +19,28 @@ from merganser.scan.system_tables import check_system_name
 from merganser.scan.views import VIEWS, form_of, view
 from merganser.stream.follow import TableStream
 
+_CHANGES: Final = frozenset(
+    ("write", "writer", "write_changes", "upsert", "load", "truncate", "drop_partitions", "delete", "update", "merge")
+)
+"""Verbs of a table that change rows."""
+
+
+class _ReadOnly:
+    """A handle that only reads, and says so."""
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _CHANGES:
+                raise UnsupportedError(
+                    f"cannot {name.replace('_', ' ')} '{self.name}': it shows what another table holds, and has no "
+                    f"rows of its own. Nothing was written. Use '{self.base.name}'."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
 
 @dataclass(frozen=True)
-class SystemTable:
+class SystemTable(_ReadOnly):
     """One system table of a table."""
 
     base: Table
@@ -47,7 +66,7 @@ class SystemTable:
 
 
 @dataclass(frozen=True)
-class TableView:
+class TableView(_ReadOnly):
     """A table read in another way, such as `table$ro` or `table$audit_log`; see `scan.views`."""
 
     base: Table

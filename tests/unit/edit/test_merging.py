@@ -131,7 +131,8 @@ def test_a_repeated_merge_changes_nothing(catalog: mg.Catalog) -> None:
         ([{"k": 9}], BY_KEY, lambda m: m, "it has no clause"),
         ([{"k": 9}], "target.k > source.k", lambda m: m, "has no equality"),
         ([{"k": "x"}], BY_KEY, lambda m: m, "cannot compare"),
-        ([], BY_KEY, lambda m: m, "the source has no columns"),
+        (pa.table([[1]], ["k"]).select([]), BY_KEY, lambda m: m, "the source has no columns"),
+        (pa.table([[1], [2]], ["k", "k"]), BY_KEY, lambda m: m, "more than one of them is called 'k'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_merged_is_refused(
@@ -202,3 +203,48 @@ def test_one_column_may_have_to_equal_two_values(catalog: mg.Catalog) -> None:
     merge = table.merge(source, on="target.id = source.b AND target.id = source.a")
     assert counts(merge.when_matched_update({"v": "source.v"}).execute()) == (0, 1, 0)
     assert table.read().to_pylist() == [{"id": 2, "v": 7}]
+
+
+def test_an_empty_list_is_a_source_without_rows(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    before = by_key(table)
+    merge = table.merge([], on=BY_KEY).when_matched_update().when_not_matched_insert()
+    assert merge.execute() is None
+    assert by_key(table) == before
+    assert merge.when_not_matched_by_source_delete().execute().rows_deleted == len(before)
+
+
+@pytest.mark.parametrize("key", [["k"], None])
+def test_columns_of_nulls_take_the_type_of_their_namesakes(catalog: mg.Catalog, key: list[str] | None) -> None:
+    columns = {"k": "INT", "a": "INT", "r": "ARRAY<ROW<x INT>>", "m": "MAP<STRING, INT>"}
+    table = catalog.create_table("db.nulls", columns, primary_key=key)
+    table.write([{"k": k, "a": k, "r": [{"x": 1}], "m": {"y": 2}} for k in range(3)])
+    rows = [{"k": 1, "A": None, "r": [], "m": {"z": 3}, "gone": None}, {"k": 9, "A": None, "r": None, "m": None}]
+    merge = table.merge(rows, on=BY_KEY).when_matched_delete("source.gone")
+    merge = merge.when_matched_update().when_not_matched_insert()
+    assert counts(merge.execute()) == (1, 1, 0)
+    merge = table.merge([{"k": 0, "z": None}], on=BY_KEY).when_matched_update({"a": "source.z", "r": "z", "m": "z"})
+    assert counts(merge.execute()) == (0, 1, 0)
+    assert sorted((row["k"], row["a"], row["r"], row["m"]) for row in table.read().to_pylist()) == [
+        (0, None, None, None), (1, None, [], [("z", 3)]), (2, 2, [{"x": 1}], [("y", 2)]), (9, None, None, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [["order"], None])
+def test_columns_may_have_the_names_of_keywords(catalog: mg.Catalog, key: list[str] | None) -> None:
+    names = ["order", "select", "not", "from", "a b", "x`y", "case"]
+    table = catalog.create_table("db.words", dict.fromkeys(names, "INT"), primary_key=key)
+    table.write([dict.fromkeys(names, 1)])
+    rows = [dict.fromkeys(names, 2) | {"order": 1}, dict.fromkeys(names, 3)]
+    merge = table.merge(rows, on="target.`order` = source.`order`").when_matched_update().when_not_matched_insert()
+    assert counts(merge.execute()) == (1, 1, 0)
+    assert sorted(tuple(row.values()) for row in table.read().to_pylist()) == [(1, *[2] * 6), (3,) * 7]
+
+
+@pytest.mark.parametrize("name", ["files", "ro"])
+def test_system_tables_cannot_be_changed(catalog: mg.Catalog, name: str) -> None:
+    made(catalog)
+    table: Any = catalog.table(f"db.t${name}")
+    with pytest.raises(mg.errors.UnsupportedError, match=r"cannot delete 'db\.t\$.*Nothing was written"):
+        table.delete("true")
+    assert not hasattr(table, "nonsense")
