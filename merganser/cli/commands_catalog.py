@@ -157,7 +157,7 @@ def migrate(
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
-    """Make a table of a folder of Parquet, ORC or Avro files, with Hive's partitions.
+    """Make a table of a folder of Parquet, ORC or Avro files.
 
     The folder is only read. For example: merganser migrate /data/visits shop.visits -t dt=DATE
     """

@@ -148,7 +148,7 @@ def rollback(
 
 
 def repair(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Repair a table that lost a snapshot, a key index or a file of its shard stream.
+    """Repair a table that lost files.
 
     First try to restore the file. This command restores lost snapshots that a tag keeps, and gives up the others: the
     newest snapshot that is there becomes the newest of the table. Key indexes that are damaged are built anew from the

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from merganser.errors import FormatError, MerganserError, NotFoundError, StreamParameterError, TrimmedDataError
+from merganser.errors import (
+    FormatError,
+    MerganserError,
+    NotFoundError,
+    StorageError,
+    StreamParameterError,
+    TrimmedDataError,
+)
 from merganser.lsm.check import Finding
 from merganser.meta.refs import MAIN, BranchStore
 from merganser.meta.schemas import SchemaStore
@@ -104,13 +110,17 @@ def check_leases(table: TableDef, env: Env) -> tuple[Finding, ...]:
     """Return what is wrong with the leases that workers keep in the directory of a table or of its branches."""
     findings = Findings()
     env = Env(env.storage, env.clock)
-    with suppress(MerganserError):  # what cannot be read here is a finding of the table
+    try:
         for branch in (MAIN, *BranchStore(table.paths, env, table.name).names()):
             line = replace(table, branch=branch)
             schema = SchemaStore(line.paths, env).latest()
             stream = None if schema is None else stream_of(schema.options, branch)
             if stream is not None:
                 _look_at(findings, env, join(line.paths.stream(stream.id), _FOLLOWERS), stream.id)
+    except StorageError as error:
+        findings.note("unreadable", table.path, str(error))
+    except MerganserError:  # what is damaged here is a finding of the table
+        pass
     return findings.standing(env)
 
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
 import merganser.spark as ms
 from merganser.meta.schemas import SchemaStore
+
+pytestmark = pytest.mark.spark
 
 
 def _sorted(rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from pyspark.sql import SparkSession
 
 import merganser as mg
 import merganser.spark as ms
+
+pytestmark = pytest.mark.spark
 
 
 def test_partitions_are_sorted_in_tasks_and_filters_leave_files_out(spark: SparkSession, catalog: mg.Catalog) -> None:
