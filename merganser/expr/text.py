@@ -125,6 +125,12 @@ def to_predicate(
     )
 
 
+_MARK: Final = "merganser_list_"
+_LIST_CHARS: Final = 64
+_LISTS: Final = re.compile(r"\bIN\s*\((\s*-?[0-9]+(?:\s*,\s*-?[0-9]+){15,}\s*)\)", re.IGNORECASE)
+_QUOTES: Final = ("'", '"', "`", "--", "/*")
+"""What a text may hold in which a list is none."""
+
 Sides: TypeAlias = "Mapping[str, Sequence[t.Field]]"
 """The columns of several tables, by the name that stands before them in SQL text."""
 
@@ -161,9 +167,12 @@ def _bind(
 ) -> Expression:
     sides = given if isinstance(given, Mapping) else {}
     fields = of_sides(given) if isinstance(given, Mapping) else given
-    binder = _Binder(fields, qualifier, setting, sides)
+    short, lists = _without_lists(text)
+    if lists:  # a text that is refused is parsed as it was given, so that messages quote it
+        with contextlib.suppress(InvalidInputError):
+            return _Binder(fields, qualifier, setting, sides, lists).bind(_parsed(short, what))
     try:
-        return binder.bind(_parsed(text, what))
+        return _Binder(fields, qualifier, setting, sides).bind(_parsed(text, what))
     except InvalidInputError as error:
         quoted = next((field.name for field in fields if f'"{field.name.lower()}"' in text.lower()), None)
         if quoted is None:
@@ -174,6 +183,22 @@ def _bind(
         ) from error
     except RecursionError:
         raise InvalidInputError(f"cannot read the {what} '{text[:80]}...': it is nested too deeply") from None
+
+
+def _without_lists(text: str) -> tuple[str, tuple[list[str], ...]]:
+    """Return a text with a name in place of each long list of integers, and these lists.
+
+    The parser takes most of its time for such lists, which programs write that name their keys.
+    """
+    if len(text) < _LIST_CHARS or _MARK in text.lower() or any(mark in text for mark in _QUOTES):
+        return text, ()
+    lists: list[list[str]] = []
+
+    def named(found: re.Match[str]) -> str:
+        lists.append([item.strip() for item in found[1].split(",")])
+        return f"IN ({_MARK}{len(lists) - 1})"
+
+    return _LISTS.sub(named, text), tuple(lists)
 
 
 def _parsed(text: str, what: str) -> exp.Expression:
@@ -232,8 +257,16 @@ def _or_null(column: Column) -> Expression:
 class _Binder:
     """One expression of sqlglot turned into ours, children first."""
 
-    def __init__(self, fields: Sequence[t.Field], qualifier: str | None, setting: Setting, sides: Sides) -> None:
+    def __init__(
+        self,
+        fields: Sequence[t.Field],
+        qualifier: str | None,
+        setting: Setting,
+        sides: Sides,
+        lists: Sequence[list[str]] = (),
+    ) -> None:
         self.fields = fields
+        self.lists = {f"{_MARK}{i}": each for i, each in enumerate(lists)}
         self.sides = sides
         self.qualifier = qualifier
         self.setting = setting
@@ -335,6 +368,9 @@ class _Binder:
                 if isinstance(node.expression, exp.Boolean):
                     return build.compare("<=>", build.condition(item, "use IS"), self.bind(node.expression))
             case exp.In() if set(_present(node)) <= {"this", "expressions"}:
+                first = next((each.name for each in node.expressions), "")
+                if (numbers := self.lists.get(first)) is not None:
+                    return build.member(self.bind(node.this), [number(each) for each in numbers])
                 item, *options = self._aligned([node.this, *node.expressions])
                 return build.member(item, options)
             case exp.Between() if not node.args.get("symmetric"):

@@ -35,6 +35,38 @@ def test_the_text_of_a_predicate_parses_back_to_it(node):
     assert parse_predicate(str(p), FIELDS) == p
 
 
+MANY = ", ".join(map(str, [*range(-3, 20), 2**31, -(2**63), 10**25, "007"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a IN ({MANY})",
+        f"NOT (a in( {MANY} ) AND b NOT IN ({MANY})) OR b IN (1, 2) OR merge_in = 1",
+        f"x IN\n({MANY}) AND a > 1",
+        f"a + 1 IN ({MANY})",
+        f"d IN ({MANY})",
+        f"zz IN ({MANY})",
+        f"a IN ({MANY}) AND",
+        f"in({MANY})",
+        f"a IN ({MANY},)",
+        f"s = 'b IN ({MANY})'",
+        f"s = 'b' -- IN ({MANY})",
+    ],
+)
+def test_long_lists_of_integers_mean_what_the_parser_says(text, monkeypatch):
+    columns = [*fields("a", "b", "merge_in"), *fields("x", kind="DOUBLE"), *fields("d", kind="DATE")]
+    columns += fields("s", kind="STRING")
+    found = []
+    for shortest in (64, len(text) + 1):
+        monkeypatch.setattr("merganser.expr.text._LIST_CHARS", shortest)
+        try:
+            found.append(parse_predicate(text, columns))
+        except InvalidInputError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+
+
 @given(text=st.text(max_size=8))
 def test_any_text_survives_as_a_literal(text):
     p = parse_predicate(str(parse_predicate("s = 'x'", FIELDS)), FIELDS)
