@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from merganser.changes import (
     Change,
@@ -30,6 +32,7 @@ _Column = Annotated[
 _Type = Annotated[str, typer.Argument(metavar="TYPE", help="Such as 'DECIMAL(10, 2)'.", show_default=False)]
 _After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it behind this column.")]
 _First = Annotated[bool, typer.Option("--first", help="Put it before all others.")]
+_NEGATIVE: Final = re.compile(r"-[0-9.]")
 _Key = Annotated[str, typer.Argument(metavar="KEY", help="Such as bucket.", show_default=False)]
 
 
@@ -168,6 +171,15 @@ def primary_key(
     _alter(table, set_primary_key(columns), warehouse, store, *options)
 
 
+class _TakesNegatives(TyperCommand):
+    """A command whose arguments may be numbers below zero: `-5` is no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse words; those that no option has are arguments if one of them is such a number."""
+        ctx.ignore_unknown_options = any(_NEGATIVE.match(word) for word in args)
+        return super().parse_args(ctx, args)
+
+
 _COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "add-column": add,
     "drop-column": drop,
@@ -188,6 +200,6 @@ _group = typer.Typer(
     no_args_is_help=True,
 )
 for _verb, _command in _COMMANDS.items():
-    _group.command(_verb)(_command)
+    _group.command(_verb, cls=_TakesNegatives)(_command)
 
 GROUPS: Final = (_group,)

@@ -179,9 +179,9 @@ def update(
     A value is computed from the row as it was. Key, partition and bucket-key columns cannot be set.
     """
     from merganser.cli import rows
-    from merganser.cli.target import pairs, table_of
+    from merganser.cli.target import assignments, table_of
 
-    rows.say_changed(table_of(table, warehouse, store).update(where, pairs(sets, "--set")))
+    rows.say_changed(table_of(table, warehouse, store).update(where, assignments(sets, "--set")))
 
 
 def snapshots(

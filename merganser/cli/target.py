@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import typer
 
@@ -15,6 +17,7 @@ from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table
 
 DEFAULT_WAREHOUSE = "warehouse"
+_IN_BACKTICKS: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*=(.*)", re.DOTALL)
 
 
 def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
@@ -63,6 +66,15 @@ def pairs(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
         if not sign or not key.strip():
             raise typer.BadParameter(f"'{text}' is not KEY=VALUE.", param_hint=option)
         found[key.strip()] = value
+    return found
+
+
+def assignments(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
+    """Return COLUMN=SQL texts of a repeated option as a mapping. A column may stand in backticks, as in SQL."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        quoted = _IN_BACKTICKS.fullmatch(text)
+        found |= {quoted[1].replace("``", "`"): quoted[2]} if quoted else pairs([text], option)
     return found
 
 

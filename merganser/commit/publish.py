@@ -66,7 +66,7 @@ from merganser.errors import (
     UnsupportedError,
 )
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
-from merganser.meta.data_file import ADD, DELETE, ManifestEntry
+from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.key_change import fitting, key_ids
 from merganser.meta.lineage import rescaled
@@ -82,6 +82,7 @@ from merganser.options.option import Options
 from merganser.rules.dialects import is_sensitive
 from merganser.rules.named_columns import renamed
 from merganser.rules.option_changes import check_written_options
+from merganser.schema.nullability import tightened
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
@@ -362,6 +363,7 @@ class Publisher:
             newest = fitting(schemas, newest, previous)
         if change.kind != COMPACT:
             self._check_logs(newest.options)
+            self._check_nulls(newest, change.messages)
         self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
         snapshot = Snapshot(
             id=state.next_id,
@@ -511,6 +513,32 @@ class Publisher:
             "Open the table again, and write the rows again.",
             table=self.table.name,
         )
+
+    def _check_nulls(self, now: TableSchema, messages: Sequence[CommitMessage]) -> None:
+        """Refuse rows that may be null in a column that became NOT NULL since the writer began.
+
+        Raises:
+            ConflictError: nothing was changed.
+        """
+        fields = self.table.schema.user_fields
+        for way, inside in () if now.id == self.table.schema.id else tightened(fields, now.user_fields):
+            column = way[0].name
+            known = len(way) == 1 and not inside
+            for file in (file for message in messages for file in message.added):
+                if not known or self._null_count(file, column) != 0:
+                    raise ConflictError(
+                        f"cannot commit to '{self.table.name}': column '{'.'.join(f.name for f in way)}' became NOT "
+                        "NULL since this write began, and rows that were written may be null in it. Nothing was "
+                        "changed. Open the table again, and write the rows again.",
+                        table=self.table.name,
+                        column=column,
+                    )
+
+    def _null_count(self, file: DataFile, column: str) -> int | None:
+        """Return in how many rows of a new file a column is null, by its statistics; None: they do not say."""
+        names = file.value_stats_columns or self.table.schema.names
+        counts = file.value_stats.null_counts or ()
+        return counts[names.index(column)] if column in names and len(counts) == len(names) else None
 
     def _check_logs(self, now: Options) -> None:
         """Refuse rows that are not published, where the table began to publish changes since the writer began.

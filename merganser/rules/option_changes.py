@@ -112,8 +112,8 @@ def _check_written(key: str, option: Option[Any], before: Options, after: Option
 
 
 def _check_bucket(old: int, new: int, is_set: bool, what: str) -> None:
-    if old > 0 and new > 0:
-        return  # each partition keeps its number until it is overwritten or rescaled
+    if (old > 0 and new > 0) or new == 0 or new < POSTPONE:
+        return  # each partition keeps its number until it is overwritten or rescaled; the definition refuses others
     if not is_set:
         why = "its default gives rows other places, and it cannot be removed. Set it to a number above 0"
     elif DYNAMIC in (old, new):
@@ -134,8 +134,16 @@ def _refuse_written(key: str, old: str, new: str, why: str, what: str) -> NoRetu
 
 
 def _shown(options: Options, option: Option[Any]) -> str:
+    """Return the value of an option as a message says it."""
     key = options.key_of(option)
-    return f"'{option.default}'" if key is None else f"'{options[key]}'"
+    if key is not None:
+        return f"'{options[key]}'"
+    match option.default:
+        case None | ():
+            return "none"
+        case bool(flag):
+            return f"'{str(flag).lower()}'"
+    return f"'{option.default}'"
 
 
 def _counts(options: Options) -> bool:

@@ -6,6 +6,9 @@ changes of the newer one, if all that their changes look at is as it was; else t
 
 Options that begin, prolong or end the shard stream bring what goes with them (`upkeep.shard_stream`).
 
+A column becomes NOT NULL if no row of the newest snapshot is null in it. Commits of rows that may be null in it are
+refused from then on.
+
 Some changes are for tables without a snapshot. The turn to commit is taken for them, so that no writer of this machine
 makes the first one meanwhile, and the snapshots are looked at once more after the schema is there: if a writer that no
 lock stops came between, the change is taken back by one more schema. A writer that comes later is told at its commit.
@@ -32,6 +35,7 @@ from merganser.rules.gaps import check_can_keep
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
+from merganser.upkeep.nulls import check_no_nulls
 from merganser.upkeep.shard_stream import settle, with_stream_as_asked
 
 _NOTHING: Final = "Nothing was changed."
@@ -63,6 +67,8 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
             if made is not now.schema:
                 stream = stream_of(now.schema.options, now.branch)
                 made = with_stream_as_asked(made, now, env, newest, what=what)
+            if newest is not None:
+                check_no_nulls(now, made, env, newest, what=what)
             check_can_keep(made, now.schema, what=what)
             check_formats(made, what=what)
             check_filters(made, what=what)
@@ -75,8 +81,8 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
     with Turn(no_lock) if snapshots.latest() is not None else take_turn(table, env):
         made, is_new = make_next_schema(table, env, change)
         first = snapshots.latest() if is_new else None
-        if first is not None and first.schema_id < made.schema.id:
-            _check_allowed(made, env, changes, what)
+        if first is not None and first.schema_id < made.schema.id and (newest is None or first.id != newest.id):
+            _check_allowed(made, env, changes, first, what)
     if is_new:
         settle(stream, made, env, newest)
     return made
@@ -99,8 +105,8 @@ def _overtaken(table: str, fact: str) -> ConflictError:
     )
 
 
-def _check_allowed(made: TableDef, env: Env, changes: Iterable[Change], what: str) -> None:
-    """Take back a change that only a table without a snapshot may have: a snapshot came before its schema.
+def _check_allowed(made: TableDef, env: Env, changes: Iterable[Change], newest: Snapshot, what: str) -> None:
+    """Take back a change that the rows of a snapshot do not allow, which came before its schema.
 
     Raises:
         ConflictError: the change was taken back.
@@ -108,6 +114,7 @@ def _check_allowed(made: TableDef, env: Env, changes: Iterable[Change], what: st
     before = SchemaStore(made.paths, env).load(made.schema.id - 1)
     try:
         altered(before, changes, written=True, what=what)
+        check_no_nulls(made.with_schema(before), made.schema, env, newest, what=what)
     except InvalidInputError as error:
         make_next_schema(made, env, lambda now: before if now.schema.id == made.schema.id else None)
         raise _overtaken(made.name, error.message) from error

@@ -16,6 +16,7 @@ def test_columns_and_options_are_changed_one_command_at_a_time(run: Run, orders:
         ("add-column", "part", "ROW<x INT, y INT>"),
         ("drop-column", "part.x"),
         ("set-default", "amount", "2"),
+        ("set-default", "amount", "-5"),
         ("set-default", "amount"),
         ("comment", "of the shop"),
         ("comment", "", "--column", "amount"),

@@ -207,7 +207,7 @@ def test_rescale_moves_rows_and_says_what_became_of_them(run: Run, orders: mg.Ta
 
 
 def test_rows_are_deleted_and_updated_by_a_filter(run: Run, orders: mg.Table) -> None:
-    ran = run("update", "shop.orders", "--where", "id > 1", "--set", "note=upper(note)")
+    ran = run("update", "shop.orders", "--where", "id > 1", "--set", "`note` = upper(note)")
     assert ran.out.startswith("1 row updated; snapshot ")
     assert run("read", "shop.orders", "-c", "note", "--where", "id = 2", "-f", "csv").out == '"note"\n"TWO"\n'
     assert run("delete", "shop.orders", "--where", "note = 'TWO'").out.startswith("1 row deleted; snapshot ")

@@ -359,3 +359,61 @@ def test_rows_with_nulls_in_a_column_that_is_not_null_now_are_read_written_over_
     table.update("n IS NULL", {"n": "7"})
     table.compact(full=True)
     assert rows(table) == [{"id": 1, "n": 7}, {"id": 3, "n": 3}]
+
+
+NOT_NULL = (c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable("n", False))
+
+
+@pytest.mark.parametrize("options", [{}, {"metadata.stats-mode": "none"}, {"deletion-vectors.enabled": "true"}])
+def test_a_column_becomes_not_null_once_no_row_is_null_in_it(catalog, options):
+    table = catalog.create_table("db.x", {"id": "INT", "n": "INT"}, primary_key=["id"], options=options)
+    table.write([{"id": 1, "n": None}, {"id": 2, "n": None}, {"id": 3, "n": 3}])
+    table.write([{"id": 1, "n": 1}])
+    with pytest.raises(
+        InvalidInputError, match=r"'n' cannot become NOT NULL, since it is null in 1 row, such as id = 2"
+    ):
+        table.alter(NOT_NULL)
+    assert catalog.table("db.x").schema.id == 0
+    table.delete("id = 2")
+    assert not table.alter(NOT_NULL).schema.field("n").type.nullable
+
+
+def test_fields_become_not_null_once_no_row_that_has_one_is_null_in_it(catalog):
+    table = catalog.create_table("db.x", {"id": "INT", "r": "ROW<a INT>", "l": "ARRAY<INT>"})
+    table.write([{"id": 1, "r": None, "l": []}, {"id": 2, "r": {"a": None}, "l": []}])
+    change = [NOT_NULL[0], c.set_nullable("r.a", False)]
+    with pytest.raises(
+        InvalidInputError, match=r"'r\.a' cannot become NOT NULL, since it is null in 1 row, such as id = 2"
+    ):
+        table.alter(change)
+    table.delete("id = 2")
+    table.alter(change)
+    with pytest.raises(InvalidInputError, match="elements or values in column 'l' cannot become NOT NULL"):
+        table.alter([NOT_NULL[0], c.set_nullable("l.element", False)])
+
+
+def test_rows_that_are_null_in_a_column_that_became_not_null_are_refused_at_their_commit(catalog, table):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    writer = table.writer(commit_user="w")
+    writer.write([{"id": 2, "n": None, "s": "b"}])
+    table.alter(NOT_NULL)
+    for late in (lambda: writer.commit(identifier=1), lambda: table.write([{"id": 3, "n": None, "s": "b"}])):
+        with pytest.raises(ConflictError, match="column 'n' became NOT NULL since this write began"):
+            late()
+    table.write([{"id": 4, "n": 4, "s": "d"}])  # a handle from before goes on with rows that fit
+    assert [row["id"] for row in rows(catalog.table("db.t"))] == [1, 4]
+
+
+def test_a_column_stays_nullable_when_a_null_came_before_its_schema(catalog, table, monkeypatch):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    check = module.check_no_nulls
+
+    def overtaken(*given, **how):
+        check(*given, **how)
+        monkeypatch.setattr(module, "check_no_nulls", check)
+        table.write([{"id": 2, "n": None, "s": "b"}])
+
+    monkeypatch.setattr(module, "check_no_nulls", overtaken)
+    with pytest.raises(ConflictError, match="null in 1 row, such as id = 2"):
+        table.alter(NOT_NULL)
+    assert catalog.table("db.t").schema.field("n").type.nullable

@@ -243,6 +243,8 @@ def test_a_column_becomes_not_null_where_the_table_allows_it():
         ("bucket-function.type", "mod", "rows lie in the buckets that it chose"),
         ("bucket", "-1", "rows lie in buckets that no hash chooses"),
         ("bucket", "-2", "rows wait for their buckets"),
+        ("bucket-key", "id", "cannot change from none to 'id'"),
+        ("deletion-vectors.enabled", "true", "cannot change from 'false' to 'true'"),
         ("data-file.path-directory", "d", "files lie where it says"),
         ("partition.default-name", "none", "files lie where it says"),
         ("rowkind.field", "s", "rows that are stored were merged by it"),
@@ -464,3 +466,8 @@ def test_changes_look_at_the_columns_and_options_that_they_name():
     ]  # fmt: skip
     assert found["column", "x"] is None
     assert found["column", "r"] == schema.field("r")
+
+
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_a_number_of_buckets_that_no_table_has_is_refused(value):
+    assert "the number of buckets must be greater than 0" in refused(c.set_option("bucket", value))
