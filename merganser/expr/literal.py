@@ -55,6 +55,10 @@ _LOOKS: Final[dict[type[t.DataType], str]] = {
 }
 
 
+_INT_DIGITS: Final = 10
+"""A number of fewer digits is an INT."""
+
+
 def number(text: str) -> Literal:
     """Return a number as SQL types it: INT, BIGINT or DECIMAL by its digits; DOUBLE with an exponent.
 
@@ -64,6 +68,8 @@ def number(text: str) -> Literal:
     Raises:
         InvalidInputError: not a number, or more than 38 digits.
     """
+    if len(text) < _INT_DIGITS and text.isascii() and text.isdecimal():  # most numbers, and lists of them are long
+        return Literal(int(text), t.Int())
     if not re.match(NUMBER_PATTERN, text):
         raise InvalidInputError(f"'{text}' is not a number", value=text)
     if "e" in text.lower():
