@@ -55,6 +55,8 @@ KINDS: Final[Mapping[str, str]] = {
     "levels": "Reads merge the files one by one and stay right. Compact the bucket in full.",
     "placement": "Reads by key or partition may miss the rows. Overwrite the partitions from a source that is right.",
     "value": "Overwrite the partition from a source that is right.",
+    "nulls": "Reads show the rows as they are. Give them a value with `merganser update`, or let the column be null "
+    "again with `merganser alter set-nullable`.",
     "index": "No read needs a key index, and writes do: run `merganser repair`, which builds that of the newest "
     "snapshot anew from the rows. If a deletion vector is at fault, compact the bucket in full, or roll back to the "
     "snapshot before.",
@@ -113,6 +115,7 @@ class FilePlace:
         merged: rows are in key order and of each key there is one; not so in changelogs and postponed files.
         counts_retractions: its writer counted them; one known writer leaves 0, whatever it wrote.
         hashes: of all keys of the bucket, where it is a dynamic one.
+        once_nullable: ids of columns that other schemas let be null; rows from then may be.
     """
 
     table: TableDef
@@ -122,6 +125,7 @@ class FilePlace:
     merged: bool = True
     counts_retractions: bool = True
     hashes: npt.NDArray[np.int32] | None = None
+    once_nullable: frozenset[int] = frozenset()
 
     def finding(self, code: str, problem: str) -> Finding:
         """Return a finding about it."""
@@ -219,7 +223,7 @@ class RowCheck:
         self._look_at_place(rows)
         for field in self._table.schema.fields:
             column = rows.column(field.name)
-            if column.null_count and not field.type.nullable:
+            if column.null_count and not field.type.nullable and field.id not in self._place.once_nullable:
                 self._note(
                     "value",
                     f"column '{field.name}' is NOT NULL and null in {column.null_count} of rows {self._span(rows)}.",

@@ -44,13 +44,16 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.options import write as w
+from merganser.scan.rows import counted
 from merganser.schema import types as t
+from merganser.schema.nullability import tightened
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.upkeep.check_files import HeldFiles, directory_of, facts
 from merganser.upkeep.check_keys import key_in_two_places
 from merganser.upkeep.findings import Findings, Holder
+from merganser.upkeep.nulls import rows_with_null
 
 _AHEAD: Final = 64
 """Snapshots whose metadata is read side by side."""
@@ -237,6 +240,8 @@ class _Line:
                 self._look_at_keys(state)
             if self.table.moves_keys and self.inside:
                 self._look_at_places(state)
+            if self.inside:
+                self._look_at_nulls(state)
 
     def _look_at_one(self, path: str, snapshot: Snapshot) -> None:
         """Look at a snapshot that is kept by a name: its state, which is all that a tag keeps."""
@@ -473,6 +478,23 @@ class _Line:
             found = key_in_two_places(self.table, Env(self.env.storage), TableState(state.read.snapshot, state.live))
         if found is not None:
             self.findings.note("placement", *found, state.read.holder)
+
+    def _look_at_nulls(self, state: _State) -> None:
+        """Look whether rows are null in columns that are NOT NULL by now."""
+        newest = max(self._schema_ids, default=-1)
+        now = self.schemas.get((self.table.branch, newest))
+        if now is None:
+            return
+        fields = {field.id: field for field in now.schema.user_fields}
+        others = [other.schema for (branch, _), other in self.schemas.items() if branch == self.table.branch]
+        ways = [way for other in others for way, _ in tightened(other.user_fields, tuple(fields.values()))]
+        for number in dict.fromkeys(way[0].id for way in ways if len(way) == 1):
+            column = replace(fields[number], type=fields[number].type.with_nullable(True))
+            with contextlib.suppress(MerganserError):  # files that cannot be read are findings of their own
+                count = rows_with_null(now, Env(self.env.storage), state.read.snapshot, (column,)).count()
+                if count:
+                    problem = f"column '{column.name}' is NOT NULL, and null in {counted(count, 'row')} of the table."
+                    self.findings.note("nulls", now.paths.schema(newest), problem, state.read.holder)
 
     def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
         for bucket in touched:

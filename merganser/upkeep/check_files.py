@@ -28,6 +28,7 @@ from merganser.meta.index_manifest import DELETION_VECTORS, HASH, IndexEntry
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
+from merganser.schema.nullability import tightened
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Entries
@@ -76,6 +77,7 @@ class HeldFiles:
     _index: dict[str, _HeldIndex] = field(default_factory=dict)
     _hashes: dict[tuple[BucketId, frozenset[str]], npt.NDArray[np.int32]] = field(default_factory=dict)
     _unsure: dict[str, _Held] = field(default_factory=dict)
+    _loose: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def hold(
@@ -224,6 +226,16 @@ class HeldFiles:
             self.findings.add(Finding(_code(held, "damaged"), held.path, problem, held.snapshot), held.holders)
         return found == said
 
+    def _once_nullable(self, table: TableDef, schemas: dict[tuple[str, int], TableDef]) -> frozenset[int]:
+        """Return the ids of the columns that are NOT NULL in the schema of a table, and not in another one."""
+        place = table.branch, table.schema.id
+        if place not in self._loose:
+            fields = table.schema.user_fields
+            others = [other.schema for (branch, _), other in schemas.items() if branch == table.branch]
+            ways = (way for other in others for way, _ in tightened(other.user_fields, fields))
+            self._loose[place] = frozenset(way[0].id for way in ways)
+        return self._loose[place]
+
     def _row_findings(
         self,
         held: _Held,
@@ -245,6 +257,7 @@ class HeldFiles:
             merged=not held.changelog and held.entry.bucket >= 0,
             counts_retractions=held.counts_retractions,
             hashes=self._hashes_of([found for found in indexes if found.holders & held.holders]),
+            once_nullable=self._once_nullable(table, schemas),
         )
         try:
             check = RowCheck(place)

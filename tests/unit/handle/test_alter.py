@@ -354,11 +354,15 @@ def test_rows_with_nulls_in_a_column_that_is_not_null_now_are_read_written_over_
     for _ in range(2):
         assert rows(table) == seen == sorted(table.read().to_reader().read_all().to_pylist(), key=lambda row: row["id"])
         assert table.lookup([{"id": 1}]).to_pylist() == seen[:1]
+        assert [(found.code, found.problem) for found in table.check()] == [
+            ("nulls", "column 'n' is NOT NULL, and null in 1 row of the table.")
+        ]
         table.compact(full=True)
     table.delete("id = 2")
     table.update("n IS NULL", {"n": "7"})
     table.compact(full=True)
     assert rows(table) == [{"id": 1, "n": 7}, {"id": 3, "n": 3}]
+    assert table.check() == ()
 
 
 NOT_NULL = (c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable("n", False))
