@@ -112,6 +112,26 @@ def check_same(name: str, then: TableSchema, now: TableSchema, names: Collection
         )
 
 
+def new_names(then: TableSchema, now: TableSchema) -> list[str]:
+    """Return the columns that an older schema lacks."""
+    known = {field.id for field in then.fields}
+    return [field.name for field in now.shown.fields if field.id not in known]
+
+
+def lost(name: str, then: TableSchema, now: TableSchema, new: Collection[str], action: str) -> ConflictError:
+    """Return the refusal of rows that are whole in an older schema, and have no values of newer columns.
+
+    Args:
+        name: of the table.
+        new: the newer columns.
+    """
+    return ConflictError(
+        f"{action}: since it was opened with schema {then.id}, it got columns that the rows would set to null: "
+        f"{', '.join(new)} (schema {now.id}). Nothing was written. Open the table again.",
+        table=name,
+    )
+
+
 def _is_same(field: t.Field, now: TableSchema) -> bool:
     """Return whether a column has the same name and type now; it may hold nulls or no longer."""
     kind = field.type.with_nullable(True)

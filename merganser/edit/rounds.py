@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from merganser.commit.turns import Turns
-from merganser.edit.asked import check_same
+from merganser.edit.asked import check_same, lost, new_names
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -108,4 +108,6 @@ def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: 
         return
     newest = SchemaStore(table.paths, env).load(snapshot.schema_id)
     check_same(table.name, schema, newest, schema.names, action)
-    check_same(table.name, newest, schema, newest.names, action)
+    new = new_names(schema, newest)
+    if new:
+        raise lost(table.name, schema, newest, new, action)

@@ -19,13 +19,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from merganser.edit.asked import as_it_is_now
+from merganser.edit.asked import as_it_is_now, lost, new_names
 from merganser.edit.given import Given, given_rows
 from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
 from merganser.edit.rounds import check_columns, in_rounds
-from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
@@ -123,7 +123,7 @@ class Upsert:
             ConflictError: rows would lose their values of newer columns.
         """
         table = self._table
-        new = [name for name in table.schema.shown.names if name not in known.schema.names]
+        new = new_names(known.schema, table.schema)
         if not new:
             return None
         options = table.options
@@ -131,12 +131,7 @@ class Upsert:
         fills = any(field.default is not None for field in known.schema.fields_with_defaults)  # nulls of whole rows
         if not merges and not fills:
             return list(known.schema.shown.names)
-        raise ConflictError(
-            f"{self._action}: since it was opened with schema {known.schema.id}, it got the columns "
-            f"{', '.join(new)} (schema {table.schema.id}), which rows of the call would set to null. Nothing was "
-            "written. Open the table again.",
-            table=table.name,
-        )
+        raise lost(table.name, known.schema, table.schema, new, self._action)
 
     def _aim(self, table: TableDef) -> None:
         """Check the call against the table, as the rows can be written to it."""

@@ -286,3 +286,12 @@ def test_columns_of_every_kind_stay_as_they_were(catalog: mg.Catalog) -> None:
     emptied = table.upsert([{"k": 1, "r": row}], kinds=["-D"], columns=["k", "r"])
     assert emptied.rows is not None
     assert emptied.rows["r"].to_pylist() == [None]
+
+
+def test_a_handle_of_older_columns_gives_no_whole_rows_to_other_engines(catalog: mg.Catalog) -> None:
+    options = {"bucket": "1", "merge-engine": "partial-update"}
+    old = catalog.create_table("db.p", {"k": "INT", "a": "INT"}, primary_key=["k"], options=options)
+    old.upsert([{"k": 1, "a": 1}])
+    old.alter([c.add_column("c", "INT")])
+    with pytest.raises(ConflictError, match=r"got columns that the rows would set to null: c \(schema 1\)"):
+        old.upsert([{"k": 1, "a": 2}])
