@@ -6,7 +6,7 @@ from typing import Any
 
 from merganser.testing.faulty import run_every
 
-STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "4"))
+STEP = int(os.environ.get("MERGANSER_FAULT_STEP", "7"))
 """Of the long fault tests every so-manieth storage call is struck, from another first call in each; 1: every call."""
 
 

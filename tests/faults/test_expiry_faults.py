@@ -20,7 +20,7 @@ from tests.faults import STEP
 from tests.faults.test_concurrency import Interrupted
 
 FUTURE = "2100-01-01"
-LONG_STEP = 2 * STEP if STEP > 1 else 1
+LONG_STEP = 12 if STEP > 1 else 1
 """Tests whose checks read every snapshot strike half as many calls; each pair of tests strikes others."""
 OPTIONS = {"bucket": "1", "write-only": "true", "manifest.merge-min-count": "3"}
 _names = itertools.count()
