@@ -11,6 +11,7 @@ import pyarrow as pa
 from merganser.merge.groups import Mask, Positions
 from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
+from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import CHANGE_KIND
@@ -64,7 +65,7 @@ class _Change:
         """Return the rows of `Upserted.changes`."""
         order, kinds = self.fate.interleaved()
         images = [self.before.taken(self.fate.olds), self.after.taken(self.fate.news)]
-        rows = pa.concat_tables(images).take(pa.array(order))
+        rows = joined(images).take(pa.array(order))
         texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds))
         return rows.add_column(0, CHANGE_KIND.name, texts)
 

@@ -41,7 +41,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.scan.plan import plan, surely_matching
-from merganser.scan.rows import with_schema
+from merganser.scan.rows import joined, with_schema
 from merganser.scan.split import Split
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
@@ -276,7 +276,7 @@ class _Rewrite:
                 order[hit] = rows.num_rows + np.arange(news.num_rows)
                 stays = np.ones(rows.num_rows, np.bool_)
                 stays[hit] = ~goes
-                rows = pa.concat_tables([rows, news]).take(pa.array(order[stays]))
+                rows = joined([rows, news]).take(pa.array(order[stays]))
             self._out.write(rows)
 
     def _count(self, goes: Mask, changes: Mask) -> None:

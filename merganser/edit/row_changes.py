@@ -24,7 +24,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
-from merganser.scan.rows import counted
+from merganser.scan.rows import counted, joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_type
 from merganser.schema.hidden import nulls
@@ -191,7 +191,7 @@ class RowChanges:
         if self._pairs:
             every = np.ones(news.num_rows, np.bool_)
             order, kinds = Fate(~every, every, ~every).interleaved()
-            self._put(pa.concat_tables([olds, news]).take(pa.array(order)), kinds)
+            self._put(joined([olds, news]).take(pa.array(order)), kinds)
             return
         kinds = np.full(news.num_rows, row_kind.UPDATE_AFTER, np.int8)
         self._put(news if self._is_plain else self._reaching(olds, news, kinds, sets), kinds)
@@ -274,7 +274,7 @@ class RowChanges:
         incoming = merge_of(table, stored=False)
         keys = [written.column(name) for name in table.row_key]
         flushed = incoming.fold(written, incoming.groups(written, keys, kinds), kinds, names)
-        rows = pa.concat_tables([olds, flushed.table()])
+        rows = joined([olds, flushed.table()])
         new_kinds = np.zeros(count, np.int8) if flushed.kinds is None else flushed.kinds
         every = np.concatenate([np.zeros(count, np.int8), new_kinds])
         keys = [rows.column(name) for name in table.row_key]

@@ -36,6 +36,7 @@ from merganser.meta.snapshot import COMPACT, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema
 from merganser.storage.env import Env
@@ -313,7 +314,7 @@ class Upsert:
         if not self._is_plain:
             return _Edit(rows, None)
         place = np.where(new, before.rows.num_rows + np.cumsum(new) - 1, before.place)
-        return _Edit(rows, None, Images(place, pa.concat_tables([before.rows, rows])), ~new)
+        return _Edit(rows, None, Images(place, joined([before.rows, rows])), ~new)
 
     def _replaced(self, given: Given, before: Images) -> _Edit:
         """Return, of the rows of each key, the one that counts, unless it changes nothing."""

@@ -365,6 +365,31 @@ def test_rows_with_nulls_in_a_column_that_is_not_null_now_are_read_written_over_
     assert table.check() == ()
 
 
+def test_rows_of_a_table_without_a_key_that_are_null_in_a_column_that_is_not_null_now_are_written_anew(catalog):
+    table = catalog.create_table("db.x", {"id": "INT", "n": "INT"})
+    table.write([{"id": 1, "n": None}, {"id": 2, "n": 2}, {"id": 3, "n": 3}])
+    table.delete("id = 1")
+    table = table.alter([c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable("n", False)])
+    table.rollback(snapshot=1)
+    table = catalog.table("db.x")
+    table.delete("id = 2")
+    table.write([{"id": 4, "n": 4}])
+    table.compact(full=True)
+    assert rows(table) == [{"id": 1, "n": None}, {"id": 3, "n": 3}, {"id": 4, "n": 4}]
+    table.update("n IS NULL", {"n": "7"})
+    assert rows(table) == [{"id": 1, "n": 7}, {"id": 3, "n": 3}, {"id": 4, "n": 4}]
+    assert table.check() == ()
+
+
+def test_the_optimised_table_shows_the_last_full_compaction_whatever_the_number_of_levels_is_now(catalog, table):
+    table.write([{"id": 1, "n": 7, "s": "a"}])
+    table.compact(full=True)
+    for levels in ("9", "3"):
+        table.alter([c.set_option("num-levels", levels)])
+        catalog.table("db.t").write([{"id": 1, "n": int(levels), "s": "b"}])
+        assert rows(catalog.table("db.t$ro")) == [{"id": 1, "n": 7, "s": "a"}]
+
+
 NOT_NULL = (c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable("n", False))
 
 
