@@ -86,7 +86,8 @@ def test_it_ends_when_the_reader_of_its_output_has_gone_away(orders: mg.Table) -
     os.close(theirs)
     assert b"+I" in _read(ours, b"+I")
     os.close(ours)
-    assert (tailing.wait(20), tailing.communicate()[1]) == (0, _said(orders))
+    assert tailing.wait(20) in (0, 1)  # 1: it was writing at that moment, as other commands end
+    assert tailing.communicate()[1] == _said(orders)
 
 
 def _read(source: int, wanted: bytes) -> bytes:
