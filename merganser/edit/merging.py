@@ -462,7 +462,7 @@ class Merge:
                 f"({_examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
                 table=table.name,
             )
-        if sought is not None and self._inserts_sought_keys(table):
+        if snapshot is None or (sought is not None and self._inserts_sought_keys(table)):
             return
         which = self._there(table, snapshot, keys)
         if len(which):
@@ -474,7 +474,7 @@ class Merge:
                 table=table.name,
             )
 
-    def _there(self, table: TableDef, snapshot: Snapshot | None, keys: pa.Table) -> Positions:
+    def _there(self, table: TableDef, snapshot: Snapshot, keys: pa.Table) -> Positions:
         """Return which of some keys have a row, int64, rising."""
         if not table.moves_keys:
             _, which, _ = shared_lookup(table, self._env, waiting=True).rows_of(keys, snapshot)

@@ -28,11 +28,12 @@ def catalog(tmp_path: Path) -> mg.Catalog:
     return found
 
 
-def made(catalog: mg.Catalog, **options: str) -> mg.Table:
+def made(catalog: mg.Catalog, rows: list[dict[str, Any]] = FIRST, **options: str) -> mg.Table:
     found = {"bucket": "1"} | {name.replace("_", "-"): value for name, value in options.items()}
     found["fields.b.default-value"] = "none"
     table = catalog.create_table("db.t", COLUMNS, primary_key=["k"], options=found)
-    table.write(FIRST)
+    if rows:
+        table.write(rows)
     return table
 
 
@@ -155,9 +156,12 @@ def test_clauses_that_an_engine_has_no_rule_for_are_refused(catalog: mg.Catalog)
     assert counts(insert.execute()) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("on", [BY_KEY, "target.k = source.k AND target.n >= 0"])
-def test_a_row_that_comes_meanwhile_is_met(catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, on: str) -> None:
-    table = made(catalog)
+@pytest.mark.parametrize("first", [FIRST, []])
+@pytest.mark.parametrize("on", [BY_KEY, "target.k = source.k AND target.n >= 0", "target.a = source.k"])
+def test_a_row_that_comes_meanwhile_is_met(
+    catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, on: str, first: list[dict[str, Any]]
+) -> None:
+    table = made(catalog, rows=first)
     rounds: list[int] = []
     change = Merge._new_rows
 
@@ -168,7 +172,7 @@ def test_a_row_that_comes_meanwhile_is_met(catalog: mg.Catalog, monkeypatch: pyt
         return change(self, *arguments)
 
     monkeypatch.setattr(Merge, "_new_rows", changed)
-    merge = table.merge([{"k": 9, "n": 1}], on=on)
+    merge = table.merge([{"k": 9, "a": 9, "n": 1}], on=on)
     with patch("merganser.storage.local.LocalStorage.try_lock", lambda *_: no_lock):
         found = merge.when_matched_update({"n": "target.n + source.n"}).when_not_matched_insert().execute()
     assert counts(found) == (0, 1, 0)
