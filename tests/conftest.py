@@ -2,11 +2,15 @@
 
 With `-n 2 --dist loadgroup` (`make test`) two processes share the tests. Those that need Spark stay together in one of
 them, so that there is one session.
+
+Of a test that is marked `campaign(part)` a fixed part of its cases runs, in which each value of each of its parameters
+comes up. `--whole` runs all of them (`make whole`).
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 
 import pytest
@@ -26,8 +30,39 @@ os.environ.setdefault(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run all cases of tests that are marked as campaigns")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("whole"):
+        left_out = _left_out(items)
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+        items[:] = [item for item in items if id(item) not in left_out]
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _left_out(items: list[pytest.Item]) -> set[int]:
+    """Return which cases of campaigns do not run, by `id`."""
+    campaigns: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("campaign"):
+            campaigns.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[int] = set()
+    for name, cases in campaigns.items():
+        mark = cases[0].get_closest_marker("campaign")
+        assert mark is not None
+        drawn = random.Random(name).sample(cases, len(cases))
+        wanted, seen = round(len(cases) * mark.args[0]), set[tuple[str, str]]()
+        for i, case in enumerate(drawn):
+            parameters = case.callspec.params
+            values = {(key, repr(value)) for key, value in parameters.items()}
+            is_new = len(parameters) > 1 and not values <= seen
+            if i >= wanted and not is_new:
+                left_out.add(id(case))
+            else:
+                seen |= values
+    return left_out

@@ -110,13 +110,17 @@ def tail(
     from merganser.cli import render
     from merganser.cli.target import table_of
     from merganser.cli.until_stopped import until_stopped
+    from merganser.options.read import CONTINUOUS_DISCOVERY_INTERVAL
     from merganser.scan.gaps import Gap
     from merganser.schema.table_schema import CHANGE_KIND
 
     colours = {"+I": "green", "-U": "dim", "+U": "yellow", "-D": "red"}
     console = render.stdout()
     with until_stopped():
-        stream = table_of(table, warehouse, store).stream(start=start, follow=not once, where=where, gaps="mark")
+        followed = table_of(table, warehouse, store)
+        if not followed.definition.options.is_set(CONTINUOUS_DISCOVERY_INTERVAL):  # a person waits
+            followed = followed.with_options({CONTINUOUS_DISCOVERY_INTERVAL.key: "1 s"})
+        stream = followed.stream(start=start, follow=not once, where=where, gaps="mark")
         if not once:
             render.stderr().print(f"following '{table}' from '{start}'; Ctrl-C ends it", soft_wrap=True)
         for changes in stream:

@@ -208,7 +208,7 @@ def test_a_damaged_parquet_file_gives_the_right_rows_or_names_the_file(where: st
     expected = _read(keyed, where)
     for path in _of(keyed, "/bucket-"):
         size = len(keyed[path])
-        _check(_damaged(keyed, path, sorted(rng.randrange(size) for _ in range(60)), rng), expected, path, where)
+        _check(_damaged(keyed, path, sorted(rng.randrange(size) for _ in range(20)), rng), expected, path, where)
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
@@ -216,7 +216,7 @@ def test_a_damaged_file_of_a_format_without_checksums_raises_no_other_error(file
     files = _build(file_format)
     rng = random.Random(SEED)
     for path in _of(files, "/bucket-"):
-        for what, damaged in _damaged(files, path, sorted(rng.randrange(len(files[path])) for _ in range(40)), rng):
+        for what, damaged in _damaged(files, path, sorted(rng.randrange(len(files[path])) for _ in range(20)), rng):
             try:
                 _read(damaged)
             except FormatError as error:

@@ -163,7 +163,7 @@ def test_whatever_others_do_between_any_two_calls_of_expiry_all_that_is_left_can
     files = _history()
     before = _read(memory_with(files, f"expiry-{next(_names)}"))
     name = f"expiry-{next(_names)}"
-    for call in itertools.count(1 + list(OTHERS).index(other) % STEP, STEP):
+    for call in itertools.count(1 + list(OTHERS).index(other) % LONG_STEP, LONG_STEP):
         storage = memory_with(files, name)
         outcome: list[Any] = []
 

@@ -54,6 +54,7 @@ def _table(path: Path, **options: str) -> mg.Table:
     return catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=given)
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction", "per-record"])
 def test_batches_of_any_size_make_every_later_state(seed: int, producer: str, tmp_path: Path) -> None:
