@@ -9,13 +9,16 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test setup environment lint types unit format docs soak serial streams interop clean help
+.PHONY: demo test whole setup environment lint types unit format docs soak serial streams interop clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
 
 test: setup lint types ## everything: lint, types, tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+whole: setup ## all tests, and of tests with many cases all of them; half an hour
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --whole
 
 setup: ## the environment in .venv, and Java; quick when it is there
 	@scripts/setup.sh

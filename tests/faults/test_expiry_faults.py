@@ -20,7 +20,7 @@ from tests.faults import STEP
 from tests.faults.test_concurrency import Interrupted
 
 FUTURE = "2100-01-01"
-LONG_STEP = 12 if STEP > 1 else 1
+LONG_STEP = 20 if STEP > 1 else 1
 """Tests whose checks read every snapshot strike half as many calls; each pair of tests strikes others."""
 OPTIONS = {"bucket": "1", "write-only": "true", "manifest.merge-min-count": "3"}
 _names = itertools.count()
@@ -89,6 +89,7 @@ WORK: dict[str, Callable[[mg.Table], Any]] = {
 }
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize("options", [{}, {"changelog.num-retained.max": "11", "snapshot.num-retained.max": "10"}])
 def test_whatever_call_fails_everything_that_is_left_reads_as_it_did(what: str, options: dict[str, str]) -> None:
@@ -158,6 +159,7 @@ OTHERS: dict[str, Callable[[mg.Table], Any]] = {
 }
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("other", OTHERS)
 def test_whatever_others_do_between_any_two_calls_of_expiry_all_that_is_left_can_be_read(other: str) -> None:
     files = _history()

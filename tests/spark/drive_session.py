@@ -37,6 +37,7 @@ def session(mode: str, directory: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.task.maxFailures": "2",
         "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
     }.items():
         builder = builder.config(key, value)
