@@ -9,6 +9,7 @@ comes up. `--whole` runs all of them (`make whole`).
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -43,6 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests stay for the whole run: the collector need not look at them again and again
 
 
 def _left_out(items: list[pytest.Item]) -> set[int]:
