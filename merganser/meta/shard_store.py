@@ -22,6 +22,8 @@ from typing import Final
 import pyarrow as pa
 
 from merganser.errors import FormatError, NotFoundError
+from merganser.meta.data_file import ManifestEntry
+from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.shard_stream import ShardStream
 from merganser.meta.shards import Shard, Shards
@@ -294,8 +296,15 @@ class ShardStore:
         if not there:
             self._pass_over(known, shards, reader, upto)
             return
+        states = _States(reader)
         for snapshot, manifests in zip(there, lists, strict=True):
-            shards.apply(snapshot, [entry for _ in manifests for entry in next(entries)])
+            states.go_on(snapshot, [entry for _ in manifests for entry in next(entries)])
+            try:
+                shards.apply(snapshot, states.delta, states.buckets)
+            except FormatError:
+                if reader.snapshots.get(snapshot.id) is not None:
+                    raise
+                return  # it has just expired
             known.head = _identity(snapshot)
 
     def _pass_over(self, known: _Known, shards: Shards, reader: MetaReader, upto: int) -> None:
@@ -321,6 +330,29 @@ class ShardStore:
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         found = reader.snapshots.get(number) if number else None
         return "" if found is None else _identity(found)
+
+
+class _States:
+    """The files after each of some commits that follow each other: read for the first one that is asked of."""
+
+    def __init__(self, reader: MetaReader) -> None:
+        self.delta: Sequence[ManifestEntry] = ()
+        self._reader = reader
+        self._snapshot: Snapshot | None = None
+        self._live: LiveFiles | None = None
+
+    def go_on(self, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> None:
+        """Go on to the next commit, which added and removed some files."""
+        self.delta = delta
+        self._snapshot = snapshot
+        if self._live is not None:
+            self._live = self._live.apply(delta, source=f"snapshot {snapshot.id} of '{self._reader.table_name}'")
+
+    def buckets(self) -> Mapping[BucketId, BucketFiles]:
+        """Return the buckets that have files after the commit."""
+        if self._live is None:
+            self._live = self._reader.state(self._snapshot).live
+        return self._live.buckets
 
 
 def _difference(found: Shards, said: Shards) -> str:

@@ -7,10 +7,12 @@
 Which shards there are is a pure function of the state in which the stream began and of the files that each commit
 added and removed. So every process finds the same shards with the same ids, whatever engine committed. A partition of a
 table with a fixed number of buckets opens all of them with its first rows; elsewhere a bucket is opened by its own
-first rows.
+first rows. An overwrite closes the shards of a partition if it adds rows there, or leaves none: one that only removes
+some files, as a delete from a table without a key does, leaves them open for what happens to the others.
 
 The records of a closed shard are those of snapshots before the closing one, and of that one what an overwrite removed
-or what a rescale published: changes that waited for a compaction, which lie in the buckets that it closes.
+or what a rescale published: changes that waited for a compaction, which lie in the buckets that it closes. A partition
+without files can get rows with another number of buckets: these are records of the new shards alone.
 
 Semantics: "Table Store Stream".
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from merganser.meta.data_file import ADD, DELETE, ManifestEntry
@@ -125,14 +127,18 @@ class Shards:
             first[NO_PARTITION] = {0: fixed}
         self._open_all(self.head, {p: (max(each.values()), set(each)) for p, each in first.items()})
 
-    def apply(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> None:
+    def apply(
+        self, snapshot: Snapshot, delta: Iterable[ManifestEntry], filled: Callable[[], Container[BucketId]]
+    ) -> None:
         """Close and open what a commit closed and opened.
 
         Args:
             delta: the files that it added and removed.
+            filled: returns the buckets that have files after it; called at most once, if nothing else tells. What it
+                raises leaves everything as it was.
         """
         added: dict[bytes, tuple[int, set[int]]] = {}
-        emptied: set[bytes] = set()
+        removed: set[bytes] = set()
         overwrites = snapshot.commit_kind == OVERWRITE
         for entry in delta:
             if entry.bucket < 0:  # rows that wait for their buckets
@@ -142,7 +148,11 @@ class Shards:
                 buckets.add(entry.bucket)
                 added[entry.partition] = (max(total, entry.total_buckets, 0), buckets)
             elif entry.kind == DELETE and overwrites:
-                emptied.add(entry.partition)
+                removed.add(entry.partition)
+        emptied = removed & added.keys()
+        if thinned := (removed - added.keys()) & self._open.keys():
+            there_still = filled()
+            emptied |= {p for p in thinned if not any((p, bucket) in there_still for bucket in self._open[p])}
         opening: dict[bytes, tuple[int, set[int]]] = {}
         for partition, (total, buckets) in added.items():
             there = self._open.get(partition, {})

@@ -425,13 +425,14 @@ class ShardReader:
     def _parts_in(self, snapshot: Snapshot, shard: Shard, every: Sequence[Part]) -> tuple[Part, ...]:
         """Return those of the parts that a snapshot published which are records of a shard."""
         directory = self.table.bucket_directory(shard.partition, shard.bucket)
-        closes = shard.closed == snapshot.id  # what it adds to a bucket of the number is of the shard that it opens
+        closes = shard.closed == snapshot.id
         mine = (part for part in every if part.directory == directory)
         opened = shard.is_opened_by(snapshot.id)
         if snapshot.commit_kind == OVERWRITE and (closes or opened):
             return tuple(part for part in mine if part.form is not None and (part.form.kind == "-D") == closes)
-        if last_rescale(snapshot) == snapshot.id and opened:
-            return ()  # what a rescale publishes lies in the buckets that it closes
+        rescales = last_rescale(snapshot) == snapshot.id
+        if opened if rescales else closes:
+            return ()  # what a rescale publishes lies in the buckets that it closes, and rows in those that are there
         return tuple(mine)
 
     def _shard_of(self, part: Part, snapshot: Snapshot, shards: Shards) -> Shard | None:

@@ -152,7 +152,8 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
     for _ in range(25):
         now[0] += timedelta(seconds=20)
         table = opened().table("db.t")
-        match rng.choices(["write", "compact", "rescale", "drop", "overwrite", "expire"], [10, 2, 2, 1, 1, 2])[0]:
+        steps = ["write", "compact", "rescale", "drop", "overwrite", "expire", "empty"]
+        match rng.choices(steps, [10, 2, 2, 1, 1, 2, 2])[0]:
             case "write":
                 _write(table, rng, model)
             case "compact":
@@ -172,6 +173,15 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
                 model = {key: value for key, value in model.items() if key[0] != "a"} | {("a", row["k"]): row["v"]}
             case "expire":
                 table.expire(retain_max=2)
+            case "empty":  # its shards stay open, and it may get rows again with another number of buckets
+                gone = rng.choice("ab")
+                keys = [key for key in model if key[0] == gone]
+                if keys:
+                    table.write([{"p": p, "k": k, "v": None} for p, k in keys], kinds=["-D"] * len(keys))
+                table.compact(full=True)
+                model = {key: value for key, value in model.items() if key[0] != gone}
+                if model and table.definition.bucket > 0 and rng.random() < 0.5:
+                    table.rescale(rng.randrange(1, 6))
         for reader in readers:
             if rng.random() < 0.5:
                 reader.go_on(opened().table("db.t"), rng.randrange(6))

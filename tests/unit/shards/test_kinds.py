@@ -355,13 +355,15 @@ def test_rows_of_tables_without_a_key_that_are_deleted_or_changed_have_records(
         table.delete("k = 11")
         table.enable_stream()
         table.delete("k < 3 or k = 9")
-    for turn in range(8):
+    for turn in range(16):
         k, p = rng.randrange(12), rng.randrange(2)
-        match rng.choice(["write", "write", "delete", "update", "all", "compact"]):
+        match rng.choice(["write", "one", "one", "one", "one", "delete", "delete", "update", "all", "compact"]):
             case "write":
                 table.write([{"p": p, "k": rng.randrange(12), "v": turn} for p in (0, 1) for _ in range(3)])
+            case "one":  # a file that a delete may remove as a whole, where others stay
+                table.write([{"p": p, "k": k, "v": turn}])
             case "delete":
-                table.delete(f"k = {k} or k = 5")
+                table.delete(f"k = {k} or k = 5" if k < 6 else f"k < {k}")
             case "update":
                 table.update(f"k >= {k} and p = {p}", {"v": str(turn)})
             case "all":
@@ -371,6 +373,8 @@ def test_rows_of_tables_without_a_key_that_are_deleted_or_changed_have_records(
     rows: Counter[tuple[int, int, int]] = Counter((p, k, -1) for p in (0, 1) for k in range(11) if began)
     numbers: set[tuple[str, int]] = set()
     fresh = world.open().table("db.t")
+    wanted = Counter((row["p"], row["k"], row["v"]) for row in fresh.read().to_pylist())
+    assert fresh.shards() == table.shards()  # also if it knows the newest files before it goes through the commits
     for shard in fresh.shards():
         at: str | None = fresh.shard_iterator(shard.shard_id, at="trim_horizon")
         while at is not None:
@@ -382,8 +386,40 @@ def test_rows_of_tables_without_a_key_that_are_deleted_or_changed_have_records(
             at = page.next_iterator
             if not page.may_have_more:
                 break
-    assert +rows == Counter((row["p"], row["k"], row["v"]) for row in table.read().to_pylist())
+    assert +rows == wanted
     assert all(count >= 0 for count in rows.values())
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_delete_that_removes_some_files_leaves_the_shards_open_for_the_others(world: World, vectors: str) -> None:
+    table = world.made("p INT, k INT, v INT", ["p"], **STREAM, **{"deletion-vectors.enabled": vectors})
+    for p, k in ((0, 1), (1, 1), (1, 2)):
+        table.write([{"p": p, "k": k, "v": 0}])
+    table.delete("k = 1")
+    puts = [("PUT", 1, 0), ("DELETE", 1, 0)], [("PUT", 1, 0), ("PUT", 2, 0), ("DELETE", 1, 0)]
+    assert [shard.closed for shard in table.shards()] == [True, False]
+    assert told(world.open().table("db.t")) == [*puts[0], *puts[1]]
+    table.delete("k = 2")
+    assert [shard.closed for shard in world.open().table("db.t").shards()] == [True, True]
+    assert told(table) == [*puts[0], *puts[1], ("DELETE", 2, 0)]
+
+
+def test_rows_of_an_emptied_partition_that_has_other_buckets_now_are_records_of_the_new_shards_alone(
+    world: World,
+) -> None:
+    table = world.made("p INT, k INT, v INT, PRIMARY KEY (p, k)", ["p"], bucket="1", **STREAM)
+    table.write([{"p": p, "k": 1, "v": 0} for p in (0, 1)])
+    table.delete("p = 1")
+    table.compact(full=True)
+    table.rescale(2)
+    (old,) = (shard.shard_id for shard in table.shards() if shard.partition["p"] == 1)
+    table.write([{"p": 1, "k": k, "v": k} for k in range(4)])
+    shards = {shard.shard_id: shard for shard in table.shards() if shard.partition["p"] == 1}
+    records = {one: table.records(table.shard_iterator(one, at="trim_horizon")) for one in shards}
+    assert [row["_action"] for row in records[old].records.to_pylist()] == ["PUT", "DELETE"]
+    assert shards.pop(old).closed
+    assert [shard.parents for shard in shards.values()] == [(old,)] * 2
+    assert sorted(row["k"] for one in shards for row in records[one].records.to_pylist()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["overwrite", "first", "drop", "truncate", "vectors"])
