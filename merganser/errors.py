@@ -92,13 +92,13 @@ class ExpiredError(MerganserError):
 
 
 class TrimmedDataError(ExpiredError):
-    """A position in a shard stream is damaged, foreign or too old, or its stream was disabled."""
+    """A position in a shard stream is damaged, foreign, too old, or of a stream that was disabled and enabled again."""
 
     code = "OTSTrimmedDataAccess"
 
 
 class StreamNotFoundError(NotFoundError):
-    """The table keeps no shard stream, or the stream has no such shard."""
+    """The table keeps no shard stream, perhaps no longer, or the stream has no such shard."""
 
     code = "OTSObjectNotExist"
 

@@ -42,6 +42,8 @@ class StreamVerbs(TableBase):
     def disable_stream(self) -> None:
         """Discard the stream. Its positions are refused from now on; the rows and snapshots of the table stay.
 
+        `records` raises `StreamNotFoundError` then, and `TrimmedDataError` once another stream is enabled.
+
         Raises:
             StreamNotFoundError: the table keeps no stream.
         """
@@ -70,7 +72,8 @@ class StreamVerbs(TableBase):
         Args:
             shard_id: of `shards`.
             timestamp: the first record committed at this time or later: a datetime, ISO text in UTC, or milliseconds
-                since 1970. It goes before `at`.
+                since 1970. If there is none yet, the position is that of "latest", also for a time to come. It goes
+                before `at`.
             at: "latest": behind the newest record. "trim_horizon": before the oldest that is kept.
 
         Raises:

@@ -164,6 +164,14 @@ def with_stream_begun(
             "they get there. Nothing was changed. Set 'changelog-producer' to 'lookup' or 'full-compaction' first.",
             option=w.CHANGELOG_PRODUCER.key,
         )
+    producer = made.options.get(w.CHANGELOG_PRODUCER)
+    if made.primary_keys and made.options.get(w.MERGE_ENGINE) == "first-row" and producer == "none":
+        refuse(
+            what,
+            f"'{w.MERGE_ENGINE.key}' is 'first-row' and '{w.CHANGELOG_PRODUCER.key}' is 'none', so nothing publishes "
+            "which rows came first. Nothing was changed. Set 'changelog-producer' to 'lookup' as well.",
+            option=w.CHANGELOG_PRODUCER.key,
+        )
     options = with_stream(
         made.options,
         id=there.id if there else env.new_id().replace("-", ""),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
-from merganser.errors import TrimmedDataError
+from merganser.errors import StreamNotFoundError, TrimmedDataError
 from merganser.shards.iterator import Place, iterator_text, place_of
 from tests.seeds import seeds
 
@@ -92,6 +92,8 @@ def test_the_iterator_of_another_table_or_of_an_earlier_stream_is_refused(tmp_pa
     with pytest.raises(TrimmedDataError, match="belongs to the stream"):
         other.records(old)
     one.disable_stream()
+    with pytest.raises(StreamNotFoundError, match="keeps no shard stream"):
+        one.records(old)
     one.enable_stream()
     with pytest.raises(TrimmedDataError, match="belongs to the stream"):
         one.records(old)

@@ -114,8 +114,9 @@ def test_tables_without_a_key_and_with_fixed_buckets_have_puts_alone(world: Worl
     assert sorted(told(table)) == [("PUT", k, k) for k in range(9)]
 
 
-def test_a_postponed_table_says_what_its_stream_needs(world: World) -> None:
-    table = world.made(bucket="-2")
+@pytest.mark.parametrize("options", [{"bucket": "-2"}, {"merge_engine": "first-row"}])
+def test_a_table_that_cannot_log_each_record_says_what_its_stream_needs(world: World, options: dict[str, str]) -> None:
+    table = world.made(**options)
     with pytest.raises(InvalidInputError, match="Set 'changelog-producer' to 'lookup'"):
         table.enable_stream()
     table.alter([set_option("changelog-producer", "lookup")]).enable_stream()
