@@ -41,7 +41,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema, fields_from_arrow
+from merganser.schema.arrow import arrow_schema, fields_from_arrow, lacks_type
 from merganser.schema.casts import is_implicit
 from merganser.schema.conform import conform
 from merganser.schema.types_text import UNNUMBERED
@@ -682,7 +682,7 @@ def source_of(data: Any, table: TableDef, action: str) -> pa.Table:
         )
     known = {field.name: field for field in fields}
     for i, name in enumerate(spelled(whole.column_names, list(known))):
-        if name in known and _lacks_type(whole.schema.field(i).type):
+        if name in known and lacks_type(whole.schema.field(i).type):
             wanted = replace(known[name], type=known[name].type.with_nullable(True), default=None)
             typed = conform(whole.select([i]).rename_columns([name]), [wanted], action=action)
             whole = whole.set_column(i, whole.schema.field(i).with_type(typed.schema[0].type), typed.column(0))
@@ -702,10 +702,3 @@ def source_fields(schema: pa.Schema) -> tuple[t.Field, ...]:
 
 def _is_null(field: pa.Field) -> bool:
     return bool(pa.types.is_null(field.type))
-
-
-def _lacks_type(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is that of nulls, or has such a part: Arrow's guess for empty lists."""
-    if pa.types.is_null(kind):
-        return True
-    return pa.types.is_nested(kind) and any(_lacks_type(kind.field(i).type) for i in range(kind.num_fields))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ from merganser.write.buffer import SMALL_BYTES
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
+
+_Parts: TypeAlias = Sequence[tuple[pa.Table, pa.Array | None]]
+"""Rows as they were given, and the kinds of each part (None: all inserts)."""
 
 IF_EXISTS: Final = ("update", "keep")
 """What happens to a row whose key is there: it replaces the row, or it is left out."""
@@ -195,8 +198,34 @@ class Upsert:
         of_rows.finish()
         parts = [part for part in parts if part[0].num_columns or part[0].num_rows]
         if self._table.options.get(w.MERGE_SCHEMA):
-            schemas = [part.schema for part, _ in parts] or [pa.schema([])]
-            self._aim(self._session.take_columns_of(pa.unify_schemas(schemas, promote_options="permissive")))
+            rows = self._columns_of([part for part, _ in parts])
+            self._aim(self._session.take_columns_of(rows, lambda table: self._fitting(table, parts)))
+        return self._checked(parts)
+
+    def _columns_of(self, parts: Sequence[pa.Table]) -> pa.Schema:
+        """Return the columns that some of the parts have."""
+        schemas = [part.schema for part in parts] or [pa.schema([])]
+        if len(schemas) == 1:
+            return schemas[0]
+        try:
+            return pa.unify_schemas(schemas, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"{self._action}: the parts of the rows have columns that do not go together ({error}). Nothing was "
+                "written. Give values of one type."
+            ) from error
+
+    def _fitting(self, table: TableDef, parts: _Parts) -> Given:
+        """Return the rows as `table` takes them, which is not made yet."""
+        self._aim(table)
+        return self._checked(parts)
+
+    def _checked(self, parts: _Parts) -> Given:
+        """Return the rows as the table takes them.
+
+        Raises:
+            InvalidInputError: they do not fit.
+        """
         rows: list[pa.Table] = []
         row_kinds: list[pa.Array] = []
         for given, given_kinds in parts:

@@ -11,19 +11,21 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import letters_of, letters_user, parse_records
+from merganser.cdc.records import Parsed, letters_of, letters_user, parse_records
 from merganser.edit.images import Upserted
 from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
 from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.dropping import drop_partitions
-from merganser.write.merge_schema import with_fields_of
+from merganser.write.merge_schema import with_columns_of
 from merganser.write.session import WriteSession
+from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
@@ -199,9 +201,17 @@ class WriteVerbs(TableBase):
         chosen = options if dead_letters is not None else {**options, "bad": "fail"}
         table = self
         if self.definition.options.get(w.MERGE_SCHEMA):
+
+            def check(made: TableDef) -> None:
+                found = replace(self, definition=made)._parsed(records, format, keys, chosen)
+                WriteTarget(made).accepted(found.rows, found.kinds)
+
             told = columns_told(records, format)
-            table = replace(self, definition=with_fields_of(self.definition, self.env, told))
+            table = replace(self, definition=with_columns_of(self.definition, self.env, told, check))
         return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
+
+    def _parsed(self, records: Any, format: str, keys: Any, chosen: Mapping[str, Any]) -> Parsed:
+        return parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
 
     def _write_changes(
         self,
@@ -213,7 +223,7 @@ class WriteVerbs(TableBase):
         commit_user: str | None,
         identifier: int | None,
     ) -> ChangesWritten:
-        found = parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
+        found = self._parsed(records, format, keys, chosen)
         if dead_letters is not None and found.rejected.num_rows:
             letters = letters_of(found.rejected, self.name, self.env.clock())
             dead_letters.write(letters, commit_user=letters_user(commit_user, self.name), identifier=identifier)

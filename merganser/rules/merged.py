@@ -1,36 +1,100 @@
 """The changes that make room in a schema for the columns of rows that are to be written.
 
 A column that the table lacks is added, at any depth, and nullable. A type changes only if that was asked for: to one
-that holds more (`widening`), or to that of the rows whatever becomes of values that are there (`casting`). Arrow does
-not say how long texts and bytes may be, nor with how many digits of seconds a time is meant: these stay as they are.
+that holds each of its values (`widening`), or to that of the rows whatever becomes of values that are there
+(`casting`). Arrow does not say how long texts and bytes may be, nor with how many digits of seconds a time is meant:
+these stay as they are. Nor does a column of rows that is null in all of them say what its values are: the table has to
+know it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
 
 from merganser import changes as c
+from merganser.errors import InvalidInputError
 from merganser.options import write as w
 from merganser.schema import types as t
-from merganser.schema.casts import can_read_as, is_implicit
+from merganser.schema.arrow import LISTS, lacks_type, type_from_arrow
+from merganser.schema.casts import can_read_as, is_implicit, keeps_order
 from merganser.schema.table_schema import TableSchema
+from merganser.schema.types_text import UNNUMBERED
+
+_DIGITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
+_EXACT: Final[dict[type[t.DataType], tuple[type[t.DataType], ...]]] = {
+    t.Float: (t.TinyInt, t.SmallInt),
+    t.Double: (t.TinyInt, t.SmallInt, t.Int),
+}
+"""Integers of which each value is one of a type with a point."""
+_LENGTHS: Final = ((t.Char, t.VarChar), (t.Binary, t.VarBinary))
 
 
-def room_for(schema: TableSchema, given: Sequence[t.Field], *, without: Collection[str] = ()) -> list[c.Change]:
+def room_for(
+    schema: TableSchema, given: pa.Schema | Sequence[t.Field], *, without: Collection[str] = ()
+) -> list[c.Change]:
     """Return the changes of a schema that rows of some columns need, as the options of the table allow them.
 
     Args:
         given: columns of the rows.
         without: columns of the rows that are not stored.
+
+    Raises:
+        InvalidInputError: a new column has an Arrow type that names no type of ours.
     """
     options = schema.options
     merging = _Merging(
-        widening=options.get(w.MERGE_SCHEMA_WIDENING) or options.get(w.MERGE_SCHEMA_CASTING),
+        widening=options.get(w.MERGE_SCHEMA_WIDENING),
         casting=options.get(w.MERGE_SCHEMA_CASTING),
         fixed=frozenset({*schema.primary_keys, *schema.partition_keys}),
     )
     stored = [field for field in given if field.name not in without]
+    if isinstance(given, pa.Schema):
+        stored = list(_told(stored, schema.user_fields, ""))
     return list(merging.fields(schema.user_fields, stored, ""))
+
+
+def _told(given: Iterable[pa.Field], there: Sequence[t.Field], before: str) -> Iterator[t.Field]:
+    """Yield the columns of rows whose types Arrow tells; `before` is the path to them.
+
+    Raises:
+        InvalidInputError: a column that is not there has none of our types.
+    """
+    known = {field.name: field.type for field in there}
+    for field in given:
+        path = before + field.name
+        if field.name in known:
+            kind = _type_told(field.type, known[field.name], path)
+        elif lacks_type(field.type):
+            raise InvalidInputError(
+                f"cannot add column '{path}' to the table: it has the Arrow type {field.type} in the data, which does "
+                "not tell what its values are. Nothing was written. Cast it to its type, or leave it out.",
+                column=path,
+            )
+        else:
+            kind = type_from_arrow(field.type, path)
+        if kind is not None:
+            yield t.Field(UNNUMBERED, field.name, kind.with_nullable(field.nullable))
+
+
+def _type_told(given: pa.DataType, known: t.DataType, path: str) -> t.DataType | None:
+    """Return what an Arrow type tells of a column that is there; None: nothing, so that its values have to fit."""
+    match known:
+        case t.Row() if pa.types.is_struct(given):
+            fields = tuple(_told(given, known.fields, path + "."))
+            return t.Row(fields=fields) if fields else None
+        case t.Array() if isinstance(given, LISTS):
+            element = _type_told(given.value_type, known.element, path + ".element")
+            return None if element is None else t.Array(element=element)
+        case t.Map() if pa.types.is_map(given):
+            value = _type_told(given.item_type, known.value, path + ".value")
+            return None if value is None else t.Map(key=known.key, value=value)
+    try:
+        return type_from_arrow(given, path)
+    except InvalidInputError:
+        return None
 
 
 class _Merging:
@@ -67,8 +131,15 @@ class _Merging:
         """Return whether a column gets the type of the rows."""
         if type(old) is type(new) and not isinstance(new, t.Decimal):
             return False
+        if any(isinstance(old, kinds) and isinstance(new, kinds) for kinds in _LENGTHS):
+            return False
         if is_implicit(new, old):
             return False  # each value fits
-        if is_implicit(old, new):
-            return self._widening
-        return self._casting and can_read_as(old, new)
+        return (self._widening and _holds_all(old, new)) or (self._casting and can_read_as(old, new))
+
+
+def _holds_all(old: t.DataType, new: t.DataType) -> bool:
+    """Return whether a type holds each value of another one; some implicit changes of the format round or cut."""
+    if isinstance(new, t.Decimal) and type(old) in _DIGITS:
+        return new.precision - new.scale >= _DIGITS[type(old)]
+    return isinstance(old, _EXACT.get(type(new), ())) or keeps_order(old, new)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
 
+LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+"""The Arrow types of lists, in all layouts."""
 _FIXED: dict[type[t.DataType], pa.DataType] = {
     t.Boolean: pa.bool_(),
     t.TinyInt: pa.int8(),
@@ -146,3 +149,10 @@ def _parametric_from_arrow(kind: pa.DataType, path: str) -> t.DataType:
         "Cast it, for instance to string, before handing it over.",
         column=path,
     )
+
+
+def lacks_type(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of nulls, or has such a part: Arrow's guess for empty lists."""
+    if pa.types.is_null(kind):
+        return True
+    return pa.types.is_nested(kind) and any(lacks_type(kind.field(i).type) for i in range(kind.num_fields))

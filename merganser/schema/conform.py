@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from merganser.errors import InvalidInputError
 from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_field, arrow_schema, arrow_type
+from merganser.schema.arrow import LISTS, arrow_field, arrow_schema, arrow_type
 from merganser.schema.hidden import with_values_under_nulls
 from merganser.schema.limits import has_limits, too_long
 from merganser.schema.literals import default_value
@@ -64,6 +64,7 @@ def conform(
     not_null_names: Collection[str] = (),
     named_by: Sequence[str] = (),
     still_true: str = "Nothing was written.",
+    fills: bool = False,
 ) -> pa.Table:
     """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
 
@@ -75,6 +76,7 @@ def conform(
         named_by: columns whose values name a row in messages, where its number says nothing to the user: `data` is
             what one task was given. None of them: by its number.
         still_true: how messages end: what a refusal leaves as it was.
+        fills: fields of ROWs that the data lacks are null.
 
     Returns:
         As many rows in the same order. Columns that need no conversion share their memory with `data`.
@@ -87,7 +89,7 @@ def conform(
     naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX], still_true)
     columns = []
     for field in fields:
-        column = _conform_column(data.column(field.name), field, action, naming)
+        column = _conform_column(data.column(field.name), field, action, naming, fills)
         if column.null_count and field.default is not None:
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
@@ -198,7 +200,9 @@ def _first_plain(value: pa.Scalar) -> pa.Scalar:
     return value.value if isinstance(value, pa.DictionaryScalar) and value.is_valid else value
 
 
-def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming) -> pa.ChunkedArray:
+def _conform_column(
+    column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming, fills: bool
+) -> pa.ChunkedArray:
     target = arrow_type(field.type)
     chunks = []
     start = 0
@@ -206,7 +210,7 @@ def _conform_column(column: pa.ChunkedArray, field: t.Field, action: str, naming
         for chunk in column.chunks:
             _check_offsets(chunk, field.name, action, naming.still_true)
             for piece in _pieces(chunk):
-                converted = _convert(piece, field.type, field.name)
+                converted = _convert(piece, field.type, field.name, fills)
                 if _holds_text(target):
                     _check_text(converted)
                 if _holds_maps(target):
@@ -352,7 +356,7 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str, na
 # values
 
 
-def _convert(array: pa.Array, kind: t.DataType, path: str) -> pa.Array:
+def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Array:
     target = arrow_type(kind)
     if array.type == target and not has_limits(kind):
         return array
@@ -361,16 +365,16 @@ def _convert(array: pa.Array, kind: t.DataType, path: str) -> pa.Array:
         return pa.nulls(len(array), target)
     match kind:
         case t.Array(element=element):
-            return _convert_list(array, element, kind, path)
+            return _convert_list(array, element, kind, path, fills)
         case t.Map(key=key, value=value):
-            return _convert_map(array, key, value, kind, path)
+            return _convert_map(array, key, value, kind, path, fills)
         case t.Multiset(element=element):
-            return _convert_map(array, element, t.Int(nullable=False), kind, path)
+            return _convert_map(array, element, t.Int(nullable=False), kind, path, fills)
         case t.Row(fields=fields):
-            return _convert_row(array, fields, kind, path)
+            return _convert_row(array, fields, kind, path, fills)
         case t.Variant():
             parts = tuple(t.Field(i, f.name, t.VarBinary(nullable=False)) for i, f in enumerate(target))
-            return _convert_row(array, parts, kind, path)
+            return _convert_row(array, parts, kind, path, fills=False)
     convert = _conversion(array.type, kind, target, path)
     try:
         converted = convert(array)
@@ -530,19 +534,18 @@ def _bare(kind: t.DataType) -> str:
 # nested values
 
 
-_LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-
-
-def _convert_list(array: pa.Array, element: t.DataType, kind: t.DataType, path: str) -> pa.Array:
-    if not isinstance(array.type, _LISTS):
+def _convert_list(array: pa.Array, element: t.DataType, kind: t.DataType, path: str, fills: bool) -> pa.Array:
+    if not isinstance(array.type, LISTS):
         raise _MismatchError(path, array.type, _bare(kind))
     offsets, values = _inside_lists(array)
-    converted = _convert_inside(values, element, f"{path}.element", "an element", offsets)
+    converted = _convert_inside(values, element, f"{path}.element", "an element", offsets, fills)
     return pa.ListArray.from_arrays(pa.array(offsets), converted, type=arrow_type(kind), mask=_null_mask(array))
 
 
-def _convert_map(array: pa.Array, key: t.DataType, value: t.DataType, kind: t.DataType, path: str) -> pa.Array:
-    if isinstance(array.type, _LISTS) and _is_entry(array.type.value_type):
+def _convert_map(
+    array: pa.Array, key: t.DataType, value: t.DataType, kind: t.DataType, path: str, fills: bool
+) -> pa.Array:
+    if isinstance(array.type, LISTS) and _is_entry(array.type.value_type):
         # Systems without maps hand them out as lists of (key, value).
         offsets, entries = _inside_lists(array)
         keys, values = entries.flatten()
@@ -550,8 +553,8 @@ def _convert_map(array: pa.Array, key: t.DataType, value: t.DataType, kind: t.Da
         offsets, keys, values = _inside_maps(array)
     else:
         raise _MismatchError(path, array.type, _bare(kind))
-    keys = _convert_inside(keys, key.with_nullable(False), f"{path}.key", "a map key", offsets)
-    values = _convert_inside(values, value, f"{path}.value", "a map value", offsets)
+    keys = _convert_inside(keys, key.with_nullable(False), f"{path}.key", "a map key", offsets, fills)
+    values = _convert_inside(values, value, f"{path}.value", "a map value", offsets, fills)
     mask = _null_mask(array)
     # MapArray takes the nulls of its maps in the offsets: a null offset is a null map.
     starts = pa.array(offsets, mask=None if mask is None else np.append(np.asarray(mask), False))
@@ -580,10 +583,10 @@ def _inside_maps(array: pa.MapArray) -> tuple[Any, pa.Array, pa.Array]:
     return (offsets - start).astype(np.int32), array.keys.slice(start, count), array.items.slice(start, count)
 
 
-def _convert_inside(values: pa.Array, kind: t.DataType, path: str, role: str, offsets: Any) -> pa.Array:
+def _convert_inside(values: pa.Array, kind: t.DataType, path: str, role: str, offsets: Any, fills: bool) -> pa.Array:
     """Convert what lists hold; a misfit is reported at the index of its list."""
     try:
-        converted = _convert(values, kind, path)
+        converted = _convert(values, kind, path, fills)
         if converted.null_count and not kind.nullable:
             index = pc.index(pc.is_null(converted), True).as_py()
             raise _MisfitError(index, f"has null for {role}, which is NOT NULL")
@@ -593,18 +596,20 @@ def _convert_inside(values: pa.Array, kind: t.DataType, path: str, role: str, of
     return converted
 
 
-def _convert_row(array: pa.Array, fields: Sequence[t.Field], kind: t.DataType, path: str) -> pa.Array:
+def _convert_row(array: pa.Array, fields: Sequence[t.Field], kind: t.DataType, path: str, fills: bool) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _MismatchError(path, array.type, _bare(kind))
     found = [field.name for field in array.type]
-    if Counter(found) != Counter(field.name for field in fields):
+    lacking = [field.name for field in fields if field.name not in found] if fills else []
+    if Counter([*found, *lacking]) != Counter(field.name for field in fields):
         raise _MismatchError(path, array.type, _bare(kind), "The fields inside must have the same names.")
     mask = _null_mask(array)
     parts = array.flatten()  # unlike field(), this puts the nulls of the rows into their fields
     children = []
     for field in fields:
         inner = f"{path}.{field.name}"
-        child = _convert(parts[found.index(field.name)], field.type, inner)
+        given = pa.nulls(len(array)) if field.name in lacking else parts[found.index(field.name)]
+        child = _convert(given, field.type, inner, fills)
         if child.null_count and not field.type.nullable:
             seen = pc.is_null(child) if mask is None else pc.and_not(pc.is_null(child), mask)
             index = pc.index(seen, True).as_py()

@@ -618,7 +618,7 @@ def request_of(
         UnsupportedError: the table needs a feature that this version does not have.
     """
     rows = pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)])
-    definition = with_columns_of(for_writing(table.definition, table.env), table.env, rows, without=(kinds or "",))
+    definition = for_writing(table.definition, table.env)
     options = definition.options
     if compaction is not None and compaction not in COMPACTIONS:
         raise InvalidInputError(
@@ -628,15 +628,20 @@ def request_of(
     compaction = compaction or ("none" if options.get(w.WRITE_ONLY) else "inline")
     changed: dict[str, str | None] = {u.SNAPSHOT_EXPIRE_EXECUTION_MODE.key: "async"}  # a stream waits for no expiry
     changed[w.WRITE_ONLY.key] = "false" if compaction == "inline" else "true"
-    target = WriteTarget(
-        replace(definition, options=options.merged(changed)),
-        columns=columns,
-        overwrite={} if complete else None,
-        streams=True,
-    )
-    target.check_names_and_types(rows, kinds)
-    check_user(user, target.action)
-    prefix = options.get(w.COMMIT_USER_PREFIX) or ""
+
+    def target_of(definition: TableDef) -> WriteTarget:
+        target = WriteTarget(
+            replace(definition, options=definition.options.merged(changed)),
+            columns=columns,
+            overwrite={} if complete else None,
+            streams=True,
+        )
+        target.check_names_and_types(rows, kinds)
+        check_user(user, target.action)
+        return target
+
+    target = target_of(with_columns_of(definition, table.env, rows, target_of, without=(kinds or "",)))
+    prefix = target.table.options.get(w.COMMIT_USER_PREFIX) or ""
     given = "" if user is None else f"{user}-"
     return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)
 

@@ -15,7 +15,7 @@ from merganser.upkeep.compact_table import RunJobs
 from merganser.write.distribute import distribute
 from merganser.write.merge_schema import with_columns_of
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
+from merganser.write.transaction import Transaction, check_user, checked_identifier, checked_user, checked_watermark
 
 
 def settle(target: WriteTarget, env: Env, *, run: RunJobs | None = None) -> None:
@@ -62,11 +62,19 @@ def begin(
         UnsupportedError: the table asks for something this version does not write.
     """
     table = table if is_newest else for_writing(table, env)
+
+    def target_of(table: TableDef) -> WriteTarget:
+        target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
+        if rows is not None:
+            target.check_names_and_types(rows, kinds)
+        check_user(commit_user, target.action)
+        checked_identifier(identifier, commit_user)
+        checked_watermark(watermark, target.action)
+        return target
+
     if rows is not None:
-        table = with_columns_of(table, env, rows, without=(kinds,))
-    target = WriteTarget(table, columns=columns, overwrite=overwrite, changes=changes)
-    if rows is not None:
-        target.check_names_and_types(rows, kinds)
+        table = with_columns_of(table, env, rows, target_of, without=(kinds,))
+    target = target_of(table)
     settle(target, env, run=run)
     user = checked_user(target, env, commit_user)
     transaction = Transaction(target, env, user, checked_identifier(identifier, commit_user), run=run)

@@ -1,8 +1,12 @@
-"""Rows that bring new columns, where `write.merge-schema` says that the table takes them: it is altered first."""
+"""Rows that bring new columns, where `write.merge-schema` says that the table takes them: it is altered first.
+
+Before that, what is known of the rows is checked against the table as it would be, so that rows which are refused then
+leave it as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,20 +16,34 @@ from merganser.errors import ConflictError
 from merganser.meta.newest import newest
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.alter import altered
 from merganser.rules.merged import room_for
 from merganser.schema import types as t
-from merganser.schema.arrow import fields_from_arrow
 from merganser.storage.env import Env
 from merganser.upkeep.alter import alter
 
 _ATTEMPTS: Final = 10
 
 
-def with_columns_of(table: TableDef, env: Env, rows: pa.Schema, *, without: Collection[str] = ()) -> TableDef:
+def takes(table: TableDef, rows: pa.Schema) -> bool:
+    """Return whether rows of some columns can be written to the table without a change of its schema."""
+    merges = table.options.get(w.MERGE_SCHEMA)
+    return not merges or not room_for(replace(table.schema, options=table.options), rows)
+
+
+def with_columns_of(
+    table: TableDef,
+    env: Env,
+    rows: pa.Schema | Sequence[t.Field],
+    check: Callable[[TableDef], object],
+    *,
+    without: Collection[str] = (),
+) -> TableDef:
     """Return the table as rows of some columns can be written to it; it is altered if that takes a change.
 
     Args:
         rows: columns of the rows.
+        check: raises if the rows do not fit a table. It is asked about the table with the changes before they are made.
         without: columns of the rows that are not stored.
 
     Raises:
@@ -33,18 +51,13 @@ def with_columns_of(table: TableDef, env: Env, rows: pa.Schema, *, without: Coll
     """
     if not table.options.get(w.MERGE_SCHEMA):
         return table
-    return with_fields_of(table, env, fields_from_arrow(rows), without=without)
-
-
-def with_fields_of(table: TableDef, env: Env, given: Sequence[t.Field], *, without: Collection[str] = ()) -> TableDef:
-    """Return the table as rows of some columns can be written to it; see `with_columns_of`."""
-    if not table.options.get(w.MERGE_SCHEMA):
-        return table
     for attempt in range(_ATTEMPTS):
         table = newest(table, env)
-        changes = room_for(replace(table.schema, options=table.options), given, without=without)
+        changes = room_for(replace(table.schema, options=table.options), rows, without=without)
         if not changes:
             return table
+        what = f"cannot alter '{table.name}'"
+        check(table.with_schema(altered(table.schema, changes, written=False, what=what)))
         try:
             return alter(table, env, changes)
         except ConflictError:  # others add columns, too, maybe the same

@@ -6,7 +6,7 @@ Both faces that write in this process use it (a call of `Table.write`, a `Writer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.write.begin import settle
 from merganser.write.incoming import Prepared
-from merganser.write.merge_schema import with_columns_of
+from merganser.write.merge_schema import takes, with_columns_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_identifier, checked_user, checked_watermark
 from merganser.write.writer import TableWriter, table_writer
@@ -79,7 +79,7 @@ class WriteSession:
             return
         self._check_known()
         begun = self.env.seconds()
-        self.take_columns_of(rows.schema)
+        self.take_columns_of(rows.schema, lambda table: self._target_of(table).accepted(rows, kinds))
         prepared = self.target.accepted(rows, kinds)
         self._transaction.spent("check", self.env.seconds() - begun)
         self.put(prepared, held=held)
@@ -105,7 +105,7 @@ class WriteSession:
             raise
         self._transaction.spent("write", self.env.seconds() - begun)
 
-    def take_columns_of(self, rows: pa.Schema) -> TableDef:
+    def take_columns_of(self, rows: pa.Schema, check: Callable[[TableDef], object]) -> TableDef:
         """Write to the table with the columns that rows bring, if it takes new ones; see `with_columns_of`.
 
         Returns:
@@ -114,7 +114,9 @@ class WriteSession:
         Raises:
             InvalidInputError: rows of the same commit were taken without them.
         """
-        table = with_columns_of(self.table, self.env, rows)
+        if self._taking and takes(self.table, rows):  # whatever others made of the table since
+            return self.table
+        table = with_columns_of(self.table, self.env, rows, check)
         if table.schema.id == self.table.schema.id:
             return self.table
         if self._taking:

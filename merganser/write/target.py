@@ -127,7 +127,13 @@ class WriteTarget:
         assert self.columns is not None
         self._check_given(rows)
         fields = [replace(field, default=None) for field in self.table.schema.user_fields if field.name in self.columns]
-        rows = conform(rows, fields, action=self.action, not_null_names=self.table.schema.primary_keys)
+        rows = conform(
+            rows,
+            fields,
+            action=self.action,
+            not_null_names=self.table.schema.primary_keys,
+            fills=self.table.options.get(w.MERGE_SCHEMA),
+        )
         prepared = accepted(self.table, rows, kinds, None, action=self.action)
         return prepared[0], prepared[1]
 
@@ -146,6 +152,13 @@ class WriteTarget:
             )
         empty, texts = split_kinds(schema.empty_table(), kinds, table=self.table.name)
         self.accepted(empty, texts)
+        for field in self.table.schema.fields_with_defaults:
+            if field.name not in empty.column_names and not field.type.nullable and field.default is None:
+                raise InvalidInputError(
+                    f"{self.action}: the data lacks column '{field.name}', which is NOT NULL and has no default. "
+                    "Nothing was written. Give this column too.",
+                    column=field.name,
+                )
 
     def _conformed(self, rows: pa.Table, in_task: bool) -> pa.Table:
         table = self.table
@@ -160,6 +173,7 @@ class WriteTarget:
             action=self.action,
             not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
             named_by=(table.schema.primary_keys or rows.column_names) if in_task else (),
+            fills=table.options.get(w.MERGE_SCHEMA),
         )
         if self.spec:
             self._check_inside(rows)

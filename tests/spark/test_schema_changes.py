@@ -26,7 +26,7 @@ def table(tmp_path: Path) -> mg.Table:
 
 
 def rows(frame: Any) -> list[dict[str, Any]]:
-    return sorted((row.asDict() for row in frame.collect()), key=lambda row: row["id"])
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
 def test_reads_show_the_columns_of_the_handle_and_of_the_path(spark: Any, table: mg.Table) -> None:
@@ -46,18 +46,27 @@ def test_reads_show_the_columns_of_the_handle_and_of_the_path(spark: Any, table:
 @pytest.mark.parametrize("through", ["arrow", "files", "source"])
 def test_writes_bring_new_columns_where_the_table_takes_them(spark: Any, table: mg.Table, through: str) -> None:
     table.write([{"id": 1, "n": 7, "s": "a"}])
-    frame = spark.createDataFrame([(2, 2**40, [1.5])], "id INT, n BIGINT, new ARRAY<DOUBLE>")
+    frame = spark.createDataFrame(
+        [(2, 2**40, [(1.5, "x")])], "id INT, n BIGINT, new ARRAY<STRUCT<a: DOUBLE, b: STRING>>"
+    )
+    lacking = spark.createDataFrame([(3, [(2.5,)])], "id INT, new ARRAY<STRUCT<a: DOUBLE>>")
+    refused = spark.createDataFrame([(4, "x", 1)], "id INT, new STRING, other INT")
     options = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true"}
     if through == "source":
         ms.register(spark)
-        frame.write.format("merganser").mode("append").options(**options).save(table.path)
+        for given in (frame, lacking):
+            given.write.format("merganser").mode("append").options(**options).save(table.path)
     else:
         with pytest.raises(InvalidInputError, match="column 'new' of the data is not a column of the table"):
             ms.write(frame, table, through=through)
-        ms.write(frame, table.with_options(options), through=through)
+        for given in (frame, lacking):
+            ms.write(given, table.with_options(options), through=through)
+        with pytest.raises(InvalidInputError, match="column 'new' is string in the data"):
+            ms.write(refused, table.with_options(options), through=through)
     assert rows(ms.read(spark, table.path)) == [
         {"id": 1, "n": 7, "s": "a", "new": None},
-        {"id": 2, "n": 2**40, "s": None, "new": [1.5]},
+        {"id": 2, "n": 2**40, "s": None, "new": [{"a": 1.5, "b": "x"}]},
+        {"id": 3, "n": None, "s": None, "new": [{"a": 2.5, "b": None}]},
     ]
     assert mg.table(table.path).check() == ()
 

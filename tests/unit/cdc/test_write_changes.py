@@ -206,6 +206,8 @@ def test_records_bring_the_columns_whose_types_they_tell(make: Make, format_: st
     assert rows == {1: (1, "None"), 2: (1, "2024-01-01"), 3: (2**40, "None")}
     table.write_changes([record(4, {"day": day})], format_)
     assert mg.table(table.path).schema.id == found.schema.id
+    with pytest.raises(InvalidInputError):
+        table.write_changes([record(5, {"other": day}), '{"x"'], format_)
     table.with_options({"write.merge-schema": "false"}).write_changes([record(5, {"other": day})], format_)
     assert mg.table(table.path).schema.id == found.schema.id
 

@@ -8,6 +8,12 @@ import pytest
 import merganser as mg
 from merganser import changes as c
 from merganser.errors import InvalidInputError
+from merganser.options import write as w
+from merganser.options.option import Options
+from merganser.rules.merged import room_for
+from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
+from merganser.schema.types_text import parse_type
 
 
 @pytest.fixture
@@ -20,6 +26,10 @@ def table(tmp_path):
 
 def merging(table, **options):
     return table.with_options({"write.merge-schema": "true"} | {f"write.merge-schema.{k}": "true" for k in options})
+
+
+def not_null(name):
+    return [c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable(name, False)]
 
 
 def rows(table):
@@ -64,9 +74,123 @@ def test_types_are_widened_and_narrowed_only_where_that_is_asked_for(table):
     assert [row["n"] for row in rows(table)] == [str(2**40), "many"]
 
 
+@pytest.mark.parametrize(
+    ("column", "rows", "wide", "cast"),
+    [
+        ("INT", pa.float64(), "DOUBLE", "DOUBLE"),
+        ("INT", pa.float32(), "INT", "FLOAT"),
+        ("BIGINT", pa.float64(), "BIGINT", "DOUBLE"),
+        ("SMALLINT", pa.decimal128(5, 0), "DECIMAL(5, 0)", "DECIMAL(5, 0)"),
+        ("INT", pa.decimal128(5, 2), "INT", "DECIMAL(5, 2)"),
+        ("DECIMAL(5, 2)", pa.decimal128(7, 3), "DECIMAL(7, 3)", "DECIMAL(7, 3)"),
+        ("DECIMAL(5, 2)", pa.decimal128(5, 3), "DECIMAL(5, 2)", "DECIMAL(5, 3)"),
+        ("FLOAT", pa.float64(), "DOUBLE", "DOUBLE"),
+        ("BIGINT", pa.int32(), "BIGINT", "BIGINT"),
+        ("DOUBLE", pa.int64(), "DOUBLE", "DOUBLE"),
+        ("STRING", pa.int64(), "STRING", "BIGINT"),
+        ("TIMESTAMP(6)", pa.date32(), "TIMESTAMP(6)", "DATE"),
+        ("DATE", pa.timestamp("us"), "DATE", "DATE"),
+        ("BINARY(3)", pa.binary(), "BINARY(3)", "BINARY(3)"),
+    ],
+)
+def test_a_type_is_widened_only_if_the_new_one_holds_each_value(column, rows, wide, cast):
+    for option, expected in ((w.MERGE_SCHEMA_WIDENING, wide), (w.MERGE_SCHEMA_CASTING, cast)):
+        schema = TableSchema(0, (t.Field(0, "x", parse_type(column)),), 0, options=Options({option.key: "true"}))
+        changes = room_for(schema, pa.schema([("x", rows)]))
+        assert [str(change.type) for change in changes] == ([] if expected == column else [expected])
+
+
 def test_rows_that_fit_change_no_type(table):
-    merging(table, **{"explicit-cast": 1}).write(pa.table({"id": [1], "n": pa.array([5], pa.int8()), "s": ["abc"]}))
+    made = table.alter([c.add_column("c", "CHAR(3)")])
+    rows = pa.table({"id": [1], "n": pa.array([5], pa.int8()), "s": ["abc"], "c": ["xyz"]})
+    merging(made, **{"explicit-cast": 1}).write(rows)
+    assert mg.table(table.path).schema.id == made.schema.id
+
+
+def test_fields_that_a_row_lacks_are_null_at_any_depth(table):
+    inner = "ROW<x INT, y INT NOT NULL>"
+    made = table.alter([c.add_column("a", f"ARRAY<{inner}>"), c.add_column("m", "MAP<STRING, ROW<x INT, y INT>>")])
+    merging(made).write([{"id": 1, "r": {"x": 1, "z": 5}}])
+    row = {"id": 2, "r": {"x": 1}, "m": {"k": {"y": 2}, "n": None}, "a": [None]}
+    merging(made).write([row])
+    merging(made).upsert([row | {"id": 3}])
+    merging(made).upsert([{"id": 1, "r": {"z": None}}], columns=["id", "r"])
+    with merging(made).writer() as writer:
+        writer.write([row | {"id": 4}])
+        writer.commit()
+    found = rows(table)
+    assert [read["r"] for read in found] == [{"x": None, "z": None}, *([{"x": 1, "z": None}] * 3)]
+    assert [read["m"] for read in found] == [None, *([[("k", {"x": None, "y": 2}), ("n", None)]] * 3)]
+    for give in ("write", "upsert"):
+        with pytest.raises(InvalidInputError, match="column 'a' has null for its field 'y', which is NOT NULL"):
+            getattr(merging(made), give)([{"id": 5, "a": [{"x": 1}]}])
+    with pytest.raises(InvalidInputError, match="The fields inside must have the same names"):
+        mg.table(table.path).upsert([{"id": 5, "r": {"x": 1}}], columns=["id", "r"])
+
+
+@pytest.mark.parametrize("cast", [{}, {"type-widening": 1}, {"explicit-cast": 1}])
+def test_columns_that_are_null_in_all_rows_keep_their_types(table, cast):
+    made = merging(table.alter([c.add_column("a", "ARRAY<INT>"), c.add_column("m", "MAP<INT, INT>")]), **cast)
+    nulls = {"id": 1, "n": None, "s": None, "r": {"x": None}, "a": [], "m": {}}
+    made.write([nulls])
+    made.upsert([nulls | {"id": 2, "r": None, "a": None}])
+    made.upsert([{"id": 2, "s": None}], columns=["id", "s"])
+    made.write([{"id": 3, "r": None}], columns=["id", "r"])
+    assert mg.table(table.path).schema.id == made.schema.id
+    assert rows(table) == [
+        {"id": 1, "n": 7, "s": None, "r": {"x": None}, "a": [], "m": []},
+        {"id": 2, "n": 7, "s": None, "r": None, "a": None, "m": []},
+        {"id": 3, "n": 7, "s": None, "r": None, "a": None, "m": None},
+    ]
+
+
+@pytest.mark.parametrize("new", [{"b": None}, {"b": []}, {"r": {"x": 1, "b": None}}, {"b": {"x": 1, "y": None}}])
+def test_a_new_column_that_is_null_in_all_rows_is_refused(table, new):
+    for give in ("write", "upsert"):
+        with pytest.raises(InvalidInputError, match=r"cannot add column '(r\.)?b' to the table: it has the Arrow type"):
+            getattr(merging(table), give)([{"id": 1, "other": 1, **new}])
     assert mg.table(table.path).schema.id == 0
+
+
+@pytest.mark.parametrize(
+    ("give", "said"),
+    [
+        ({"n": "x"}, "column 'n' is string"),
+        ({"n": 2**40}, "does not fit INT"),
+        ({"s": "abcdef"}, "does not fit VARCHAR"),
+        ({"k": None}, "NOT NULL column 'k' is null"),
+        ({"id": None}, "key column 'id' is null"),
+        ({"r": {"x": "x"}}, "column 'r.x' is string"),
+    ],
+)
+def test_rows_that_are_refused_leave_the_schema_as_it_is(table, give, said):
+    made = merging(table.alter([c.add_column("k", "INT"), *not_null("k")]))
+    row = {"id": 1, "k": 1, "new": 1} | give
+    with pytest.raises(InvalidInputError, match=said):
+        made.write([row])
+    with pytest.raises(InvalidInputError, match=said):
+        made.upsert([row])
+    with made.writer() as writer:
+        writer.write([{"id": 2, "k": 1}])
+        with pytest.raises(InvalidInputError, match=said):
+            writer.write([row])
+    assert mg.table(table.path).schema.id == made.schema.id
+
+
+def test_parts_of_rows_that_do_not_go_together_are_refused(table):
+    parts = [pa.table({"id": [1], "n": [1]}), pa.table({"id": [2], "n": ["x"], "new": [1]})]
+    with pytest.raises(InvalidInputError, match="the parts of the rows have columns that do not go together"):
+        merging(table).upsert(iter(parts))
+    assert mg.table(table.path).schema.id == 0
+
+
+def test_a_commit_goes_on_with_its_columns_while_others_add_some(table):
+    with merging(table).writer() as writer:
+        writer.write([{"id": 1, "n": 1}])
+        table.alter([c.add_column("x", "DATE")])
+        writer.write([{"id": 2, "n": 2}])
+        writer.commit()
+    assert [(row["id"], row["n"], row["x"]) for row in rows(table)] == [(1, 1, None), (2, 2, None)]
 
 
 def test_a_writer_takes_new_columns_between_its_commits(table):
