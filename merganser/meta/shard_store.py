@@ -6,7 +6,7 @@ file may be lost. It is needed where snapshots expire: expiry writes one before 
 write one now and then, so that nobody has to go through many.
 
 A file says which snapshot it belongs to. After a rollback other snapshots get the same numbers, and the file does not
-count.
+count. So a rollback writes one as of its target before it removes snapshots and their files.
 """
 
 from __future__ import annotations
@@ -145,12 +145,54 @@ class ShardStore:
             if known.remembered < gone or not self.env.storage.exists(self._path(known.remembered)):
                 self._remember(known, shards)
 
+    def remember_as_of(self, target: Snapshot) -> None:
+        """Write the shards as of an earlier snapshot, before those that came later are removed.
+
+        Later files, which do not count then, may be all that is left of the commits that have expired. Nothing is
+        written if nobody knows which shards the snapshot had: they begin again.
+        """
+        found = self._as_of(target) if target.id >= max(self.stream.after, 1) else None
+        if found is not None:
+            self.env.storage.replace(self._path(target.id), _written(*found), durable=True)
+
+    def forget_since(self, number: int) -> None:
+        """Remove the files of a snapshot and of later ones: a rollback gives their numbers to others."""
+        gone = [each for each in self._numbers() if each >= number]
+        if gone:
+            self.env.storage.delete([self._path(each) for each in gone])
+
+    def _as_of(self, target: Snapshot) -> tuple[Shards, str] | None:
+        """Return the shards as of a snapshot from an earlier file and the commits since, or else from a later file.
+
+        Returns:
+            None if neither says it.
+        """
+        reader = MetaReader(self.table.paths, self.env, self.table.name)
+        with contextlib.suppress(FormatError):
+            found = self._remembered(target.id)
+            if found is None and (reader.snapshots.earliest_id() or 0) <= max(self.stream.after, 1):
+                found = self._begun()
+            known = _Known() if found is None else _Known(shards=found[0], head=found[1])
+            while known.shards is not None and known.shards.head < target.id:
+                if not self._apply_some(known, known.shards, target.id):
+                    known.shards = None
+            if known.shards is not None:
+                return known.shards, known.head
+        for number in self._numbers():  # from the oldest one: it has forgotten the least
+            if number > target.id:
+                with contextlib.suppress(NotFoundError, FormatError):
+                    path = self._path(number)
+                    shards, head = _read(self.env.storage.read(path), path, number)
+                    if head and self._identity_of(number) == head:
+                        return shards.as_of(target.id), _identity(target)
+        return None
+
     def _remember(self, known: _Known, shards: Shards) -> None:
         """Write the shards, and remove files that nobody needs."""
-        shards.trim(int(self.env.now_ms() - self.stream.retention.total_seconds() * 1000))
+        earliest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.earliest_id() or 1
+        shards.trim(int(self.env.now_ms() - self.stream.retention.total_seconds() * 1000), earliest)
         self.env.storage.replace(self._path(shards.head), _written(shards, known.head), durable=True)
         known.remembered = shards.head
-        earliest = MetaReader(self.table.paths, self.env, self.table.name).snapshots.earliest_id() or 1
         needless = _needless(self._numbers(), shards.head, earliest)
         if needless:
             self.env.storage.delete([self._path(number) for number in needless])
@@ -279,6 +321,11 @@ class ShardStore:
 
     def _go_on(self, known: _Known, shards: Shards, upto: int) -> None:
         """Go through some of the commits up to a snapshot; or on from a file, where they have expired."""
+        if not self._apply_some(known, shards, upto):
+            self._pass_over(known, shards, upto)
+
+    def _apply_some(self, known: _Known, shards: Shards, upto: int) -> bool:
+        """Go through some of the commits up to a snapshot; False: the next one has expired."""
         reader = MetaReader(self.table.paths, self.env, self.table.name)
         ids = range(shards.head + 1, min(shards.head + _AT_ONCE, upto) + 1)
         there: list[Snapshot] = []
@@ -292,10 +339,7 @@ class ShardStore:
         except FormatError:
             if there and reader.snapshots.get(there[0].id) is not None:
                 raise
-            there = []  # they have just expired
-        if not there:
-            self._pass_over(known, shards, reader, upto)
-            return
+            return False  # they have just expired
         states = _States(reader)
         for snapshot, manifests in zip(there, lists, strict=True):
             states.go_on(snapshot, [entry for _ in manifests for entry in next(entries)])
@@ -304,10 +348,11 @@ class ShardStore:
             except FormatError:
                 if reader.snapshots.get(snapshot.id) is not None:
                     raise
-                return  # it has just expired
+                return snapshot is not there[0]  # it has just expired
             known.head = _identity(snapshot)
+        return bool(there)
 
-    def _pass_over(self, known: _Known, shards: Shards, reader: MetaReader, upto: int) -> None:
+    def _pass_over(self, known: _Known, shards: Shards, upto: int) -> None:
         """Go on behind commits that have expired."""
         remembered = self._remembered(upto)
         if remembered is not None and remembered[0].head > shards.head:

@@ -166,9 +166,28 @@ class Shards:
         self._open_all(snapshot.id, opening)
         self.head = snapshot.id
 
-    def trim(self, before_ms: int) -> None:
-        """Forget the shards that were closed before a time."""
-        gone = [s for s in self._every.values() if s.closed_ms is not None and s.closed_ms < before_ms]
+    def as_of(self, number: int) -> Shards:
+        """Return the shards as of an earlier snapshot: those that it had, open if they were closed later on."""
+        return Shards(
+            number,
+            (
+                one._replace(closed=None, closed_ms=None) if one.closed is not None and one.closed > number else one
+                for one in self
+                if one.opened <= number or (one.opened == number + 1 and not one.is_opened_by(one.opened))
+            ),
+        )
+
+    def trim(self, before_ms: int, earliest: int) -> None:
+        """Forget the shards that were closed before a time, unless a rollback would open them again.
+
+        Args:
+            earliest: the oldest snapshot that is kept, which is as far as a rollback goes.
+        """
+        gone = [
+            one
+            for one in self._every.values()
+            if one.closed is not None and one.closed <= earliest and (one.closed_ms or 0) < before_ms
+        ]
         self.changes += len(gone)
         for shard in gone:
             del self._every[shard.id]

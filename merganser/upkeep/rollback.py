@@ -5,8 +5,10 @@ A crash may follow each of these steps::
     1  guard       make a tag, which keeps the files of the target even if its snapshot is expiring
     2  target      if the target is a tag whose snapshot has expired, write the snapshot file again
     -  option      if a rescale is taken back, set `bucket` to the number of before: else writers would be refused
+    -  shards      if the table keeps a shard stream, write its shards as of the target (`ShardStore.remember_as_of`)
     3  hint        point LATEST at the target: readers of other engines trust a hint if no snapshot is above it
-    4  snapshots   remove them one by one, the newest first: the newest is always a whole state of the table
+    4  snapshots   remove them one by one, the newest first: the newest is always a whole state of the table. What is
+                   remembered of the shards of a snapshot goes before it, since another will get its number
     5  changelogs  remove tags and long-lived changelogs of the removed snapshots; move later consumers back
     6  list again  a writer may have committed during 4: remove its snapshot as well, until none is newer
     7  hint        point LATEST at the target again: such a writer may have moved it
@@ -30,6 +32,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
+from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
 from merganser.meta.key_change import may_differ
 from merganser.meta.lineage import last_rescale, rescales
@@ -37,6 +40,7 @@ from merganser.meta.newest import newest
 from merganser.meta.next_schema import restore_schema
 from merganser.meta.refs import Tag, TagStore, check_tag_name, same_snapshot
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_store import ShardStore
 from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import GUARD, SnapshotStore
@@ -167,8 +171,20 @@ def take_back(table: TableDef, env: Env, target: Snapshot) -> None:
 
 def _remove_later(table: TableDef, env: Env, target: Snapshot, later: list[int]) -> None:
     store = SnapshotStore(table.paths, env, table.name)
+    stream = stream_of(newest(table, env).options, table.branch)
+    shards = None if stream is None else ShardStore(table, env, stream)
+    first = later[0] if later else target.id + 1
+    if shards is not None:
+        shards.remember_as_of(target)
+        if first > target.id + 1:  # after a crash the table may stand there, and no commits lead to it
+            with contextlib.suppress(FormatError):
+                if (there := store.get(first)) is not None:
+                    shards.remember_as_of(there)
+        shards.forget_since(first + 1)
     store.set_latest_hint(target.id)
     for number in reversed(later):
+        if shards is not None and number == first:
+            shards.forget_since(target.id + 1)
         store.delete(number)
     _remove_changelogs(table.paths, env, target.id)
     tags = TagStore(table.paths, env, table.name)
@@ -193,7 +209,8 @@ def _remove_changelogs(paths: TablePaths, env: Env, newest: int) -> None:
 def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:
     """Write the file of a snapshot that only a tag keeps again, as the oldest snapshot of the table.
 
-    Expiry has removed the changelog files of this snapshot: a tag does not keep them.
+    Expiry has removed the changelog files of this snapshot, since a tag does not keep them, unless a long-lived
+    changelog does.
 
     Raises:
         ConflictError: the table has another snapshot of its id; nothing was changed.
@@ -209,6 +226,7 @@ def _put_back(store: SnapshotStore, target: Snapshot, table: TableDef) -> None:
             snapshot=target.id,
         )
     earliest = store.earliest_id()
-    store.create(target.without_changelog())
-    if earliest is None or target.id < earliest:
+    if earliest is None or target.id < earliest:  # a hint below all snapshots is passed over; one above hides some
         store.set_earliest_hint(target.id)
+    kept = ChangelogStore(table.paths, store.env).get(target.id)
+    store.create(target if kept is not None and same_snapshot(kept, target) else target.without_changelog())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from merganser.catalogs.filesystem import Catalog
 from merganser.errors import StreamNotFoundError, TrimmedDataError
 from merganser.meta.shard_store import ShardStore
@@ -168,6 +170,41 @@ def test_expiry_keeps_shards_and_records_whichever_call_goes_wrong() -> None:
         assert _table(storage).check() == ()
 
     assert run_some(lambda: _storage(files), lambda s: _table(s).expire(retain_max=1), check) > 100
+
+
+@pytest.mark.parametrize("target", [{"snapshot": 5}, {"tag": "old"}])
+def test_a_rollback_after_expiry_keeps_shards_and_records_whichever_call_goes_wrong(target: dict[str, Any]) -> None:
+    storage = _storage(_base(stream=True))
+    table = _table(storage)
+    positions = {s.shard_id: table.shard_iterator(s.shard_id, at="trim_horizon") for s in table.shards()}
+    told: dict[int, tuple[Any, Records]] = {}
+    for step in range(3):
+        _write(table, range(step, step + 4), step + 2)
+        told[table.latest_snapshot().id] = (table.shards(), _all_records(table, positions))
+        if step == 0:
+            table.tags.create("old")
+        table.rescale(step + 3)
+        told[table.latest_snapshot().id] = (table.shards(), _all_records(table, positions))
+    table.expire(retain_max=4)
+    assert [one.id for one in table.snapshots()] == [5, 6, 7, 8]
+    to = target.get("snapshot", 3)
+    files = contents(storage)
+
+    def check(storage: Storage, _: Outcome[Any]) -> None:
+        newest = _table(storage).latest_snapshot().id
+        assert (_table(storage).shards(), _all_records(_table(storage), positions)) == told[newest]
+        _table(storage).rollback(**target)
+        table = _table(storage)
+        assert table.latest_snapshot().id == to
+        assert (table.shards(), _all_records(table, positions)) == told[to]
+        _write(table, range(50, 51), 9)
+        assert _all_records(_table(storage), positions) == sorted([*told[to][1], ("PUT", 50, 9)], key=str)
+        assert _table(storage).check() == ()
+
+    def work(storage: Storage) -> None:
+        _table(storage).rollback(**target)
+
+    assert run_some(lambda: _storage(files), work, check, faults=(Fault.FAIL, Fault.STOP)) > 50
 
 
 def test_what_is_remembered_of_shards_holds_whichever_call_goes_wrong() -> None:

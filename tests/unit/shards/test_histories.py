@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import merganser as mg
+from merganser.errors import TrimmedDataError
 from merganser.meta.newest import newest
 from merganser.meta.shard_stream import stream_of
 from merganser.shards.batches import Beginning, ShardBatches
@@ -19,6 +21,7 @@ from merganser.shards.records import Shape
 from merganser.stream.batches import NOWHERE, UNLIMITED, Limits
 from tests.seeds import seeds
 
+W = [10, 2, 2, 1, 1, 4, 2, 1]
 SHAPE = Shape(("p", "k", "v"), ("p", "k"))
 PRODUCERS: list[dict[str, str]] = [
     {},
@@ -39,6 +42,7 @@ class Reader:
         self.rng = rng
         self.rows: dict[tuple[str, int], int | None] = {}
         self.at: dict[str, str | None] = {}
+        self.ends: dict[str, datetime | None] = {}
         self.seen: dict[tuple[str, int], int] = {}
 
     def go_on(self, table: Any, pages: int | None = None) -> None:
@@ -66,8 +70,15 @@ class Reader:
             for record in got.records.to_pylist():
                 self.apply(record)
             self.at[shard.shard_id] = got.next_iterator
+            if got.next_iterator is None:
+                self.ends[shard.shard_id] = shard.closed_time
             if not got.may_have_more:
                 idle.add(shard.shard_id)
+
+    def is_taken_back(self, table: Any) -> bool:
+        """Return whether a rollback took back what this program has read of a shard: its end, or all of it."""
+        now = {one.shard_id: one.closed_time for one in table.shards()}
+        return not self.at.keys() <= now.keys() or any(now[one] != ended for one, ended in self.ends.items())
 
     def apply(self, record: dict[str, Any]) -> None:
         """Take a record over, if it fits to what is known of its key."""
@@ -191,6 +202,80 @@ def test_readers_see_every_change_once(tmp_path: Path, seed: int) -> None:
         reader.go_on(table)
         assert reader.rows == model
     assert {(row["p"], row["k"]): row["v"] for row in table.read().to_arrow().to_pylist()} == model
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_readers_go_on_after_expiry_and_rollbacks_or_are_told(tmp_path: Path, seed: int) -> None:
+    """What a reader has read up to the target of a rollback stands; if it has read more, it begins from a backup."""
+    rng = random.Random(seed)
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    def tick() -> datetime:
+        now[0] += timedelta(milliseconds=10)
+        return now[0]
+
+    def opened() -> Any:
+        return mg.catalog(str(tmp_path), clock=tick)
+
+    opened().create_database("db")
+    options = dict(PRODUCERS[seed % len(PRODUCERS)]) | {"num-sorted-run.compaction-trigger": "3"}
+    opened().create_table(
+        "db.t", "p STRING, k INT, v INT, PRIMARY KEY (p, k)", partition_by=["p"], options=options
+    ).enable_stream("1 h")
+    models: dict[int, dict[tuple[str, int], int | None]] = {}
+    model: dict[tuple[str, int], int | None] = {}
+    readers = [kind(random.Random(seed * 7 + i)) for i, kind in enumerate([Reader, Reader, BatchReader])]
+    backups = [{0: copy.deepcopy(reader)} for reader in readers]  # as of the newest snapshot that each may have read
+    for step in range(30):
+        table = opened().table("db.t")
+        kept = [one.id for one in table.snapshots() if one.id in models]
+        tags = [one for one in table.tags.list() if one.snapshot_id in models]
+        target = None
+        match rng.choices(["write", "compact", "rescale", "drop", "tag", "expire", "rollback", "to tag"], W)[0]:
+            case "write":
+                _write(table, rng, model)
+            case "compact":
+                table.compact(full=rng.random() < 0.5)
+            case "rescale" if table.definition.bucket > 0:
+                table.rescale(rng.randrange(1, 5))
+            case "drop":
+                gone = rng.choice("ab")
+                table.drop_partitions([{"p": gone}])
+                model = {key: value for key, value in model.items() if key[0] != gone}
+            case "tag" if kept:
+                table.tags.create(f"t{step}", snapshot=rng.choice(kept))
+            case "expire":
+                table.expire(retain_max=rng.randrange(1, 4))
+            case "rollback" if kept:
+                target = rng.choice(kept)
+                table.rollback(target)
+            case "to tag" if tags:
+                tag = rng.choice(tags)
+                target = tag.snapshot_id
+                table.rollback(tag=tag.name)
+        table = opened().table("db.t")
+        if target is not None:
+            model = dict(models[target])
+            for i, reader in enumerate(readers):
+                backups[i] = {upto: one for upto, one in backups[i].items() if upto <= target}
+                try:
+                    told = reader.is_taken_back(table)
+                    reader.go_on(table)
+                except TrimmedDataError:
+                    told = True
+                if told:
+                    readers[i] = copy.deepcopy(backups[i][max(backups[i])])
+        if (latest := table.latest_snapshot()) is None:
+            continue
+        models = {number: one for number, one in models.items() if number < latest.id} | {latest.id: dict(model)}
+        for i, reader in enumerate(readers):
+            if rng.random() < 0.5:
+                reader.go_on(table, rng.randrange(8))
+                backups[i][latest.id] = copy.deepcopy(reader)
+    opened().table("db.t").compact(full=True)
+    for reader in readers:
+        reader.go_on(opened().table("db.t"))
+        assert reader.rows == model
 
 
 def _write(table: Any, rng: random.Random, model: dict[tuple[str, int], int | None]) -> None:

@@ -91,6 +91,96 @@ def test_a_process_that_slept_through_a_rollback_does_not_believe_what_it_knew(w
     assert {s.partition["p"] for s in sleeper.shards()} == {1, 3}
 
 
+def numbers(table: Any, position: str | None = None) -> list[int]:
+    """Return the snapshots of the records of the one open shard behind a position; None: from the oldest one on."""
+    (shard,) = (one for one in table.shards() if not one.closed)
+    position = position or table.shard_iterator(shard.shard_id, at="trim_horizon")
+    return sorted({number >> 32 for number in table.records(position).records.column("_sequence").to_pylist()})
+
+
+def behind(table: Any, snapshots: int) -> str:
+    """Return the position in the one shard behind the records of so many snapshots."""
+    position = table.shard_iterator(table.shards()[0].shard_id, at="trim_horizon")
+    return table.records(position, limit=8 * snapshots).next_iterator
+
+
+def test_a_rollback_keeps_positions_in_commits_that_have_expired_and_tells_those_that_it_took_back(
+    world: World,
+) -> None:
+    table = world.made(bucket="1")
+    for value in range(8):
+        write(table, 1, value=value)
+    shards, early, at, late = table.shards(), behind(table, 2), behind(table, 6), behind(table, 7)
+    table.expire(retain_max=3)
+    world.table("db.t").rollback(6)
+    table = world.table("db.t")
+    assert table.shards() == shards
+    assert (numbers(table), numbers(table, early), numbers(table, at)) == ([1, 2, 3, 4, 5, 6], [3, 4, 5, 6], [])
+    for value in (8, 9):
+        with pytest.raises(TrimmedDataError, match="rolled back"):
+            table.records(late)
+        write(table, 1, value=value)
+    assert numbers(table, at) == [7, 8]
+    table.expire(retain_max=1)
+    assert numbers(world.table("db.t"), early) == [3, 4, 5, 6, 7, 8]
+
+
+def test_a_rollback_to_a_tag_whose_snapshot_has_expired_keeps_its_records(world: World) -> None:
+    table = world.made(bucket="1")
+    for value in range(6):
+        write(table, 1, value=value)
+        if value == 2:
+            table.tags.create("third")
+    early, at, late = (behind(table, count) for count in (1, 3, 4))
+    table.expire(retain_max=2)
+    table.rollback(tag="third")
+    table = world.table("db.t")
+    assert (numbers(table, early), numbers(table, at)) == ([2, 3], [])
+    with pytest.raises(TrimmedDataError, match="rolled back"):
+        table.records(late)
+    write(table, 1, value=9)
+    table.expire(retain_max=1)
+    assert numbers(world.table("db.t"), early) == [2, 3, 4]
+
+
+def test_a_rollback_forgets_the_shards_of_snapshots_whose_numbers_become_free(world: World) -> None:
+    table = world.made(bucket="1")
+    for _ in range(4):
+        write(table, 1)
+    table.rescale(2)
+    table.expire(retain_max=3)
+    assert [number_of(file) for file in world.files] == [5]
+    table.rollback(3)
+    assert [number_of(file) for file in world.files] == [3]
+
+
+def test_a_rollback_opens_a_shard_again_that_was_closed_before_the_retention(world: World) -> None:
+    table = world.made(bucket="1", **{"stream.retention": "1 h"})
+    write(table, 1)
+    write(table, 1)
+    shards = table.shards()
+    table.rescale(2)
+    world.now += timedelta(hours=2)
+    table = world.table("db.t")
+    table.expire(retain_max=2, older_than=world.now)
+    assert [one.id for one in table.snapshots()] == [2, 3]
+    table.rollback(2)
+    assert world.table("db.t").shards() == shards
+
+
+def test_a_rollback_finds_the_shards_of_its_target_if_a_later_commit_cannot_be_read(world: World) -> None:
+    table = world.made(bucket="1")
+    for _ in range(4):
+        write(table, 1)
+    shards = table.shards()
+    table.expire(retain_max=2)
+    for _ in range(2):
+        write(table, 1)
+    (world.folder / "db.db" / "t" / "manifest" / table.latest_snapshot().delta_manifest_list).write_bytes(b"")
+    world.table("db.t").rollback(3)
+    assert world.table("db.t").shards() == shards
+
+
 def test_expiry_writes_the_shards_only_if_no_file_covers_what_goes(world: World) -> None:
     table = world.made()
     for value in range(20):
