@@ -59,6 +59,8 @@ _WEIGHT: Final = 10_000
 
 _BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
 _CHOSEN_MAX: Final = 64
+_AT_ONCE_ROWS: Final = 1 << 14
+"""So many keys are looked up in several buckets at once."""
 
 
 @dataclass(frozen=True)
@@ -457,16 +459,20 @@ class Lookup:
     def _answer(self, view: _View, wanted: pa.Table, chosen: Chosen) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows."""
         schema = nullable_schema(chosen.fields)
-        which: list[Positions] = []
-        parts: list[pa.Table] = []
+        todo: list[tuple[BucketId, Positions]] = []
         for partition, members in partition_groups(view.table, wanted):
             rows = wanted if len(members) == wanted.num_rows else wanted.take(pa.array(members))
-            for bucket, places in self._by_bucket(view, partition, rows):
-                keys = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
-                at, found = self._in_bucket(view, (partition, bucket), keys, chosen.fields)
-                if len(at):
-                    which.append(members[places[at]])
-                    parts.append(found.cast(schema))
+            todo += (((partition, bucket), members[at]) for bucket, at in self._by_bucket(view, partition, rows))
+
+        def found_in(asked: tuple[BucketId, Positions]) -> tuple[Positions, pa.Table]:
+            bucket, places = asked
+            keys = wanted if len(places) == wanted.num_rows else wanted.take(pa.array(places))
+            at, found = self._in_bucket(view, bucket, keys, chosen.fields)
+            return places[at], found.cast(schema)
+
+        run = map if wanted.num_rows < _AT_ONCE_ROWS else self._env.map
+        found = [one for one in run(found_in, todo) if len(one[0])]
+        which, parts = [at for at, _ in found], [rows for _, rows in found]
         if not parts:
             return np.empty(0, np.int64), chosen.nothing
         order = np.concatenate(which)

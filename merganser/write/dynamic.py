@@ -228,7 +228,7 @@ class _Partition:
             for bucket in sizes:
                 own = added if len(sizes) == 1 else added[np.flatnonzero(buckets == bucket)]
                 self.new.setdefault(bucket, []).append(own)
-            self.keys[number] = self.keys[number].with_keys(Run(added, buckets.astype(np.uint16)), arrays)
+            self.keys[number] = self.keys[number].with_keys(Run(added, buckets.astype(np.uint16)), arrays, env)
             if all_new and alone:  # they got their buckets in the order in which they came
                 return np.repeat(np.array(list(sizes), np.int32), list(sizes.values()))
             found[new] = buckets

@@ -36,6 +36,8 @@ UNKNOWN: Final = -1
 
 _STEP_ROWS: Final = 1 << 16
 """Hashes that are merged at a time: they stay in the cache, and what they take beside the result is small."""
+_HALVES_FROM_ROWS: Final = 1 << 18
+"""So many hashes are merged by two threads."""
 _GROWTH: Final = 4
 """A run is merged with the next larger one once it has so large a part of its hashes."""
 _HASHES: Final = 1 << 32
@@ -121,13 +123,13 @@ class KeyBuckets:
                 todo = todo[np.flatnonzero(~known)]
         return found
 
-    def with_keys(self, run: Run, arrays: Arrays) -> KeyBuckets:
+    def with_keys(self, run: Run, arrays: Arrays, env: Env) -> KeyBuckets:
         """Return it with new keys; small runs are merged."""
         if not len(run):
             return self
         runs = [*self.runs, run]
         while len(runs) > 1 and len(runs[-1]) * _GROWTH >= len(runs[-2]):
-            runs[-2:] = [_merged(runs[-2:], arrays)]
+            runs[-2:] = [_merged(runs[-2:], arrays, env)]
         return KeyBuckets(self.files, tuple(runs))
 
     def without(self, buckets: Collection[int]) -> KeyBuckets:
@@ -183,7 +185,7 @@ def key_buckets(
         known = known.without(other)
     came = _read(table, env, fresh, share, arrays)
     _check_alone(table, partition, known, came)
-    found = KeyBuckets(files, known.with_keys(came, arrays).runs)
+    found = KeyBuckets(files, known.with_keys(came, arrays, env).runs)
     remember(table, partition, found, share)
     return found
 
@@ -204,34 +206,39 @@ def _read(table: TableDef, env: Env, entries: Sequence[IndexEntry], share: Share
             hashes.sort()
         return Run(hashes, np.broadcast_to(np.uint16(entry.bucket), len(found)))
 
-    return _merged(env.map(read, entries), arrays)
+    return _merged(env.map(read, entries), arrays, env)
 
 
-def _merged(runs: Sequence[Run], arrays: Arrays) -> Run:
+def _merged(runs: Sequence[Run], arrays: Arrays, env: Env) -> Run:
     """Return runs as one, a range of hashes at a time."""
     total = sum(len(run) for run in runs)
     hashes, buckets = arrays.empty(total, np.int32), arrays.empty(total, np.uint16)
     steps = total // _STEP_ROWS + 1
     bounds = np.linspace(-_HASHES // 2, _HASHES // 2, steps + 1)[1:-1].astype(np.int64)
     cuts = [[0, *np.searchsorted(run.hashes, bounds.astype(np.int32)).tolist(), len(run)] for run in runs]
-    done = 0
-    for step in range(steps):
-        parts = [run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)]
-        packed = np.empty(sum(map(len, parts)), np.int64)
-        start = 0
-        for part in parts:
-            own = packed[start : start + len(part)]
-            own[:] = part.hashes
-            own <<= 16
-            own |= part.buckets
-            start += len(part)
-        if sum(len(part) > 0 for part in parts) > 1:
-            packed.sort(kind="stable")  # it finds the runs and merges them, ten times as fast as a sort
-        end = done + len(packed)
-        buckets[done:end] = packed & 0xFFFF
-        packed >>= 16
-        hashes[done:end] = packed
-        done = end
+
+    def merge(share: range) -> None:
+        done = sum(cut[share.start] for cut in cuts)
+        for step in share:
+            parts = [run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)]
+            packed = np.empty(sum(map(len, parts)), np.int64)
+            start = 0
+            for part in parts:
+                own = packed[start : start + len(part)]
+                own[:] = part.hashes
+                own <<= 16
+                own |= part.buckets
+                start += len(part)
+            if sum(len(part) > 0 for part in parts) > 1:
+                packed.sort(kind="stable")  # it finds the runs and merges them, ten times as fast as a sort
+            end = done + len(packed)
+            buckets[done:end] = packed & 0xFFFF
+            packed >>= 16
+            hashes[done:end] = packed
+            done = end
+
+    half = steps // 2 if total >= _HALVES_FROM_ROWS else 0
+    env.map(merge, [share for share in (range(half), range(half, steps)) if share])
     return Run(hashes, buckets)
 
 

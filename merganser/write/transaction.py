@@ -142,12 +142,17 @@ class Transaction:
             ConflictError: the table was dropped since it was opened.
         """
         wait_for_turn(self.table, self.env)
-        state = Publisher(self.table, self.env).latest()
+        publisher = Publisher(self.table, self.env)
+        state = publisher.latest()
         if self.since is None:
             self.since = state.next_id
         overwrites = self.target.overwrites
-        mixed = not overwrites and self.table.bucket > 0 and bool(set(state.live.totals) - {self.table.bucket})
-        overtaken = mixed and is_overtaken(self.table, self.env, state)
+        overtaken = False
+        while not overwrites and self.table.bucket > 0 and set(state.live.totals) - {self.table.bucket}:
+            overtaken = is_overtaken(self.table, self.env, state)
+            before, state = state, publisher.latest()
+            if overtaken or set(state.live.totals) == set(before.live.totals):  # no rescale came between
+                break
         sequences = starting_sequences(self.table, state.live, overwrites=overwrites, overtaken=overtaken)
         if self.table.postpones:
             totals = None if self.target.postpones else Totals.among(self.table, state.live)

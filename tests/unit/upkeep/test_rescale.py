@@ -21,6 +21,8 @@ from merganser.lsm.rescale import RescaleJob
 from merganser.meta.lineage import moved, parents, rescales
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.write import transaction
+from merganser.write.begin import begin
 from merganser.write.start import Start
 from merganser.write.transaction import Transaction
 
@@ -274,6 +276,23 @@ def test_rows_that_are_held_are_written_again_if_a_rescale_came_first() -> None:
         table.write(_rows([1], 5))
     assert _totals(table) == {"a": {8}}
     assert table.read(where="k = 1").to_pylist() == _rows([1], 5)
+
+
+def test_a_writer_that_begins_while_rescales_change_the_number_there_and_back_is_not_refused() -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    begun, asked = begin(table.definition, table.env), transaction.is_overtaken
+    _reopened(table).rescale(8)
+
+    def back(*given: Any) -> bool:
+        _reopened(table).rescale(4)
+        return asked(*given)
+
+    with patch.object(transaction, "is_overtaken", back):
+        sequences = begun.start().sequences
+    live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+    (partition,) = {entry.partition for entry in live}
+    assert [sequences((partition, bucket)) > 0 for bucket in range(4)] == [True] * 4
 
 
 def test_an_empty_table_gets_the_number() -> None:

@@ -495,6 +495,7 @@ def test_a_repair_begins_anew_if_others_write_to_its_buckets(monkeypatch: pytest
 
 def test_runs_of_keys_say_what_a_dict_says(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
+    env = _table().env
     for budget in (1 << 20, 64):
         arrays = Arrays(budget)
         known: dict[int, int] = {}
@@ -503,7 +504,7 @@ def test_runs_of_keys_say_what_a_dict_says(tmp_path: Path) -> None:
             new = [h for h in np.unique(rng.integers(-5_000, 5_000, rng.integers(1, 60))).tolist() if h not in known]
             places = rng.integers(0, 9, len(new)).astype(np.uint16)
             known |= dict(zip(new, places.tolist(), strict=True))
-            keys = keys.with_keys(Run(np.array(new, np.int32), places), arrays)
+            keys = keys.with_keys(Run(np.array(new, np.int32), places), arrays, env)
             asked = np.unique(rng.integers(-6_000, 6_000, 200)).astype(np.int32)
             assert keys.find(asked).tolist() == [known.get(h, -1) for h in asked.tolist()]
         assert len(keys) == len(known)
