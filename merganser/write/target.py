@@ -236,7 +236,7 @@ class WriteTarget:
 
     def _check_columns_can_be_left_out(self) -> None:
         given, names = self.columns, self.table.schema.shown.names
-        if given is None or set(given) == set(names) or not keeps_other_columns(self.table.options):
+        if given is None or set(given) >= set(names) or not keeps_other_columns(self.table.options):
             return
         if self.table.options.get(w.MERGE_ENGINE) == "first-row":
             raise InvalidInputError(
@@ -255,6 +255,7 @@ class WriteTarget:
         if columns is None:
             return None
         names = self.table.schema.shown.names
+        brings = self.table.options.get(w.MERGE_SCHEMA)  # the rows say what they bring: then the table has it
         if isinstance(columns, str):
             raise InvalidInputError(
                 f"{self.action}: columns must be a list of names, not the text '{columns}'. Write "
@@ -265,7 +266,7 @@ class WriteTarget:
                 f"{self.action}: columns must be a list of names, not {columns!r:.100}. Write columns=['id']."
             )
         for i, name in enumerate(columns):
-            if name not in names:
+            if name not in names and not (brings and isinstance(name, str)):
                 raise InvalidInputError(
                     f"{self.action}: it has no column '{name}'. {did_you_mean(str(name), names)}", column=name
                 )

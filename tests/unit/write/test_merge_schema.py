@@ -239,3 +239,41 @@ def test_upserts_and_files_bring_new_columns_too(table, tmp_path):
     assert merging(table).upsert([]).snapshot is None
     with pytest.raises(InvalidInputError, match="column 'd' of the data is not a column"):
         mg.table(table.path).upsert([{"id": 1, "d": 1}])
+
+
+def test_columns_given_by_name_may_be_new(table):
+    table.write([{"id": 1, "n": 1, "s": "a", "r": None}])
+    merging(table).write([{"id": 1, "a": 5}], columns=["id", "a"])
+    with merging(table).writer(columns=["id", "b"]) as writer:
+        writer.write([{"id": 2, "b": 6}])
+        writer.commit()
+    done = merging(table).upsert([{"id": 2, "c": True}], columns=["id", "c"])
+    assert (done.inserted, done.updated) == (0, 1)
+    assert [(row["n"], row["s"], row["a"], row["b"], row["c"]) for row in rows(table)] == [
+        (7, None, 5, None, None),
+        (7, None, None, 6, True),
+    ]
+    with pytest.raises(InvalidInputError, match="column 'd' is missing from the data but among the columns given"):
+        merging(table).write([{"id": 3}], columns=["id", "d"])
+    with pytest.raises(InvalidInputError, match="column 'e' is in the data but not among the columns given"):
+        merging(table).write([{"id": 3, "d": 1, "e": 1}], columns=["id", "d"])
+    with pytest.raises(InvalidInputError, match="it has no column 'd'"):
+        mg.table(table.path).write([{"id": 3, "d": 1}], columns=["id", "d"])
+    assert "d" not in mg.table(table.path).schema.names
+
+
+def test_columns_given_by_name_may_be_new_where_rows_are_looked_up(tmp_path):
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"changelog-producer": "per-record", "write.merge-schema": "true"}
+    made = catalog.create_table("db.t", {"id": "INT", "n": "INT", "s": "STRING"}, primary_key=["id"], options=options)
+    made.write([{"id": 1, "n": 1, "s": "a"}])
+    made.write([{"id": 1, "a": 5}], columns=["id", "a"])
+    made.write([{"id": 1, "n": 2, "s": "b", "a": 6, "b": 7}], columns=["id", "n", "s", "a", "b"])
+    with mg.table(made.path).writer(columns=["id", "n", "s", "a", "b", "c"]) as writer:
+        writer.write([{"id": 2, "n": 2, "s": "b", "a": 6, "b": 7, "c": 8}])
+        writer.commit()
+    assert rows(made) == [
+        {"id": 1, "n": 2, "s": "b", "a": 6, "b": 7, "c": None},
+        {"id": 2, "n": 2, "s": "b", "a": 6, "b": 7, "c": 8},
+    ]
