@@ -20,7 +20,7 @@ from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.arrow import LISTS, lacks_type, type_from_arrow
 from merganser.schema.casts import can_read_as, is_implicit, keeps_order
-from merganser.schema.table_schema import TableSchema
+from merganser.schema.table_schema import TableSchema, repeated_of
 from merganser.schema.types_text import UNNUMBERED
 
 _DIGITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
@@ -42,7 +42,8 @@ def room_for(
         without: columns of the rows that are not stored.
 
     Raises:
-        InvalidInputError: a new column has an Arrow type that names no type of ours.
+        InvalidInputError: a new column has an Arrow type that names no type of ours; or its name is there twice, or
+            differs from another name in case alone. Nothing was changed.
     """
     options = schema.options
     merging = _Merging(
@@ -108,9 +109,11 @@ class _Merging:
     def fields(self, there: Sequence[t.Field], given: Sequence[t.Field], before: str) -> Iterator[c.Change]:
         """Yield the changes that siblings need; `before` is the path to them."""
         known = {field.name: field.type for field in there}
+        _check_names(known, [field.name for field in given], before)
         for field in given:
             path = before + field.name
             if field.name not in known:
+                _check_inside(field.type, path + ".")
                 yield c.add_column(path, field.type.with_nullable(True))
             elif path not in self._fixed:
                 yield from self._types(known[field.name], field.type, path)
@@ -136,6 +139,44 @@ class _Merging:
         if is_implicit(new, old):
             return False  # each value fits
         return (self._widening and _holds_all(old, new)) or (self._casting and can_read_as(old, new))
+
+
+def _check_names(known: Collection[str], given: Sequence[str], before: str) -> None:
+    """Refuse new columns whose names are there twice, or differ from another one in case alone.
+
+    Names count in their case, in the format and in writes. Yet Spark does not tell such columns apart by its default,
+    and rows with another spelling of a column are mostly meant for it.
+    """
+    if repeated := repeated_of([name for name in given if name not in known]):
+        raise InvalidInputError(
+            f"cannot add column '{before}{repeated[0]}' to the table: it occurs {given.count(repeated[0])} times in "
+            "the data. Nothing was written. Keep one.",
+            column=before + repeated[0],
+        )
+    spelled = {name.lower(): name for name in known}
+    for name in given:
+        other = name if name in known else spelled.setdefault(name.lower(), name)
+        if other != name:
+            of = "of the table" if other in known else "of the data"
+            raise InvalidInputError(
+                f"cannot add column '{before}{name}' to the table: it differs from column '{before}{other}' {of} in "
+                f"case alone. Nothing was written. Call it '{other}' if it is the same column, or add it with "
+                "Table.alter.",
+                column=before + name,
+            )
+
+
+def _check_inside(kind: t.DataType, before: str) -> None:
+    """Check the names of the fields of a new column likewise."""
+    match kind:
+        case t.Row(fields=fields):
+            _check_names((), [field.name for field in fields], before)
+            for field in fields:
+                _check_inside(field.type, f"{before}{field.name}.")
+        case t.Array(element=element):
+            _check_inside(element, before)
+        case t.Map(value=value):
+            _check_inside(value, before)
 
 
 def _holds_all(old: t.DataType, new: t.DataType) -> bool:

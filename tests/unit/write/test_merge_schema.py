@@ -277,3 +277,25 @@ def test_columns_given_by_name_may_be_new_where_rows_are_looked_up(tmp_path):
         {"id": 1, "n": 2, "s": "b", "a": 6, "b": 7, "c": None},
         {"id": 2, "n": 2, "s": "b", "a": 6, "b": 7, "c": 8},
     ]
+
+
+def test_new_columns_whose_names_do_not_tell_them_apart_are_refused(table):
+    made = table.alter([c.add_column("both", "INT"), c.add_column("Both", "INT")])
+    struct = pa.array([{"x": 1, "X": 2}])
+    for names, columns, said in (
+        (["id", "new", "new"], [[1], [1], [2]], "column 'new' to the table: it occurs 2 times in the data"),
+        (["id", "new", "New"], [[1], [1], [2]], "column 'New' to the table: it differs from column 'new' of the data"),
+        (["id", "N"], [[1], [1]], "column 'N' to the table: it differs from column 'n' of the table in case alone"),
+        (["id", "n", "N"], [[1], [1], [2]], "column 'N' to the table: it differs from column 'n' of the table"),
+        (["id", "r"], [[1], struct], "column 'r.X' to the table: it differs from column 'r.x' of the table"),
+        (["id", "new"], [[1], struct], "column 'new.X' to the table: it differs from column 'new.x' of the data"),
+        (["id", "new"], [[1], pa.array([[{"x": 1, "X": 2}]])], "column 'new.X' to the table: it differs"),
+    ):
+        given = pa.table(columns, names=names)
+        for give in (merging(made).write, merging(made).upsert, merging(made).writer().write):
+            with pytest.raises(InvalidInputError, match=said):
+                give(given)
+    assert mg.table(table.path).schema.id == made.schema.id
+    assert mg.table(table.path).read().to_arrow().num_rows == 0
+    merging(made).write([{"id": 1, "both": 1, "Both": 2}])
+    assert [(row["both"], row["Both"]) for row in rows(table)] == [(1, 2)]
