@@ -92,12 +92,12 @@ class Recording:
                 continue
             self._seen[bucket] = seen
             files = () if there is None else tuple(entry.file for entry in there.entries)
-            for file in files:
+            rows = tuple(file for part in parts for file in part.changelog)
+            made = tuple(file for part in parts for file in part.added) if sensitive else ()
+            for file in (*files, *rows, *made):
                 if file.schema_id not in schemas:
                     schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
             directory = table.bucket_directory(*bucket)
-            rows = tuple(file for part in parts for file in part.changelog)
-            made = tuple(file for part in parts for file in part.added) if sensitive else ()
             total = parts[0].total_buckets
             jobs.append(RecordLogJob(table, *bucket, total, directory, rows, files, schemas, marked, made))
         return jobs

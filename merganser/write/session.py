@@ -16,12 +16,13 @@ import pyarrow as pa
 from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.meta.newest import for_writing
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.schema.nullability import tightened
 from merganser.storage.env import Env
 from merganser.write.begin import settle
 from merganser.write.incoming import Prepared
@@ -108,29 +109,50 @@ class WriteSession:
     def take_columns_of(self, rows: pa.Schema, check: Callable[[TableDef], object]) -> TableDef:
         """Write to the table with the columns that rows bring, if it takes new ones; see `with_columns_of`.
 
+        Rows of the same commit that were taken before are written as they were given: in them, new columns are null.
+
         Returns:
             The table with them.
 
         Raises:
-            InvalidInputError: rows of the same commit were taken without them.
+            ConflictError: rows of the same commit were taken, and others have altered the table meanwhile. Those at
+                hand were not taken.
         """
         if self._taking and takes(self.table, rows):  # whatever others made of the table since
             return self.table
         table = with_columns_of(self.table, self.env, rows, check)
         if table.schema.id == self.table.schema.id:
             return self.table
+        target = self._target_of(table)
         if self._taking:
-            raise InvalidInputError(
-                f"{self.target.action}: the rows have other columns than those before them in this commit, and the "
-                f"table has got them (schema {table.schema.id}). These rows were not taken. Commit what was taken, and "
-                "give them again.",
+            self._go_on(table)
+            self._transaction.target = target
+        else:
+            self._writer = None
+        self.table, self.target = table, target
+        if not self._taking:
+            self._settle()
+        return table
+
+    def _go_on(self, table: TableDef) -> None:
+        """Write the rows of this commit that were taken, and go on with another schema.
+
+        Raises:
+            ConflictError: the two differ in more than new columns and types.
+        """
+        if not _only_grew(self.table, table):
+            raise ConflictError(
+                f"{self.target.action}: the rows have other columns than those before them in this commit, and others "
+                f"have altered the table meanwhile (schema {table.schema.id}). These rows were not taken. Commit what "
+                "was taken, and give them again; or abort, and write all rows again.",
                 table=table.name,
             )
-        self.table = table
-        self.target = self._target_of(table)
-        self._writer = None
-        self._settle()
-        return table
+        assert self._writer is not None
+        try:
+            self._writer.follow(table)
+        except BaseException:
+            self.give_up()
+            raise
 
     def take_turn(self) -> None:
         """Wait for the turn to commit, before reading rows that the commit depends on. It ends with the commit."""
@@ -233,3 +255,18 @@ class WriteSession:
         self._written = []
         self._taking = False
         self._torn = False
+
+
+def _only_grew(before: TableDef, after: TableDef) -> bool:
+    """Return whether a schema has the columns of an older one under their names and in their order, and the same rules.
+
+    Files of both schemas may be in one commit then, whose checks know the newer one alone.
+    """
+    known = {field.id for field in before.schema.fields}
+    kept = [(field.id, field.name) for field in after.schema.fields if field.id in known]
+    return (
+        kept == [(field.id, field.name) for field in before.schema.fields]
+        and before.schema.primary_keys == after.schema.primary_keys
+        and before.options == after.options
+        and not any(True for _ in tightened(before.schema.fields, after.schema.fields))
+    )

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
-from merganser.files.layout import file_layout, postponed_layout
+from merganser.files.layout import FileLayout, file_layout, postponed_layout
 from merganser.files.write import RollingWriter
 from merganser.lsm.gather import Gather
 from merganser.lsm.writer import SLICE_ROWS, Flush, Keeps
@@ -59,6 +59,13 @@ class TableWriter(Protocol):
 
     def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on: others may have committed since the last."""
+
+    def follow(self, table: TableDef) -> None:
+        """Write what was taken, and take rows of another schema of the table from here on, in the same commit.
+
+        Args:
+            table: its key, its partition columns and its options are the same.
+        """
 
     def write(
         self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
@@ -161,6 +168,15 @@ class KeyTableWriter:
         self._written.starts = start.sequences
         self._assigner.begin(start)
 
+    def follow(self, table: TableDef) -> None:
+        """Take rows of another schema; see `TableWriter`."""
+        if self._waiting is not None:
+            self._flush(self._taken_waiting())
+        elif not self._buffer.is_empty:
+            self._flush(self._buffer.taken())
+        self._table = table
+        self._merge = merge_of(table, stored=False)
+
     def write(
         self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
     ) -> None:
@@ -243,13 +259,21 @@ class ArrivalWriter:
         self._assigner = _assigner_of(table, env, start)
         self._buffer = RowBuffer(table.options.get(w.WRITE_BUFFER_SIZE))
         self._written = WrittenBuckets(table, env, start.sequences)
-        self._layout = postponed_layout(table, env) if table.postpones else file_layout(table)
+        self._layout = self._layout_of(table)
         self._open: dict[BucketId, RollingWriter] = {}
+        self._made_ms: dict[BucketId, int] = {}
+        """By bucket of rows that wait, when its newest closed file was made."""
 
     def begin(self, start: Start) -> None:
         """Number the rows of the next commit from there on."""
         self._written.starts = start.sequences
         self._assigner.begin(start)
+
+    def follow(self, table: TableDef) -> None:
+        """Take rows of another schema; see `TableWriter`."""
+        self._write_rest()
+        self._table = table
+        self._layout = self._layout_of(table)
 
     def write(
         self, rows: pa.Table, kinds: pa.Array | None = None, *, arrival: Arrival | None = None, held: bool = False
@@ -266,10 +290,7 @@ class ArrivalWriter:
 
     def finish(self) -> list[CommitMessage]:
         """Write the rest and return the changes."""
-        if not self._buffer.is_empty:
-            self._flush(*self._buffer.taken()[:2])
-        for bucket in list(self._open):
-            self._close(bucket)
+        self._write_rest()
         return self._written.handed_out(self._assigner)
 
     @property
@@ -285,6 +306,16 @@ class ArrivalWriter:
         self._open = {}
         self._written.remove()
         self._assigner.abort()
+
+    def _layout_of(self, table: TableDef) -> FileLayout:
+        return postponed_layout(table, self._env) if table.postpones else file_layout(table)
+
+    def _write_rest(self) -> None:
+        """Write what is buffered, and close all files."""
+        if not self._buffer.is_empty:
+            self._flush(*self._buffer.taken()[:2])
+        for bucket in list(self._open):
+            self._close(bucket)
 
     def _flush(self, rows: pa.Table, kinds: pa.Array | None) -> None:
         rows = _one_chunk(rows)
@@ -312,8 +343,15 @@ class ArrivalWriter:
             )
 
     def _close(self, bucket: BucketId) -> None:
-        """Finish the open file of a bucket. Where a bucket has an order, its files are numbered in it."""
-        for file in self._open[bucket].close():
+        """Finish the open file of a bucket. Where a bucket has an order, its files are numbered in it.
+
+        The order of rows that wait is that of the times when their files were made.
+        """
+        files, before = self._open[bucket].close(), self._made_ms.get(bucket, -1)
+        if self._table.postpones and files:
+            files = tuple(replace(file, creation_time_ms=max(file.creation_time_ms or 0, before + 1)) for file in files)
+            self._made_ms[bucket] = max(file.creation_time_ms or 0 for file in files)
+        for file in files:
             if self._table.bucket > 0:
                 first = self._written.take_sequences(bucket, file.row_count)
                 file = replace(file, min_sequence=first, max_sequence=first + file.row_count - 1)

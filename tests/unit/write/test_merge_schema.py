@@ -7,7 +7,7 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.merged import room_for
@@ -193,18 +193,125 @@ def test_a_commit_goes_on_with_its_columns_while_others_add_some(table):
     assert [(row["id"], row["n"], row["x"]) for row in rows(table)] == [(1, 1, None), (2, 2, None)]
 
 
-def test_a_writer_takes_new_columns_between_its_commits(table):
+def test_a_writer_takes_new_columns_between_its_commits_and_within(table):
     with merging(table).writer(commit_user="w") as writer:
         writer.write([{"id": 1, "n": 1}])
-        with pytest.raises(InvalidInputError, match="Commit what was taken, and give them again"):
-            writer.write([{"id": 2, "a": 5}])
-        writer.commit(1)
         writer.write([{"id": 2, "a": 5}])
+        first = writer.commit(1)
+        writer.write([{"id": 2, "b": 6}])
         writer.commit(2)
         writer.write([{"id": 3, "n": 3}])
         writer.commit(3)
-    assert [(row["id"], row["n"], row["a"]) for row in rows(table)] == [(1, 1, None), (2, 7, 5), (3, 3, None)]
-    assert mg.table(table.path).check() == ()
+    assert [(row["n"], row["a"], row["b"]) for row in rows(table)] == [(1, None, None), (7, None, 6), (3, None, None)]
+    found = mg.table(table.path)
+    assert found.read(snapshot=first.id, columns=["id", "a"]).to_arrow().num_rows == 2
+    assert found.check() == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "partition", "options"),
+    [
+        (["id"], [], {"bucket": 2}),
+        (["id"], [], {"bucket": 1, "changelog-producer": "input", "merge-engine": "partial-update"}),
+        (["id"], [], {"bucket": 1, "changelog-producer": "per-record"}),
+        (["id"], [], {"bucket": 1, "changelog-producer": "lookup"}),
+        (["id"], [], {"bucket": -1}),
+        (["id"], [], {"bucket": -2}),
+        (["id"], ["p"], {"bucket": -1}),
+        ([], [], {}),
+        ([], ["p"], {"bucket": 2, "bucket-key": "id"}),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2_000])
+def test_rows_that_come_later_in_a_commit_may_bring_columns(tmp_path, key, partition, options, size):
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true", **options}
+    columns = {"id": "INT", "p": "INT", "n": "INT", "long": "STRING"}
+    made = catalog.create_table("db.t", columns, primary_key=key, partition_by=partition, options=options)
+
+    def part(first, **more):
+        more = {"p": 0, "long": "x" * 600, **more}  # many rows are not buffered
+        ids = pa.array(range(first, first + size), pa.int32())
+        return pa.table({"id": ids} | {name: pa.repeat(pa.scalar(value), size) for name, value in more.items()})
+
+    parts = [part(0, n=1), part(size // 2, n=2**40, a="x"), part(size, a="y", b=True), part(size)]
+    with made.writer() as writer:
+        for given in parts:
+            writer.write(given)
+        if not (key and partition):  # keys that move have one writer
+            made.write([{"id": 0, "p": 0, "n": 9}])  # takes the same numbers
+        writer.commit()
+    found = mg.table(made.path)
+    if options.get("bucket") == -2:
+        found.compact()
+    there = found.read().to_arrow().select(["id", "n", "a", "b"]).to_pylist()
+    given = [row for one in parts for row in one.to_pylist()]
+    before = [] if key and partition else [{"id": 0, "n": 9}]
+    expected = [{"n": None, "a": None, "b": None} | row for row in (*before, *given)]
+    if key:
+        by_key = {}
+        for row in expected:
+            before = by_key.get(row["id"], {}) if options.get("merge-engine") else {}
+            by_key[row["id"]] = row | {name: value for name, value in before.items() if row[name] is None}
+        expected = by_key.values()
+
+    def order(row):
+        return row["id"], str(row)
+
+    expected = [{name: row[name] for name in ("id", "n", "a", "b")} for row in expected]
+    assert sorted(there, key=order) == sorted(expected, key=order)
+    assert found.check() == ()
+
+
+def test_rows_of_an_iterator_may_bring_columns(table, tmp_path):
+    def batches():
+        yield pa.record_batch({"id": [1], "n": [1]})
+        yield pa.record_batch({"id": [2], "new": ["b"]})
+
+    merging(table).write(batches())
+    (tmp_path / "1.json").write_text('{"id": 3, "n": 3}')
+    (tmp_path / "2.json").write_text('{"id": 1, "other": 1.5}')
+    merging(table).load(str(tmp_path / "*.json"))
+    assert [(row["n"], row["new"], row["other"]) for row in rows(table)] == [
+        (7, None, 1.5),
+        (7, "b", None),
+        (3, None, None),
+    ]
+    before = mg.table(table.path).latest_snapshot()
+
+    def refused():
+        yield {"id": 4, "n": 4}
+        yield pa.record_batch({"id": [5], "late": [1]})
+        yield pa.record_batch({"id": [None], "n": [1]})
+
+    with pytest.raises(InvalidInputError, match="key column 'id' is null"):
+        merging(table).write(refused())
+    assert mg.table(table.path).latest_snapshot() == before
+    assert mg.table(table.path).schema.names[-1] == "late"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [c.rename_column("n", "m")],
+        [c.drop_column("s")],
+        [c.move_column("s", first=True)],
+        [c.set_option("write-buffer-size", "1 mb")],
+        not_null("n"),
+    ],
+)
+def test_rows_that_bring_columns_after_others_altered_the_table_are_refused(table, changes):
+    with merging(table).writer() as writer:
+        writer.write([{"id": 1, "s": "a"}])
+        table.alter(changes)
+        row = {"id": 2, "new": 5} | ({"n": 1} if changes == not_null("n") else {})
+        with pytest.raises(ConflictError, match="others have altered the table meanwhile .* Commit what was taken"):
+            writer.write([row])
+        writer.commit()
+        writer.write([row])
+        writer.commit()
+    assert [row["new"] for row in rows(table)] == [None, 5]
 
 
 def test_a_handle_from_before_a_change_writes_what_the_table_is_now(table):
