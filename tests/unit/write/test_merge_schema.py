@@ -306,7 +306,7 @@ def test_rows_that_bring_columns_after_others_altered_the_table_are_refused(tabl
         writer.write([{"id": 1, "s": "a"}])
         table.alter(changes)
         row = {"id": 2, "new": 5} | ({"n": 1} if changes == not_null("n") else {})
-        with pytest.raises(ConflictError, match="others have altered the table meanwhile .* Commit what was taken"):
+        with pytest.raises(ConflictError, match=r"others have altered the table meanwhile .* Commit what was taken"):
             writer.write([row])
         writer.commit()
         writer.write([row])
