@@ -13,7 +13,7 @@ from .peers import Peer
 from .values import PaimonType, Row, rows_of, type_text
 
 if TYPE_CHECKING:
-    from merganser import Table
+    from merganser import Catalog, Table
 
 Fields = tuple[tuple[str, PaimonType], ...]
 KIND_CODES = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
@@ -111,10 +111,14 @@ class MerganserEngine:
         found: Table = self._catalog.table(name)
         return found
 
+    def database(self, name: str) -> Catalog:
+        """The catalog, which has a database of this name."""
+        self._catalog.create_database(name, if_not_exists=True)
+        return self._catalog
+
     def create(self, table: str, shape: TableShape) -> None:
         """Make a table."""
-        self._catalog.create_database(table.split(".")[0], if_not_exists=True)
-        self._catalog.create_table(
+        self.database(table.split(".")[0]).create_table(
             table,
             schema={name: type_text(paimon_type) for name, paimon_type in shape.fields},
             primary_key=list(shape.primary_key),

@@ -19,8 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import merganser
+from merganser import changes as c
 from tests.interop.engine_cases import ADDS, ALL_KINDS, EngineCase, spread_out
 from tests.interop.engines import Engine, Fields, MerganserEngine, PeerEngine, TableShape
 from tests.interop.layered_oracle import BucketOracles
@@ -80,11 +82,12 @@ class SharedTable(ABC):
         self.others = [world.others[name] for name in others if name in world.others]
         self.log: list[str] = []
         self.seen: dict[int, list[Row]] = {}
+        self.shapes: dict[int, TableShape] = {}
 
     def take(self, turns: Sequence[str]) -> None:
         """Take turns, and compare all clients after each."""
         self.first = turns[0]
-        self.creator.create("db.t", self.shape)
+        self.create()
         self.log.append(f"{self.creator.name} created, with {dict(self.shape.options)}")
         self.table = self.world.ours.table("db.t")
         self.created()
@@ -131,6 +134,10 @@ class SharedTable(ABC):
         else:
             self.table.with_options(options).compact(full=full)
 
+    def create(self) -> None:
+        """Make the table."""
+        self.creator.create("db.t", self.shape)
+
     @abstractmethod
     def created(self) -> None:
         """Take note that the table is there."""
@@ -148,7 +155,7 @@ class SharedTable(ABC):
         expected = self.comparable(self.expected())
         snapshot = self.table.latest_snapshot()
         if snapshot is not None:
-            self.seen[snapshot.id] = expected
+            self.seen[snapshot.id], self.shapes[snapshot.id] = expected, self.shape
         found = {engine.name: difference(self.comparable(self.read(engine)), expected) for engine in self.readers()}
         wrong = [f"{name} reads {words}" for name, words in found.items() if words is not None]
         assert not wrong, "\n".join([f"after: {'; '.join(self.log)}", *wrong])
@@ -194,7 +201,7 @@ class SharedTable(ABC):
     def _read_again(self) -> None:
         for snapshot in self.random.sample(sorted(self.seen), min(_EARLIER_READS, len(self.seen))):
             words = f"snapshot {snapshot}, after: {'; '.join(self.log)}"
-            ours = rows_of(self.table.read(snapshot=snapshot).to_arrow(), self.shape.fields)
+            ours = rows_of(self.table.read(snapshot=snapshot).to_arrow(), self.shapes[snapshot].fields)
             assert_same_rows(self.comparable(ours), self.seen[snapshot], f"merganser reads {words}")
             theirs = self.read_at(self.world.java, snapshot)
             assert_same_rows(self.comparable(theirs), self.seen[snapshot], f"java reads {words}")
@@ -309,6 +316,149 @@ class RescaledTable(KeyTable):
             self.table.rescale(buckets)
             self.log[-1] += f" (after merganser rescaled to {buckets})"
         super().write(writer)
+
+
+class EvolvedTable(KeyTable):
+    """A table whose columns come, go, and get other names and types; we alter it, and Java does."""
+
+    TYPES = ("INT", "STRING", "DECIMAL(10, 2)", "DATE")
+    WIDER: Mapping[str, str] = {"INT": "BIGINT", "DECIMAL(10, 2)": "DECIMAL(14, 2)"}
+
+    def write(self, writer: Engine) -> None:
+        """Alter the table now and then, then write."""
+        if self.random.random() < 0.5:
+            self.alter(writer)
+        super().write(writer)
+
+    def alter(self, engine: Engine) -> None:
+        """Let a client change one column."""
+        keys = self.shape.primary_key
+        values = [name for name, _ in self.shape.fields if name not in keys]
+        wide = [name for name, kind in self.shape.fields if name in values and str(kind) in self.WIDER]
+        kinds = ["add", "rename", *(["drop"] if len(values) > 2 else []), *(["retype"] if wide else [])]
+        kind, new = self.random.choice(kinds), f"c{len(self.log)}"
+        fields, rows = list(self.shape.fields), self.model.by_key
+        if kind == "add":
+            change = [kind, new, self.random.choice(self.TYPES)]
+            fields.append((new, change[2]))
+            rows = {key: {**row, new: None} for key, row in rows.items()}
+        else:
+            name = self.random.choice(wide if kind == "retype" else values)
+            place = [field[0] for field in fields].index(name)
+            if kind == "drop":
+                change = [kind, name]
+                del fields[place]
+                rows = {key: {each: row[each] for each, _ in fields} for key, row in rows.items()}
+            elif kind == "rename":
+                change = [kind, name, new]
+                fields[place] = (new, fields[place][1])
+                rows = {key: {new if each == name else each: row[each] for each in row} for key, row in rows.items()}
+            else:
+                change = [kind, name, self.WIDER[str(fields[place][1])]]
+                fields[place] = (name, change[2])
+        self.log[-1] += f" (after {engine.name}: {' '.join(change)})"
+        if isinstance(engine, JavaEngine):
+            engine.ask("alter_table", "db.t", changes=[change])
+        else:
+            made = {"add": c.add_column, "drop": c.drop_column, "rename": c.rename_column, "retype": c.retype_column}
+            self.table.alter([made[kind](*change[1:])])
+        self.table = self.world.ours.table("db.t")
+        self.shape, self.model.by_key = replace(self.shape, fields=tuple(fields)), rows
+
+
+class KeyedLaterTable(KeyTable):
+    """A table without a key, which gets one from us once it has rows."""
+
+    def created(self) -> None:
+        """It has no key yet."""
+        self.wanted, self.rows = ("k",), list[Row]()
+        self.at = self.random.randint(1, 4)
+        self.model = KeyModel(self.wanted)
+        self.pool = [(k,) for k in self.random.sample(range(-500, 500), 40)]
+
+    def write(self, writer: Engine) -> None:
+        """Append rows; with a key, upsert them."""
+        if self.shape.primary_key:
+            super().write(writer)
+            return
+        keys = self.random.choices(self.pool, k=self.random.randint(1, 25))
+        rows = random_table(self.random, self.shape.fields, ("k",), keys)
+        writer.write("db.t", rows)
+        self.rows = self.rows + rows_of(rows, self.shape.fields)
+        self.at -= 1
+        if not self.at:
+            self.compare()
+            self.table.alter([c.set_primary_key(self.wanted), c.set_option("merge-engine", "deduplicate")])
+            self.log[-1] += " (then merganser gave it a key)"
+            self.table = self.world.ours.table("db.t")
+            self.shape = replace(self.shape, primary_key=self.wanted)
+            self.model.apply(self.rows, delete=False)
+
+    def expected(self) -> list[Row]:
+        """All rows; with a key, the newest of each."""
+        return self.model.rows() if self.shape.primary_key else self.rows
+
+
+class MigratedTable(KeyTable):
+    """A table that we make of a folder of files."""
+
+    FIELDS: Fields = (("k", "INT"), ("a", "STRING"), ("b", "BIGINT"), ("c", "DECIMAL(10, 2)"), ("p", "STRING"))
+
+    def __init__(self, world: World, random: Random, how: str, others: Sequence[str] = (), *, keyed: bool) -> None:
+        """Nothing is made yet.
+
+        Args:
+            how: the files become files of the table: "link", "keep" or "copy".
+            keyed: it gets a key.
+        """
+        key = ("p", "k") if keyed else ()
+        fields = [(name, f"{kind} NOT NULL") if name in key else (name, kind) for name, kind in self.FIELDS]
+        super().__init__(world, TableShape(tuple(fields), key, ("p",), {"bucket": "-1"}), random, others)
+        self.how = how
+
+    def _lacks_checksums(self, path: str) -> bool:
+        return True  # the files of the folder have none
+
+    @property
+    def creator(self) -> Engine:
+        """We do."""
+        return self.world.ours
+
+    def create(self) -> None:
+        """Write the folder, and make a table of it."""
+        folder, given = self.world.warehouse / "folder", list[Row]()
+        for number in range(self.random.randint(1, 5)):
+            place = self.random.choice("xyz")
+            path = folder / f"p={place}" / f"{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keys = [(k,) for k in range(number * 20, number * 20 + self.random.randint(1, 15))]
+            rows = random_table(self.random, self.FIELDS[:-1], ("k",), keys)
+            pq.write_table(rows, path, compression="zstd", store_decimal_as_integer=True)  # others Java cannot filter
+            given += [{**row, "p": place} for row in rows_of(rows, self.FIELDS[:-1])]
+        self.world.ours.database("db").migrate(
+            folder, "db.t", how=self.how, primary_key=self.shape.primary_key, types=dict(self.FIELDS)
+        )
+        self.first_rows = given
+
+    def created(self) -> None:
+        """The rows of the folder are there."""
+        self.pool = [(self.random.choice("xyz"), k) for k in range(0, 100, 3)]
+        self.model, self.held = KeyModel(self.shape.primary_key), self.first_rows
+        if self.shape.primary_key:
+            self.model.apply(self.held, delete=False)
+
+    def write(self, writer: Engine) -> None:
+        """Upsert rows; without a key, append them."""
+        if self.shape.primary_key:
+            super().write(writer)
+            return
+        rows = random_table(self.random, self.FIELDS, ("p",), [(p,) for p, _ in self.random.choices(self.pool, k=9)])
+        writer.write("db.t", rows)
+        self.held = self.held + rows_of(rows, self.shape.fields)
+
+    def expected(self) -> list[Row]:
+        """All rows, or the newest of each key."""
+        return self.model.rows() if self.shape.primary_key else self.held
 
 
 class WaitingTable(KeyTable):

@@ -15,7 +15,10 @@ from .histories import (
     CountingTable,
     DrawnEngineTable,
     EngineTable,
+    EvolvedTable,
+    KeyedLaterTable,
     KeyTable,
+    MigratedTable,
     RescaledTable,
     RowKindTable,
     SharedTable,
@@ -93,9 +96,14 @@ def _append(shape: TableShape, world: World, random: Random, *, others: tuple[st
     return AppendTable(world, shape, random, others)
 
 
+def _migrated(how: str, world: World, random: Random, *, keyed: bool = False) -> SharedTable:
+    return MigratedTable(world, random, how, keyed=keyed)
+
+
 _ROW_KINDS = TableShape(
     (("k", "INT NOT NULL"), ("kind", "STRING"), *VALUES), ("k",), (), {"bucket": "2", "rowkind.field": "kind"}
 )
+_EVOLVED: Fields = (("a", "INT"), ("b", "STRING"), ("c", "DECIMAL(10, 2)"), ("d", "DATE"))
 _APPENDED: Fields = (("a", "INT"), ("b", "STRING"), ("c", "DECIMAL(10, 2)"), ("d", "TIMESTAMP(6)"))
 _POSTPONED = {"bucket": "-2", "postpone.default-bucket-num": "3"}
 _DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}
@@ -147,6 +155,15 @@ KINDS: Mapping[str, Kind] = {
     "postponed, partitions": lambda world, random: WaitingTable(
         world, _partitioned(_PARTITIONS["texts"], _POSTPONED), random, _PEERS
     ),
+    # schemas that change, a key that comes later, tables made of files
+    "evolved": lambda world, random: EvolvedTable(world, _key_shape(_EVOLVED, {}), random, _PEERS),
+    "evolved, orc": lambda world, random: EvolvedTable(world, _key_shape(_EVOLVED, {"file.format": "orc"}), random),
+    "evolved, avro": lambda world, random: EvolvedTable(world, _key_shape(_EVOLVED, {"file.format": "avro"}), random),
+    "key later": lambda world, random: KeyedLaterTable(
+        world, TableShape((("k", "INT NOT NULL"), *_SIMPLE), options={"bucket": "-1"}), random, _PEERS
+    ),
+    **{f"migrated, {how}": partial(_migrated, how) for how in ("link", "keep", "copy")},
+    "migrated, with a key": partial(_migrated, "copy", keyed=True),
     # deletion vectors
     **{f"deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS) for name in _WITH_MASKS},
     **{f"64-bit deletion vectors, {name}": partial(_engine_with, CASES[name], _MASKS_64) for name in _WITH_MASKS[:2]},
