@@ -5,32 +5,28 @@ Docs: decision 0059.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from merganser.commit.conflict import Reads
 from merganser.edit.asked import as_it_is_now, condition_of
 from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted, of_source
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
+from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
-from merganser.edit.row_changes import RowChanges, Taken, check_can_delete, check_can_update
-from merganser.errors import InvalidInputError, MerganserError, StorageError
-from merganser.expr.names import spelled
-from merganser.expr.predicate import Predicate, Projection
+from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
+from merganser.errors import InvalidInputError
+from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides
-from merganser.expr.tree import Column, Null
-from merganser.ingest.rows import batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Mask, Positions
@@ -41,23 +37,18 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema, fields_from_arrow, lacks_type
 from merganser.schema.casts import is_implicit
-from merganser.schema.conform import conform
-from merganser.schema.types_text import UNNUMBERED
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
 from merganser.write.distribute import distribute
-from merganser.write.job import Outcome, WriteJob, messages_of
+from merganser.write.job import messages_of
 from merganser.write.session import WriteSession
 from merganser.write.transaction import Transaction
 
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
 _SHOWN_MAX: Final = 3
-_JOINED: Final = "_merganser_key_"
-"""Beginning of the names of columns that hold keys of the table beside the columns of a source."""
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 
 
@@ -271,7 +262,7 @@ class Merge:
         return session.commit(self._identifier, reads, edit=RowEdit("MERGE", lambda: counts))
 
     def _change_all(self, parts: Iterable[pa.Table], source: Source, out: RowChanges) -> None:
-        for targets in _windows(parts):
+        for targets in windows(parts):
             self._change(targets, source, out)
 
     # in tasks
@@ -284,72 +275,6 @@ class Merge:
     def with_source(self, rows: pa.Table) -> Merge:
         """Return the merge of some rows, to be done in this process."""
         return replace(self, _source=source_of(rows, self._table, self._action), _elsewhere=None)
-
-    def keys_of_source(self) -> dict[str, str] | None:
-        """Return the columns of the source that hold the whole key of a row, by column of the table.
-
-        Rows of the source with one key, and the row that they meet, are then all that a clause looks at, so tasks may
-        share the keys. None: a clause looks at other rows, or the source has no such columns.
-        """
-        table = self._table
-        if self._unmatched or not table.keyed or table.counting or table.moves_keys or table.postpones:
-            return None
-        names = {
-            field.name: value.expression.path[0].partition(".")[2]
-            for field, value in self._on.pairs
-            if isinstance(value.expression, Column) and len(value.expression.path) == 1
-        }
-        if not set(table.row_key) <= set(names) or (self._missing and not self._inserts_sought_keys(table)):
-            return None
-        if any(isinstance(table.schema.field(name).type, t.Float | t.Double) for name in table.row_key):
-            return None
-        return {name: names[name] for name in table.row_key}
-
-    def joined_elsewhere(self) -> JoinedElsewhere | None:
-        """Return what an engine has to do so that tasks can merge rows of the source that it has joined with the table.
-
-        None: a clause looks at rows that meet none, or the key of new rows is no column of the source.
-        """
-        table = self._table
-        if self._unmatched or not table.keyed or table.counting or table.moves_keys or table.postpones:
-            return None
-        fields = [table.schema.field(name) for name in table.row_key]
-        if any(isinstance(field.type, t.Float | t.Double) for field in fields):
-            return None
-        new: dict[str, str] = {}
-        for clause in self._missing:
-            assert clause.sets is not None
-            for field in fields:
-                value = clause.sets.values[field.name].expression
-                name = value.path[0].partition(".")[2] if isinstance(value, Column) and len(value.path) == 1 else ""
-                if not name or new.setdefault(field.name, name) != name:
-                    return None
-        there = {f"{_JOINED}{i}": field for i, field in enumerate(fields)}
-        pairs = tuple((field, Projection(Column((f"{SOURCE}.{name}",), field.type))) for name, field in there.items())
-        names = dict(zip(table.row_key, there, strict=True))
-        return JoinedElsewhere(replace(self, _on=On(pairs, None, None, None)), names, new, self._on.reads)
-
-    def in_tasks(self, run: Callable[[MergeJob], list[Outcome]], compact: RunJobs, assigners: int) -> Snapshot | None:
-        """Merge in tasks that share the keys of the source.
-
-        Args:
-            assigners: how many tasks may assign keys to buckets; see `write.dynamic`.
-            run: gives a job the rows of the source, all rows of a key at once, and returns the outcomes.
-            compact: runs the compactions that follow the commit.
-        """
-
-        def round_(transaction: Transaction, state: TableState) -> Snapshot | None:
-            table = transaction.table
-            job = MergeJob(transaction.job(assigners=assigners), replace(self, _elsewhere=None), state.snapshot)
-            outcomes = run(job)
-            messages = messages_of(table, self._env, outcomes)
-            counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-            if counts == RowCounts() and self._identifier is None:
-                return None
-            reads = Reads(state.snapshot, covers=lambda _: True)
-            return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
-
-        return in_transactions(lambda first: self._begun(first, compact), self._env, round_, self._action)
 
     def _begun(self, is_newest: bool, compact: RunJobs | None = None) -> Transaction:
         return begin(
@@ -410,10 +335,13 @@ class Merge:
         if self._unmatched:
             rest = np.ones(targets.num_rows, np.bool_)
             rest[of_target] = False
-            others = targets.filter(pa.array(rest))
-            named = others.rename_columns([f"{TARGET}.{name}" for name in others.column_names])
-            for taken, clause, rows in _taken(self._unmatched, named):
-                self._apply(clause, others.filter(pa.array(taken)), rows, out)
+            self._change_others(targets.filter(pa.array(rest)), out)
+
+    def _change_others(self, targets: pa.Table, out: RowChanges) -> None:
+        """Write what becomes of rows of the table that meet no row of the source."""
+        named = targets.rename_columns([f"{TARGET}.{name}" for name in targets.column_names])
+        for taken, clause, rows in _taken(self._unmatched, named):
+            self._apply(clause, targets.filter(pa.array(taken)), rows, out)
 
     def _apply(self, clause: Clause, olds: pa.Table, rows: pa.Table, out: RowChanges) -> None:
         if clause.sets is None:
@@ -514,65 +442,6 @@ def _stays(given: t.DataType, stored: t.DataType) -> bool:
     return isinstance(given, _INTEGERS) and isinstance(stored, _INTEGERS) and is_implicit(given, stored)
 
 
-@dataclass(frozen=True)
-class JoinedElsewhere:
-    """A merge whose rows of the source come with the keys of the rows of the table that they meet.
-
-    Attributes:
-        merge: the merge of such rows.
-        keys: by column of the key, the column that holds it beside the columns of the source; null: the row meets none.
-        new: by column of the key, the column of the source that new rows take it from; none if there are no inserts.
-        reads: the columns of the table that the condition looks at.
-    """
-
-    merge: Merge
-    keys: Mapping[str, str]
-    new: Mapping[str, str]
-    reads: frozenset[str]
-
-
-@dataclass(frozen=True)
-class MergeJob:
-    """Merges rows of a source into a table with a key, and writes what they change. Pickles.
-
-    Attributes:
-        write: writes rows.
-        merge: the merge, without its source.
-        snapshot: the state that it changes; None: the table is empty.
-    """
-
-    write: WriteJob
-    merge: Merge
-    snapshot: Snapshot | None
-
-    def run(self, rows: pa.Table, env: Env) -> Outcome:
-        """Merge rows of the source, all of each of their keys. New files are durable; of a refusal nothing is left."""
-        out = RowChanges(self.write.target.table, taken := Taken(), self.merge._action)
-        try:
-            self._change(rows, env, out)
-        except MerganserError as refusal:
-            if isinstance(refusal, StorageError):
-                raise
-            return Outcome(refusal=refusal)
-        outcome = replace(self.write, env=env).run_prepared(iter(taken.rows))
-        return replace(outcome, counts=RowCounts(out.inserted, out.updated, out.deleted))
-
-    def _change(self, rows: pa.Table, env: Env, out: RowChanges) -> None:
-        merge, table = self.merge.with_source(rows), out.table
-        source = Source(merge._source, merge._on, merge._action, is_whole=False)
-        keys = merge._keys(table, source)
-        assert keys is not None
-        if self.snapshot is not None and keys.num_rows:
-            _, _, found = shared_lookup(table, env, waiting=True).rows_of(keys, self.snapshot)
-            if merge._on.of_target is not None and found.num_rows:
-                found = merge._on.of_target.apply(found)
-            merge._change_all([found] if found.num_rows else [], source, out)
-        new = merge._new_rows(source)
-        if new is not None and new.num_rows:
-            merge._check_new(table, self.snapshot, new, keys)
-            out.insert(new)
-
-
 class SourceRule:
     """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
 
@@ -634,7 +503,7 @@ def _taken(clauses: Sequence[Clause], rows: pa.Table) -> Iterator[tuple[Mask, Cl
         left &= ~taken
 
 
-def _windows(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def windows(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield rows as tables of about `_WINDOW_ROWS`."""
     held: list[pa.Table] = []
     for part in parts:
@@ -650,55 +519,3 @@ def _examples(rows: pa.Table, names: Sequence[str]) -> str:
     """Return what names some rows, for messages."""
     few = rows.slice(0, _SHOWN_MAX).to_pylist()
     return "; ".join(", ".join(f"{name} = {row[name]!r:.40}" for name in names) for row in few)
-
-
-def source_of(data: Any, table: TableDef, action: str) -> pa.Table:
-    """Return the rows of a source as one table.
-
-    A column that is null throughout takes the type of its namesake in the table; without one it stays a column of
-    nulls. Rows of an empty list have the columns of the table.
-
-    Raises:
-        InvalidInputError: `data` holds no rows, has no columns or two of one name, or types that no column of a table
-            can have.
-    """
-    fields = table.schema.shown.fields
-    parts = [part for part, _ in batches_of(data, fields)]
-    for part in parts:
-        twice = [name for name, number in Counter(part.column_names).items() if number > 1]
-        if twice:
-            raise InvalidInputError(
-                f"{action}: the source has {len(part.column_names):,} columns, and more than one of them is called "
-                f"'{twice[0]}'. Nothing was written. Give each column a name of its own.",
-                column=twice[0],
-            )
-    whole = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    if not whole.num_columns and not any(part.num_rows for part in parts):
-        return arrow_schema(fields).empty_table()
-    if not whole.num_columns:
-        raise InvalidInputError(
-            f"{action}: the source has no columns. Nothing was written. Give rows with the columns that the condition "
-            "names, such as an Arrow table."
-        )
-    known = {field.name: field for field in fields}
-    for i, name in enumerate(spelled(whole.column_names, list(known))):
-        if name in known and lacks_type(whole.schema.field(i).type):
-            wanted = replace(known[name], type=known[name].type.with_nullable(True), default=None)
-            typed = conform(whole.select([i]).rename_columns([name]), [wanted], action=action)
-            whole = whole.set_column(i, whole.schema.field(i).with_type(typed.schema[0].type), typed.column(0))
-    typed = whole.select([field.name for field in whole.schema if not pa.types.is_null(field.type)])
-    found = conform(typed, fields_from_arrow(typed.schema), action=action)
-    for field in whole.schema:
-        if pa.types.is_null(field.type):
-            found = found.append_column(field, whole.column(field.name))
-    return found
-
-
-def source_fields(schema: pa.Schema) -> tuple[t.Field, ...]:
-    """Return the columns of a source; one that is null throughout has the type of NULL."""
-    typed = {field.name: field for field in fields_from_arrow(pa.schema([f for f in schema if not _is_null(f)]))}
-    return tuple(typed[f.name] if f.name in typed else t.Field(UNNUMBERED, f.name, Null()) for f in schema)
-
-
-def _is_null(field: pa.Field) -> bool:
-    return bool(pa.types.is_null(field.type))

@@ -9,7 +9,8 @@ from merganser.edit.asked import check_is_newest, filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change
 from merganser.edit.joined import joining
-from merganser.edit.merging import Merge, source_fields, source_of
+from merganser.edit.merge_source import source_fields, source_of
+from merganser.edit.merging import Merge
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,15 @@ from merganser.edit.asked import filter_of
 from merganser.edit.assign import assignments
 from merganser.edit.change import Change, RunEdits
 from merganser.edit.matching import Matching
-from merganser.edit.merging import JoinedElsewhere, Merge, MergeJob
+from merganser.edit.merge_jobs import (
+    MARK,
+    JoinedElsewhere,
+    MergeJob,
+    joined_elsewhere,
+    keys_of_source,
+    merged_in_tasks,
+)
+from merganser.edit.merging import Merge
 from merganser.edit.removal import RemovalJob
 from merganser.edit.rewrite import RewriteJob
 from merganser.edit.row_jobs import RowJob
@@ -107,9 +116,9 @@ def merge(
     """Return a merge of the rows of a DataFrame into a table; see `Table.merge`. It is done by `execute`.
 
     If the condition is that the whole key is equal to columns of the source, tasks share the keys: each looks up the
-    rows of its keys, and writes what becomes of them. By other conditions Spark joins the source with the table first,
-    which gives each row the keys that it meets. Few rows, and rows of other merges, are fetched by the driver and
-    merged in its own process: of tables without a key, and with clauses for rows that meet none of the source.
+    rows of its keys, and writes what becomes of them. By other conditions, and with clauses for rows that meet none of
+    the source, Spark joins the source with the table first, which gives each row the keys that it meets. Few rows, and
+    rows of merges into tables without a key, are fetched by the driver and merged in its own process.
 
     Args:
         spark: the session.
@@ -130,14 +139,15 @@ def merge(
         into = replace(found, definition=merge.table)
         is_small = (estimated_bytes(source) or FILES_FROM_BYTES) < FILES_FROM_BYTES
         compact, assigners = on_tasks(spark, found.env), assigners_on(spark, merge.table)
-        keys = merge.keys_of_source()
+        keys = keys_of_source(merge)
         if keys is not None and not is_small:
             places: dict[str, tuple[str, ...]] = {name: (column,) for name, column in keys.items()}
-            return merge.in_tasks(lambda job: _merged(source, into, places, job), compact, assigners)
-        joined = merge.joined_elsewhere() if keys is None else None
+            return merged_in_tasks(merge, lambda job: _merged(source, into, places, job), compact, assigners)
+        joined = joined_elsewhere(merge) if keys is None else None
         if joined is not None and not (is_small and _is_small(into)):
             places = {name: tuple(filter(None, (key, joined.new.get(name)))) for name, key in joined.keys.items()}
-            return joined.merge.in_tasks(
+            return merged_in_tasks(
+                joined.merge,
                 lambda job: _merged(_with_keys(source, into, on, joined, job.snapshot), into, places, job),
                 compact,
                 assigners,
@@ -159,13 +169,18 @@ def _with_keys(
 ) -> DataFrame:
     """Return the rows of a source with the keys that they meet in a snapshot: once for each; without inserts no others.
 
+    If the merge looks at rows without a partner, there are their keys, too, in rows whose column `MARK` is null.
+
     Args:
         on: the condition, as Spark understands it.
     """
     definition, spark = table.definition, source.sparkSession
     keys = spark_schema(definition, [definition.schema.field(name) for name in joined.keys]).fields
     columns = [f.col(f"source.{t.quoted(name)}").alias(name) for name in source.columns]
-    left = source.alias("source")
+    left = source
+    if joined.others:
+        left, columns = source.withColumn(MARK, f.lit(True)), [*columns, f.col(MARK)]
+    left = left.alias("source")
     if snapshot is None:
         nulls = (f.lit(None).cast(key.dataType).alias(joined.keys[key.name]) for key in keys)
         return left.select(*columns, *nulls)
@@ -175,7 +190,8 @@ def _with_keys(
     )
     right = frame_of(spark, scan, None).alias("target")
     found = [f.col(f"target.{t.quoted(name)}").alias(key) for name, key in joined.keys.items()]
-    return left.join(right, f.expr(on), "left" if joined.new else "inner").select(*columns, *found)
+    how = ("full" if joined.new else "right") if joined.others else ("left" if joined.new else "inner")
+    return left.join(right, f.expr(on), how).select(*columns, *found)
 
 
 def _merged(source: DataFrame, table: Table, places: Mapping[str, Sequence[str]], job: MergeJob) -> list[Outcome]:
@@ -185,12 +201,14 @@ def _merged(source: DataFrame, table: Table, places: Mapping[str, Sequence[str]]
         places: by column of the key, the columns of the source that hold it; the first that is not null counts.
     """
     names = tuple(source.columns)
-    frame = source.toDF(*[f"c{i}" for i in range(len(names))])
+    numbered = [f"_merganser_{i}" for i in range(len(names))]  # no column of the table is called so
+    frame = source.toDF(*numbered)
     for name, columns in places.items():
-        first, *others = (f.col(f"c{names.index(column)}") for column in columns)
-        kind = frame.schema[names.index(columns[0])].dataType
+        at = [names.index(column) for column in columns]
+        kind = frame.schema[at[0]].dataType
+        first, *others = (f.col(numbered[i]) for i in at)
         frame = frame.withColumn(name, f.coalesce(first, *(other.cast(kind) for other in others)) if others else first)
-    frame = one_writer_each(frame, table.definition).select(*[f"c{i}" for i in range(len(names))])
+    frame = one_writer_each(frame, table.definition).select(*numbered)
     return run_jobs(frame, MergeTask(pickle.dumps(job), names, table.env))
 
 
@@ -246,11 +264,13 @@ class MergeTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Merge all rows and yield the outcome, as `mapInArrow` wants it."""
-        rows = list(batches)
-        if sum(batch.num_rows for batch in rows):
+        names = list(self.names)
+        parts = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches if batch.num_rows)
+        first = next(parts, None)
+        if first is not None:
             env = Env(self.env.storage, self.env.clock, threads=1)  # a task has one core
             job: MergeJob = pickle.loads(self.job)
-            yield batch_of(job.run(pa.Table.from_batches(rows).rename_columns(list(self.names)), env))
+            yield batch_of(job.run(chain([first], parts), env))
 
 
 @dataclass(frozen=True, slots=True)
