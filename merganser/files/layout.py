@@ -21,6 +21,7 @@ from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.checks import named_formats
 from merganser.schema import types as t
+from merganser.schema.nullability import loosened
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from merganser.storage.env import Env
 
@@ -64,8 +65,8 @@ class FileLayout:
         )
 
     def with_nullable(self, names: Collection[str]) -> FileLayout:
-        """Return the layout of files in which some of the table's columns may be null."""
-        fields = [f if f.name not in names else replace(f, type=f.type.with_nullable(True)) for f in self.value_fields]
+        """Return the layout of files in which some of the table's columns, and all parts of them, may be null."""
+        fields = [f if f.name not in names else replace(f, type=loosened(f.type)) for f in self.value_fields]
         return replace(self, value_fields=tuple(fields))
 
     @property

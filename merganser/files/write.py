@@ -40,7 +40,8 @@ from merganser.meta.data_file import SOURCE_APPEND, DataFile
 from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_schema, in_types
+from merganser.schema.hidden import has_seen_nulls
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -114,6 +115,8 @@ class RollingWriter:
         self._mark = mark
         self._run = env.new_id()
         self._schema = arrow_schema(layout.fields)
+        self._loose: set[str] = set()
+        """Columns of which files declare all parts nullable."""
         self._open: _OpenFile | None = None
         self._done: list[DataFile] = []
 
@@ -146,14 +149,18 @@ class RollingWriter:
 
     def _take_nulls_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
         """Begin a file that declares columns nullable if rows are null in columns that are declared NOT NULL."""
-        pairs = zip(self._schema, columns, strict=True)
-        names = {field.name for field, column in pairs if not field.nullable and column.null_count}
+        names = set()
+        for field, column in zip(self._schema, columns, strict=True):
+            inside = pa.types.is_nested(field.type) and field.name not in self._loose
+            if (not field.nullable and column.null_count) or (inside and has_seen_nulls(column)):
+                names.add(field.name)
         names -= {field.name for field in self._layout.key_fields} | set(self._table.key)
         if names:
             if self._open is not None:
                 self._finish()
             self._layout = self._layout.with_nullable(names)
-            self._schema = arrow_schema(self._layout.fields)
+            self._loose |= names
+            self._schema = pa.schema([f.with_nullable(True) if f.name in names else f for f in self._schema])
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the last file and return all of them. They are durable."""
@@ -263,6 +270,7 @@ class _OpenFile:
         self._table = table
         self._layout = layout
         write_format = replace(layout.write_format, file_name=name)
+        self._schema = arrow_schema(layout.fields)
         self._writer: FileWriter = open_writer(sink.stream, layout.format, layout.fields, write_format)
         self._stats: list[ColumnStats | None] = [None] * len(layout.value_fields)
         self._first: tuple[Stored, ...] = ()
@@ -271,7 +279,7 @@ class _OpenFile:
         self._deletes = 0
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write(rows)
+        self._writer.write(in_types(rows, self._schema))
         self.index.add(rows)
         if self.beside is not None:
             self.beside.add(rows)

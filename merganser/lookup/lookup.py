@@ -45,7 +45,7 @@ from merganser.scan.scan import Scan, check_is_there, chosen_columns
 from merganser.scan.source import State
 from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema, nullable_schema
+from merganser.schema.arrow import arrow_schema, in_types, nullable_schema
 from merganser.storage.env import Env
 from merganser.write.buckets import partition_groups
 
@@ -468,7 +468,7 @@ class Lookup:
             bucket, places = asked
             keys = wanted if len(places) == wanted.num_rows else wanted.take(pa.array(places))
             at, found = self._in_bucket(view, bucket, keys, chosen.fields)
-            return places[at], found.cast(schema)
+            return places[at], in_types(found, schema)
 
         run = map if wanted.num_rows < _AT_ONCE_ROWS else self._env.map
         found = [one for one in run(found_in, todo) if len(one[0])]

@@ -20,7 +20,7 @@ from merganser.lsm.section import SectionReader, in_turn
 from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_schema, in_types
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
@@ -213,4 +213,4 @@ class BucketLookup:
         of_several = np.flatnonzero(counts > 1)
         if not len(which):
             return of_several, merged
-        return np.concatenate([which, of_several]), pa.concat_tables([rows, merged.cast(rows.schema)])
+        return np.concatenate([which, of_several]), pa.concat_tables([rows, in_types(merged, rows.schema)])

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from merganser.lsm.key_image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
+from merganser.schema.arrow import in_types
 
 _BATCH_BYTES: Final = 32 << 20
 _BATCH_ROWS_MAX: Final = 1 << 20
@@ -74,7 +75,7 @@ class CopyWriter:
             return
         if not self._batch_rows:
             self._batch_rows = min(_BATCH_ROWS_MAX, max(1, _BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
-        self._held.append(rows.cast(self._schema))
+        self._held.append(in_types(rows, self._schema))
         self._count += rows.num_rows
         while self._count >= self._batch_rows:
             whole = pa.concat_tables(self._held)

@@ -47,7 +47,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import nullable_schema
+from merganser.schema.arrow import in_types, nullable_schema
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 
@@ -198,7 +198,7 @@ class _States:
             blind: only the states of keys that are retracted are of use.
             goes_on: the last key has more rows, which the next call gets.
         """
-        rows = rows.select(self._schema.names).cast(self._schema)
+        rows = in_types(rows.select(self._schema.names), self._schema)
         kinds = rows.column(VALUE_KIND.name).to_numpy()
         groups = Groups(np.arange(rows.num_rows), starts)
         of_group, states = self._before(rows, groups, kinds if blind else None)
@@ -230,7 +230,7 @@ class _States:
         if self._lookup is not None and len(ask):
             which, states = self._lookup.states(self._asked(keys.take(pa.array(ask))), self._table.schema.fields)
             found[ask[which]] = np.arange(len(which)) + sum(part.num_rows for part in parts)
-            parts.append(states.cast(self._schema))
+            parts.append(in_types(states, self._schema))
         self._last_key = keys.slice(groups.count - 1)
         return found, pa.concat_tables(parts)
 
@@ -301,7 +301,7 @@ class _States:
             adds = (kinds_after & 1) == 0
             place = size + np.arange(len(at))
             merged = merged.append_column(SEQUENCE_NUMBER.name, pa.array(numbers[at]))
-            pool.append(merged.append_column(VALUE_KIND.name, pa.array(kinds_after)).cast(self._schema))
+            pool.append(in_types(merged.append_column(VALUE_KIND.name, pa.array(kinds_after)), self._schema))
             size += len(at)
             now[at] = np.where(adds, place, -1)
             first = ends - taken
@@ -324,7 +324,7 @@ class _States:
         which, states = lookup.states(self._asked(keys), self._table.schema.fields)
         found = np.full(keys.num_rows, -1)
         found[which] = np.where((states.column(VALUE_KIND.name).to_numpy() & 1) == 0, np.arange(len(which)), -1)
-        return found, states.cast(self._schema)
+        return found, in_types(states, self._schema)
 
     def _asked(self, keys: pa.Table) -> Asked:
         columns = tuple(keys.column(name).combine_chunks() for name in self._table.key)
@@ -350,7 +350,7 @@ class _States:
         place = np.concatenate(places)
         effective = np.zeros(rows.num_rows, np.bool_)
         effective[place] = True
-        normal = pa.concat_tables(made).cast(nullable_schema((*self._table.schema.fields, VALUE_KIND)))
+        normal = in_types(pa.concat_tables(made), nullable_schema((*self._table.schema.fields, VALUE_KIND)))
         return (normal if (place[1:] > place[:-1]).all() else normal.take(pa.array(np.argsort(place)))), effective
 
     def _prefixes(

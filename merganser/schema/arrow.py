@@ -83,6 +83,17 @@ def nullable_schema(fields: Sequence[t.Field]) -> pa.Schema:
     return pa.schema([arrow_field(f).with_nullable(True) for f in fields])
 
 
+def in_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of rows in the types of a schema, with its names and nullability.
+
+    Rows of old files may be null in parts of values that are NOT NULL now. Arrow casts no such column, not even to its
+    own type.
+    """
+    pairs = zip(rows.columns, schema, strict=True)
+    columns = [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def timestamp_unit(precision: int) -> str:
     """Return the Arrow unit that holds `precision` fraction digits: ms, us or ns."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"

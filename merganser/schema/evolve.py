@@ -102,7 +102,7 @@ class Evolution:
                 continue
             if not _same(old.type, field.type):
                 _check(old.type, field.type, column=field.name, file=file)
-            elif not is_newer or field.type.nullable or not old.type.nullable:
+            elif (not is_newer or field.type.nullable or not old.type.nullable) and _alike(old.type, field.type):
                 unchanged[field.name] = old
             sources.append(len(stored))
             stored.append(old)
@@ -159,6 +159,11 @@ def _same(old: t.DataType, new: t.DataType) -> bool:
         case t.Map(), t.Map():
             return _same(old.key, new.key) and _same(old.value, new.value)
     return old.with_nullable(True) == new.with_nullable(True)
+
+
+def _alike(old: t.DataType, new: t.DataType) -> bool:
+    """Return whether two types with the same values are one in Arrow, where parts of values are nullable or not."""
+    return not t.is_nested(new) or arrow_type(old) == arrow_type(new)
 
 
 def _check(old: t.DataType, new: t.DataType, *, column: str, file: _File) -> None:

@@ -36,6 +36,45 @@ def with_values_under_nulls(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(filled, values.type)
 
 
+def has_seen_nulls(values: pa.ChunkedArray) -> bool:
+    """Return whether a NOT NULL part of rows is null where what holds it is not."""
+    return _has_not_null(values.type) and any(_is_seen(chunk, None) for chunk in values.chunks)
+
+
+def _is_seen(values: pa.Array, under: pa.BooleanArray | None) -> bool:
+    """Return whether a NOT NULL part is null where what holds it is not; `under` is as for `_filled`."""
+    kind = values.type
+    if not _has_not_null(kind):
+        return False
+    if pa.types.is_struct(kind):
+        unseen = values.is_null() if values.null_count else None
+        if under is not None:
+            unseen = under if unseen is None else pc.or_(under, unseen)
+        for i, field in enumerate(kind):
+            part = values.field(i)
+            if not field.nullable and part.null_count:
+                lacking = part.is_null() if unseen is None else pc.and_not(part.is_null(), unseen)
+                if lacking.true_count:
+                    return True
+            if _is_seen(part, unseen):
+                return True
+        return False
+    part = items_of(values)[1][-1]
+    return (bool(part.null_count) and not _item(kind).nullable) or _is_seen(part, None)
+
+
+def _has_not_null(kind: pa.DataType) -> bool:
+    """Return whether values of a type have parts that are NOT NULL, besides keys of maps."""
+    if pa.types.is_struct(kind):
+        return any(not field.nullable or _has_not_null(field.type) for field in kind)
+    return pa.types.is_nested(kind) and (not _item(kind).nullable or _has_not_null(_item(kind).type))
+
+
+def _item(kind: pa.DataType) -> pa.Field:
+    """Return the elements of lists, or the values of maps."""
+    return kind.item_field if pa.types.is_map(kind) else kind.value_field
+
+
 def _may_hide(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(not field.nullable or _may_hide(field.type) for field in kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from merganser.schema import types as t
@@ -31,6 +32,18 @@ def tightened(before: Sequence[t.Field], after: Sequence[t.Field], way: Way = ()
             case (t.Array(), t.Array()) | (t.Map(), t.Map()):
                 if _slots_tightened(old.type, field.type):
                     yield here, True
+
+
+def loosened(kind: t.DataType) -> t.DataType:
+    """Return a type that takes nulls, as do all parts of its values but keys of maps."""
+    match kind:
+        case t.Row(fields=fields):
+            kind = replace(kind, fields=tuple(replace(field, type=loosened(field.type)) for field in fields))
+        case t.Array(element=element):
+            kind = replace(kind, element=loosened(element))
+        case t.Map(value=value):
+            kind = replace(kind, value=loosened(value))
+    return kind.with_nullable(True)
 
 
 def _slots_tightened(old: t.DataType, new: t.DataType) -> bool:

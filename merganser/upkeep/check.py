@@ -46,7 +46,7 @@ from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.scan.rows import counted
 from merganser.schema import types as t
-from merganser.schema.nullability import tightened
+from merganser.schema.nullability import Way, loosened, tightened
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -485,15 +485,16 @@ class _Line:
         now = self.schemas.get((self.table.branch, newest))
         if now is None:
             return
-        fields = {field.id: field for field in now.schema.user_fields}
+        fields = now.schema.user_fields
         others = [other.schema for (branch, _), other in self.schemas.items() if branch == self.table.branch]
-        ways = [way for other in others for way, _ in tightened(other.user_fields, tuple(fields.values()))]
-        for number in dict.fromkeys(way[0].id for way in ways if len(way) == 1):
-            column = replace(fields[number], type=fields[number].type.with_nullable(True))
+        ways = [way for other in others for way, inside in tightened(other.user_fields, fields) if not inside]
+        for ids in dict.fromkeys(tuple(part.id for part in way) for way in ways):
+            way = _way(fields, ids)
             with contextlib.suppress(MerganserError):  # files that cannot be read are findings of their own
-                count = rows_with_null(now, Env(self.env.storage), state.read.snapshot, (column,)).count()
+                count = rows_with_null(now, Env(self.env.storage), state.read.snapshot, way).count()
                 if count:
-                    problem = f"column '{column.name}' is NOT NULL, and null in {counted(count, 'row')} of the table."
+                    path = ".".join(part.name for part in way)
+                    problem = f"column '{path}' is NOT NULL, and null in {counted(count, 'row')} of the table."
                     self.findings.note("nulls", now.paths.schema(newest), problem, state.read.holder)
 
     def _look_at_buckets(self, live: LiveFiles, touched: Iterable[BucketId], holder: Holder) -> None:
@@ -567,3 +568,13 @@ def _partition_problems(manifest: ManifestFile, partitions: set[bytes], kinds: S
                 f"it has files of the partition value {strays[0]!r:.40}, and its list says {stats.min!r:.40} to "
                 f"{stats.max!r:.40}."
             )
+
+
+def _way(fields: Sequence[t.Field], ids: Sequence[int]) -> Way:
+    """Return a column, and the fields of ROWs inside it, by their ids; all of them take nulls."""
+    way: list[t.Field] = []
+    for number in ids:
+        found = next(field for field in fields if field.id == number)
+        way.append(replace(found, type=loosened(found.type)))
+        fields = found.type.fields if isinstance(found.type, t.Row) else ()
+    return tuple(way)

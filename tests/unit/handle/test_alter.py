@@ -381,6 +381,50 @@ def test_rows_of_a_table_without_a_key_that_are_null_in_a_column_that_is_not_nul
     assert table.check() == ()
 
 
+@pytest.mark.parametrize("producer", ["none", "lookup", "per-record"])
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("key", [["id"], []])
+def test_rows_with_nulls_in_a_field_that_is_not_null_now_are_read_and_written_anew(catalog, key, producer, kind):
+    options = {"file.format": kind} | ({"bucket": "1", "changelog-producer": producer} if key else {})
+    if not key and producer != "none":
+        return
+    table = catalog.create_table(
+        "db.x", {"id": "INT", "r": "ROW<a INT, s ROW<b INT>>"}, primary_key=key, options=options
+    )
+    seen = [
+        {"id": 1, "r": {"a": 1, "s": {"b": None}}},
+        {"id": 2, "r": None},
+        {"id": 3, "r": {"a": None, "s": None}},
+        {"id": 4, "r": {"a": 4, "s": {"b": 4}}},
+    ]
+    table.write(seen)
+    there = table.write([{"id": 5, "r": {"a": 5, "s": {"b": 5}}}])
+    table.delete("id = 1 OR id = 3")
+    table = table.alter([NOT_NULL[0], c.set_nullable("r.a", False), c.set_nullable("r.s.b", False)])
+    table.compact(full=True)
+    table.rollback(snapshot=there.id)
+    table = catalog.table("db.x")
+    table.delete("id = 5")
+    table.delete("id = 4")
+    for _ in range(2):
+        assert rows(table) == seen[:3]
+        assert [found.problem for found in table.check()] == [
+            "column 'r.a' is NOT NULL, and null in 1 row of the table.",
+            "column 'r.s.b' is NOT NULL, and null in 1 row of the table.",
+        ]
+        if key:
+            assert table.lookup([{"id": 1}]).to_pylist() == seen[:1]
+        table.write([{"id": 6, "r": None}])
+        table.delete("id = 6")
+        table.compact(full=True)
+    table.delete("r IS NOT NULL AND r.a IS NULL")
+    with pytest.raises(InvalidInputError, match="has null for its field 'b', which is NOT NULL"):
+        table.write(seen[:1])
+    table.delete("r IS NOT NULL AND r.s IS NOT NULL AND r.s.b IS NULL")
+    assert rows(table) == seen[1:2]
+    assert table.check() == ()
+
+
 def test_the_optimised_table_shows_the_last_full_compaction_whatever_the_number_of_levels_is_now(catalog, table):
     table.write([{"id": 1, "n": 7, "s": "a"}])
     table.compact(full=True)
