@@ -25,7 +25,7 @@ from merganser.edit.images import Images, Upserted, upserted
 from merganser.edit.matching import reads_of_keys
 from merganser.edit.partial import Partial
 from merganser.edit.rounds import check_columns, in_rounds
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import ConflictError, InvalidInputError, MerganserError, UnsupportedError
 from merganser.ingest.rows import RowKinds, batches_of
 from merganser.lookup.lookup import shared_lookup
 from merganser.merge.deduplicate import Deduplicate
@@ -39,8 +39,10 @@ from merganser.options import write as w
 from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema
+from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.write.buffer import SMALL_BYTES
+from merganser.write.merge_schema import fields_for
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
@@ -108,8 +110,10 @@ class Upsert:
                 "says. Nothing was written. Use write(): it moves keys as the merge engine says.",
                 table=table.name,
             )
+        self._older: TableSchema | None = None
+        """The schema by which the caller takes rows for whole, if the table has got another one since."""
         if columns is None and table.schema.id != known.schema.id:
-            columns = self._known_columns(known)
+            columns, self._older = self._known_columns(known), known.schema
         self._session = WriteSession(table, env, commit_user=commit_user, changes=changes, is_newest=True)
         self._watermark: int | None = None
         self._keeps = if_exists == "keep"
@@ -194,13 +198,30 @@ class Upsert:
             InvalidInputError: nothing was written.
         """
         of_rows = RowKinds(kinds, table=self._table.name)
-        parts = [of_rows.split(batch, last=held) for batch, held in batches_of(data, self._table.schema.fields)]
+        fields = fields_for(self._table, self._env, data)
+        parts = [of_rows.split(batch, last=held) for batch, held in batches_of(data, fields)]
         of_rows.finish()
         parts = [part for part in parts if part[0].num_columns or part[0].num_rows]
+        self._check_known(parts)
         if self._table.options.get(w.MERGE_SCHEMA):
             rows = self._columns_of([part for part, _ in parts])
             self._aim(self._session.take_columns_of(rows, lambda table: self._fitting(table, parts)))
         return self._checked(parts)
+
+    def _check_known(self, parts: _Parts) -> None:
+        """Refuse whole rows with columns that the table has got since it was opened.
+
+        Raises:
+            ConflictError: nothing was written.
+        """
+        new = () if self._older is None else new_names(self._older, self._table.schema)
+        given = [name for name in new if any(name in part.column_names for part, _ in parts)]
+        if self._older is not None and given:
+            raise ConflictError(
+                f"{self._action}: since it was opened with schema {self._older.id}, it got columns that the rows have: "
+                f"{', '.join(given)} (schema {self._table.schema.id}). Nothing was written. Open the table again.",
+                table=self._table.name,
+            )
 
     def _columns_of(self, parts: Sequence[pa.Table]) -> pa.Schema:
         """Return the columns that some of the parts have."""

@@ -23,7 +23,7 @@ from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.dropping import drop_partitions
-from merganser.write.merge_schema import with_columns_of
+from merganser.write.merge_schema import fields_for, with_columns_of
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
@@ -102,7 +102,7 @@ class WriteVerbs(TableBase):
                 changes=changes,
             ).snapshot
         watermark = checked_watermark(watermark, f"cannot write to '{self.name}'")
-        rows = held_rows(data, self.schema.fields)
+        rows = held_rows(data, fields_for(self.definition, self.env, data))
 
         def written(_: bool) -> Snapshot | None:
             with Writer(self._session(columns, overwrite, commit_user, changes)) as writer:
@@ -342,7 +342,8 @@ class Writer:
             with self.session.env.progress.work(f"writing {self.session.table.name}") as work:
                 of_rows = RowKinds(kinds, table=self.session.table.name)
                 for data in parts:
-                    for batch, held in batches_of(data, self.session.table.schema.fields):
+                    fields = fields_for(self.session.table, self.session.env, data)
+                    for batch, held in batches_of(data, fields):
                         rows, row_kinds = of_rows.split(batch, last=held)
                         self.session.write(rows, row_kinds, held=held)
                         taken = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,6 +23,17 @@ from merganser.storage.env import Env
 from merganser.upkeep.alter import alter
 
 _ATTEMPTS: Final = 10
+
+
+def fields_for(table: TableDef, env: Env, data: Any) -> tuple[t.Field, ...]:
+    """Return the columns that tell of data which of its dictionaries are maps.
+
+    Rows that may bring columns go to the newest schema, so its columns count: a handle may be older.
+    """
+    told = isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader)  # Arrow tells its types itself
+    if not told and table.options.get(w.MERGE_SCHEMA):
+        table = newest(table, env)
+    return table.schema.fields
 
 
 def takes(table: TableDef, rows: pa.Schema) -> bool:

@@ -17,7 +17,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage
 from merganser.commit.turns import wait_for_turn
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.meta.newest import for_writing
+from merganser.meta.newest import for_writing, newest
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -81,9 +81,24 @@ class WriteSession:
         self._check_known()
         begun = self.env.seconds()
         self.take_columns_of(rows.schema, lambda table: self._target_of(table).accepted(rows, kinds))
-        prepared = self.target.accepted(rows, kinds)
+        prepared = self._accepted(rows, kinds)
         self._transaction.spent("check", self.env.seconds() - begun)
         self.put(prepared, held=held)
+
+    def _accepted(self, rows: pa.Table, kinds: pa.Array | None) -> Prepared:
+        """Return rows, checked; rows with a column that the table has got meanwhile are told so."""
+        try:
+            return self.target.accepted(rows, kinds)
+        except InvalidInputError as error:
+            column, known = error.context.get("column"), self.table.schema
+            now = known if column is None or column in known.names else newest(self.table, self.env).schema
+            if column not in now.names or now is known:
+                raise
+            raise InvalidInputError(
+                f"{self.target.action}: the table has got column '{column}' (schema {now.id}) since it was opened with "
+                f"schema {known.id}. Nothing was written. Open the table again.",
+                **error.context,
+            ) from error
 
     def put(self, rows: Prepared, *, held: bool = False) -> None:
         """Take rows that were checked: exactly the columns and types of the table, and kinds that it takes."""

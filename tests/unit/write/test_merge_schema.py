@@ -321,6 +321,34 @@ def test_a_handle_from_before_a_change_writes_what_the_table_is_now(table):
     assert rows(table) == [{"id": 1, "m": 4, "s": None, "r": None, "x": None, "y": 5}]
 
 
+def test_dictionaries_are_maps_in_a_column_that_is_newer_than_the_handle(table):
+    made = table.alter([c.add_column("m", "MAP<STRING, INT>"), c.add_column("l", "ARRAY<MAP<STRING, INT>>")])
+    given = {"m": {"a": 1}, "l": [{"b": 2}]}
+    merging(table).write([{"id": 1, **given}])
+    merging(table).write(iter([{"id": 2, **given}]))
+    merging(table).upsert([{"id": 3, **given}])
+    with merging(table).writer() as writer:
+        writer.write([{"id": 4, "n": 4}])
+        writer.write([{"id": 5, **given}])
+        writer.commit()
+    told = {"m": [("a", 1)], "l": [[("b", 2)]]}
+    assert [(row["m"], row["l"]) for row in rows(made) if row["id"] != 4] == [(told["m"], told["l"])] * 4
+    assert mg.table(table.path).schema.id == made.schema.id
+
+
+def test_an_old_handle_is_told_that_the_table_has_got_the_column(table):
+    table = table.alter([c.set_default("n", None)])
+    table.alter([c.add_column("m", "MAP<STRING, INT>")])
+    row = {"id": 1, "n": 1, "s": "a", "r": None, "m": {"a": 1}}
+    with pytest.raises(InvalidInputError, match=r"the table has got column 'm' \(schema 2\) since it was opened with"):
+        table.write([row])
+    with pytest.raises(ConflictError, match=r"it got columns that the rows have: m \(schema 2\). Nothing was written"):
+        table.upsert([row])
+    with pytest.raises(InvalidInputError, match="column 'x' of the data is not a column of the table"):
+        table.write([{"id": 1, "x": 1}])
+    assert rows(table) == []
+
+
 def test_keys_keep_their_types(table):
     with pytest.raises(InvalidInputError, match="column 'id'"):
         merging(table, **{"explicit-cast": 1}).write(pa.table({"id": ["a"], "n": [1]}))
