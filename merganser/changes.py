@@ -7,7 +7,7 @@ column a. ARRAY elements and MAP values that are ROWs are passed through: "a.b" 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -202,7 +202,8 @@ def set_primary_key(columns: Sequence[str]) -> SetPrimaryKey:
     Args:
         columns: whose values identify a row.
     """
-    return SetPrimaryKey(tuple(columns))
+    is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
+    return SetPrimaryKey(tuple(columns) if is_list else columns)  # type: ignore[arg-type]  # `alter` refuses it
 
 
 def set_comment(text: str | None) -> SetComment:

@@ -101,6 +101,15 @@ def set_primary_key(table: TableDef, env: Env, changes: Iterable[Change]) -> Tab
     rekeying = _Rekeying(table, env, checked_changes(changes, what), what)
     try:
         return in_rounds(table, env, lambda _: rekeying.round(), lambda: None)
+    except ConflictError as error:
+        if "read" not in error.context:
+            raise
+        raise ConflictError(
+            f"{what}: others changed the table again and again while its rows were written anew, the last time as "
+            f"follows: {error.message.partition(': ')[2].partition(' Nothing was')[0]} Nothing was changed. Pause the "
+            "writers of the table until the call returns, and call it again.",
+            **error.context,
+        ) from error
     finally:
         rekeying.drop()
 
@@ -268,7 +277,8 @@ class _Rekeying:
                 shown = [_named(row) for rows in whole for row in rows.slice(0, _SHOWN_MAX).to_pylist()][:_SHOWN_MAX]
         if nulls:
             raise InvalidInputError(
-                f"{self._what}: {counted(nulls, 'row')} of the table have null in the primary key ({', '.join(keys)}): "
+                f"{self._what}: {counted(nulls, 'row')} of the table {'has' if nulls == 1 else 'have'} null in the "
+                f"primary key ({', '.join(keys)}): "
                 f"{'; '.join(shown)}. Nothing was changed. Update or delete these rows first, or set "
                 "'primary-key.nullable' in the same call.",
                 table=self._table.name,

@@ -94,10 +94,8 @@ def checked_changes(changes: Any, what: str) -> tuple[c.Change, ...]:
     for change in found:
         if not isinstance(change, _CHANGES):
             refuse(what, f"{change!r:.100} is a {type(change).__name__}, and no change of a schema. {how}")
-        if isinstance(change, c.SetPrimaryKey) and not change.columns:
-            refuse(
-                what, "the primary key has no columns. Give a list such as merganser.changes.set_primary_key(['id'])."
-            )
+        if isinstance(change, c.SetPrimaryKey):
+            _check_key(change.columns, what)
         for name in ("name", "new_name", "key"):
             given = getattr(change, name, "x")
             if not isinstance(given, str) or not given.strip():
@@ -106,6 +104,18 @@ def checked_changes(changes: Any, what: str) -> tuple[c.Change, ...]:
     if not found:
         refuse(what, f"there are no changes. {how}")
     return found
+
+
+def _check_key(columns: Any, what: str) -> None:
+    """Refuse what is no list of names of columns."""
+    if isinstance(columns, str):
+        refuse(what, f"the columns of the primary key are one text, '{columns}'. Give a list such as ['{columns}'].")
+    if not isinstance(columns, tuple) or not columns:
+        found = "has no columns" if columns == () else f"is {columns!r:.100}, a {type(columns).__name__}"
+        refuse(what, f"the primary key {found}. Give a list such as merganser.changes.set_primary_key(['id']).")
+    for name in columns:
+        if not isinstance(name, str):
+            refuse(what, f"the columns of the primary key hold {name!r:.100}, a {type(name).__name__}. Give names.")
 
 
 def touched(schema: TableSchema, changes: Iterable[c.Change]) -> dict[tuple[str, str], object]:

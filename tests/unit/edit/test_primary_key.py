@@ -118,6 +118,8 @@ def test_null_keys_are_refused_with_examples() -> None:
     ):
         table.alter([c.set_primary_key(["k"])])
     table.delete("v = 3")
+    with pytest.raises(InvalidInputError, match=r"1 row of the table has null in the primary key \(k\): .*v = 2"):
+        table.alter([c.set_primary_key(["k"])])
     keyed = table.alter([c.set_primary_key(["k"]), c.set_option("primary-key.nullable", "true")])
     assert keyed.read(where="k IS NULL").to_pylist() == [row(None, 2)]
 
@@ -158,6 +160,9 @@ def test_a_table_whose_rows_are_gone_gets_a_key() -> None:
     [
         ([c.set_primary_key(["x"])], "primary key column 'x' is no column"),
         ([c.set_primary_key([])], "the primary key has no columns"),
+        ([c.set_primary_key("k")], r"primary key are one text, 'k'. Give a list such as \['k'\]"),
+        ([c.set_primary_key(7)], "the primary key is 7, a int. Give a list"),
+        ([c.set_primary_key(["k", 7])], "columns of the primary key hold 7, a int. Give names"),
         ([c.set_primary_key(["k", "k"])], "contain duplicates"),
         ([c.set_primary_key(["p"])], "consists of partition columns only"),
         ([c.set_option("primary-key", "k")], r"merganser.changes.set_primary_key\(\['k'\]\) writes the rows anew"),
@@ -223,6 +228,27 @@ def test_a_delete_or_a_duplicate_that_others_commit_meanwhile_counts(monkeypatch
     with pytest.raises(InvalidInputError, match=r"2 rows share 1 value of the primary key \(k\): k = 2 \(2 rows\)"):
         table.alter([c.set_primary_key(["k"])])
     assert rows(table) == [("a", 2, 2), ("a", 2, 5)]
+
+
+def test_beside_a_writer_that_makes_no_pause_the_call_says_to_pause_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made("restless", commit__max_retries="2", commit__min_retry_wait="1 ms")
+    table.write([row(1, 1)])
+    take, late = module._Rekeying._take, iter(range(2, 1_000))
+
+    def then_others(self: Any, *arguments: Any) -> None:
+        take(self, *arguments)
+        table.write([row(next(late), 0)])
+
+    monkeypatch.setattr(module._Rekeying, "_take", then_others)
+    with pytest.raises(
+        ConflictError,
+        match=r"again and again .*: snapshot \d+ of commit user .* Nothing was changed. Pause the writers of the table",
+    ):
+        table.alter([c.set_primary_key(["k"])])
+    monkeypatch.undo()
+    assert table.schema.primary_keys == ()
+    count = len(rows(table))
+    assert len(rows(table.alter([c.set_primary_key(["k"])]))) == count
 
 
 def test_writers_of_before_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
