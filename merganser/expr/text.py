@@ -128,6 +128,11 @@ def to_predicate(
 _MARK: Final = "merganser_list_"
 _LIST_CHARS: Final = 64
 _LISTS: Final = re.compile(r"\bIN\s*\((\s*-?[0-9]+(?:\s*,\s*-?[0-9]+){15,}\s*)\)", re.IGNORECASE)
+_SOURCE: Final = "merganser_source"
+"""Under this name a parsed expression has its text."""
+_CALL: Final = re.compile(r"(\w+)\s*\(")
+_PIECES: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[()]", re.DOTALL)
+"""Quoted pieces of a text, and its parentheses outside of them."""
 _QUOTES: Final = ("'", '"', "`", "--", "/*")
 """What a text may hold in which a list is none."""
 
@@ -226,6 +231,7 @@ def _parsed(text: str, what: str) -> exp.Expression:
         raise InvalidInputError(f"cannot read the {what} '{text}': {error}", text=text) from None
     if not isinstance(node, exp.Expression):
         raise InvalidInputError(f"cannot read the {what} '{text}': it is not an expression", text=text)
+    node.meta[_SOURCE] = text
     return node
 
 
@@ -731,9 +737,23 @@ def _flat(node: exp.Expression) -> list[exp.Expression]:
     return out
 
 
+def _as_given(node: exp.Expression) -> str | None:
+    """Return the call of a function as the user wrote it: the parser shows some under other names. None: it is none."""
+    text, start = node.root().meta.get(_SOURCE, ""), node.meta.get("start")
+    call = None if start is None else _CALL.match(text, start)
+    if call is None:
+        return None
+    depth = 0
+    for piece in _PIECES.finditer(text, call.end() - 1):
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+        if not depth:
+            return str(text[start : piece.end()])
+    return None
+
+
 def _refusal(node: exp.Expression, reason: str = "") -> InvalidInputError:
     try:
-        text = node.sql(dialect="spark")
+        text = _as_given(node) or node.sql(dialect="spark")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # of functions with odd arguments
         return InvalidInputError(f"cannot use a function with these arguments. {_SUPPORTED}")
     if isinstance(node, exp.Bracket):
@@ -756,7 +776,7 @@ def _refusal(node: exp.Expression, reason: str = "") -> InvalidInputError:
                 reason = "it is an aggregate, and each row is looked at alone"
             case exp.Interval():
                 reason = "an interval is added to a date or a timestamp, as in ts > now() - INTERVAL 7 DAYS"
-            case exp.Func() if found := re.match(r"(\w+)\(", text):
+            case exp.Func() if found := _CALL.match(text):
                 reason = f"there is no function '{found[1].lower()}' here, or not with these arguments"
             case _:
                 reason = "filters do not have this"
