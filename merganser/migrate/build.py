@@ -37,6 +37,7 @@ from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_user
 
 _DAY_MS: Final = 86_400_000
+_REMAINS: Final = re.compile(r"\..+\.[0-9a-f-]{36}\.tmp")
 _BUCKET: Final = 0
 _UNAWARE: Final = -1
 _READ_ROWS: Final = 131_072
@@ -186,7 +187,7 @@ def place(env: Env, root: str, name: str) -> Iterator[str]:
         AlreadyExistsError: there is a table at its place now; nothing was changed.
     """
     database, _, own = root.rpartition("/")
-    _remove_old(env, database, own)
+    _remove_old(env, database)
     aside = join(database, f".{own}.{env.new_id()}.tmp")
     try:
         yield aside
@@ -225,12 +226,14 @@ def _publish(env: Env, aside: str, root: str, name: str) -> None:
         raise
 
 
-def _remove_old(env: Env, database: str, own: str) -> None:
-    """Remove what calls that were stopped have left of a table of this name, a day ago or earlier. Best effort."""
-    left = re.compile(rf"\.{re.escape(own)}\.[0-9a-f-]{{36}}\.tmp")
+def _remove_old(env: Env, database: str) -> None:
+    """Remove what calls that were stopped have left in a database, a day ago or earlier. Best effort.
+
+    A local disk sets tables that are dropped aside under such names, too, before it removes them.
+    """
     with contextlib.suppress(MerganserError):
         for entry in env.storage.list(database):
-            if not entry.is_directory or not left.fullmatch(entry.name):
+            if not entry.is_directory or not _REMAINS.fullmatch(entry.name):
                 continue
             aside = join(database, entry.name)
             if _is_older(env, aside, env.now_ms() - _DAY_MS):

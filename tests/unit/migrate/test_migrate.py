@@ -431,13 +431,18 @@ def test_times_of_spark_and_of_others_keep_their_meaning(catalog: mg.Catalog, fo
 def test_old_remains_of_a_stopped_call_are_removed(catalog: mg.Catalog, folder: Path) -> None:
     put(folder / "1.parquet", {"id": [1]})
     home = Path(catalog.warehouse) / "db.db"
-    for age in (2 * 86_400, 60):
-        left = home / f".t.{age:08}-0000-0000-0000-000000000000.tmp"
+    for age, name in ((2 * 86_400, "t"), (2 * 86_400, "a.b"), (60, "t"), (60, "u")):
+        left = home / f".{name}.{age:08}-0000-0000-0000-000000000000.tmp"
         (left / "schema").mkdir(parents=True)
         (left / "schema" / "schema-0").write_text("{}")
         os.utime(left / "schema" / "schema-0", (os.stat(home).st_mtime - age,) * 2)
     catalog.migrate(folder, "db.t")
-    assert sum(name.startswith(".t.") for name in os.listdir(home)) == 1
+    left = sorted(name for name in os.listdir(home) if name.endswith(".tmp"))
+    assert left == [f".{name}.00000060-0000-0000-0000-000000000000.tmp" for name in ("t", "u")]
+    assert catalog.list_tables("db") == ["t"]
+    catalog.drop_table("db.t")
+    catalog.drop_database("db")
+    assert not home.exists()
 
 
 def test_a_table_of_a_folder_gets_a_key_later(catalog: mg.Catalog, folder: Path) -> None:
