@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from merganser.edit.asked import as_it_is_now, condition_of
+from merganser.edit.asked import as_it_is_now, condition_of, new_names
 from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted, of_source
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
@@ -23,7 +23,7 @@ from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides
@@ -59,10 +59,12 @@ class Clause:
     Attributes:
         condition: which rows; None: all that no earlier clause has taken.
         sets: the values that they get; None: they are deleted.
+        by_name: the values are those of all columns that have the names of columns of the source.
     """
 
     condition: Predicate | None
     sets: Assignments | None
+    by_name: bool = False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -110,6 +112,7 @@ class Merge:
                 the column of its name in the source; key, partition and bucket-key columns stay.
             condition: SQL text: which pairs of rows. None: all.
         """
+        namesakes = set is None
         if set is None:
             fixed = fixed_columns(self._table)
             named = [field for field in by_name(self._table, self._fields, self._setting) if field.name not in fixed]
@@ -121,7 +124,8 @@ class Merge:
                 )
             set = {field.name: of_source(field.name) for field in named}
         sets = assignments(self._table, set, self._action, self._setting, self._sides)
-        return replace(self, _matched=(*self._matched, Clause(self._condition(condition, self._sides), sets)))
+        asked = self._condition(condition, self._sides)
+        return replace(self, _matched=(*self._matched, Clause(asked, sets, namesakes)))
 
     def when_matched_delete(self, condition: str | None = None) -> Merge:
         """Remove rows that meet a row of the source.
@@ -141,7 +145,7 @@ class Merge:
         """
         sets = inserted(self._table, values, self._action, self._setting, self._fields)
         asked = self._condition(condition, {SOURCE: self._fields})
-        return replace(self, _missing=(*self._missing, Clause(asked, sets)))
+        return replace(self, _missing=(*self._missing, Clause(asked, sets, values is None)))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, str], condition: str | None = None) -> Merge:
         """Give rows new values that meet no row of the source.
@@ -185,7 +189,21 @@ class Merge:
         return (self if table.schema.id == self._table.schema.id else self._of(table))._execute()
 
     def _of(self, table: TableDef) -> Merge:
-        """Return the same for the table with another schema, in which the named columns are the same."""
+        """Return the same for the table with another schema, in which the named columns are the same.
+
+        Raises:
+            ConflictError: it has a column that a clause would take from the source, and that the caller does not know.
+        """
+        then, now = self._table.schema, table.schema
+        told = {field.name for field in by_name(table, self._fields, self._setting)}
+        new = [name for name in new_names(then, now) if name in told]
+        if new and any(clause.by_name for clause in (*self._matched, *self._missing)):
+            raise ConflictError(
+                f"{self._action}: since it was opened with schema {then.id}, it got columns that the source has: "
+                f"{', '.join(new)} (schema {now.id}). Nothing was written. Open the table again, or say which columns "
+                "get which values.",
+                table=table.name,
+            )
         kinds = (self._matched, self._missing, self._unmatched)
         matched, missing, unmatched = (tuple(clause.of(table) for clause in clauses) for clauses in kinds)
         return replace(self, _table=table, _matched=matched, _missing=missing, _unmatched=unmatched)

@@ -13,7 +13,7 @@ import pytest
 import merganser as mg
 from merganser.edit.matching import Matching
 from merganser.edit.merging import Merge
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.storage.protocol import no_lock
 
 COLUMNS = {"k": "INT", "a": "INT", "b": "STRING", "n": "INT NOT NULL"}
@@ -252,3 +252,22 @@ def test_system_tables_cannot_be_changed(catalog: mg.Catalog, name: str) -> None
     with pytest.raises(mg.errors.UnsupportedError, match=r"cannot delete 'db\.t\$.*Nothing was written"):
         table.delete("true")
     assert not hasattr(table, "nonsense")
+
+
+def test_an_old_handle_leaves_out_no_newer_column_that_the_source_has(catalog: mg.Catalog) -> None:
+    old = made(catalog)
+    table = old.alter([mg.changes.add_column("m", "MAP<STRING, INT>")])
+    given = [{"k": 1, "a": 5, "b": "y", "n": 1, "m": {"x": 1}}]
+    match = (
+        r"since it was opened with schema 0, it got columns that the source has: m \(schema 1\). Nothing was written"
+    )
+    with pytest.raises(ConflictError, match=match):
+        old.merge(given, on=BY_KEY).when_matched_update().execute()
+    with pytest.raises(ConflictError, match=match):
+        old.merge(given, on=BY_KEY).when_matched_delete().when_not_matched_insert().execute()
+    old.merge(given, on=BY_KEY).when_matched_update({"a": "source.a"}).execute()
+    assert by_key(table)[1] == (5, "x", 1, None)
+    table.merge(given, on=BY_KEY).when_matched_update().execute()
+    assert by_key(table)[1] == (5, "y", 1, [("x", 1)])
+    old.merge([{"k": 1, "n": 2}], on=BY_KEY).when_matched_update().when_not_matched_insert().execute()
+    assert by_key(table)[1] == (5, "y", 2, [("x", 1)])
