@@ -341,6 +341,50 @@ def check_total_buckets(
             )
 
 
+def check_new_partitions(
+    changes: Sequence[ManifestEntry],
+    live: LiveFiles,
+    numbers: Callable[[], Sequence[int]],
+    *,
+    table: str,
+    snapshot: int,
+) -> None:
+    """Refuse rows of new partitions if the table had their number of buckets, and has another one by now.
+
+    A rescale moves the partitions that it finds. A writer that began before it, and commits after it, would leave one
+    that nobody can add to.
+
+    Args:
+        changes: the files to add.
+        live: the live files.
+        numbers: returns the option `bucket` of the schema that the writer began with, and of all later ones.
+        table: the name of the table, for messages.
+        snapshot: the snapshot that the commit would follow.
+
+    Raises:
+        ConflictError: nothing was changed.
+    """
+    added = {entry.partition: entry.total_buckets for entry in changes if entry.kind == ADD and entry.total_buckets > 0}
+    new = {
+        total
+        for partition, total in added.items()
+        if not any((partition, bucket) in live.buckets for bucket in range(total))
+    }
+    if not new:
+        return
+    first, *later = numbers()
+    other = later[-1] if later else first
+    overtaken = sorted((new - {other}) & {first, *later})
+    if overtaken:
+        raise ConflictError(
+            f"cannot commit to '{table}': the rows were written into {overtaken[0]} buckets, and another job has given "
+            f"the table {other} since. Nothing was changed. Open the table again and repeat the write.",
+            table=table,
+            snapshot=snapshot,
+            buckets=other,
+        )
+
+
 def check_undisturbed(
     since: Iterable[Snapshot],
     delta: Callable[[Snapshot], Iterable[ManifestEntry]],

@@ -44,6 +44,7 @@ from merganser.commit.conflict import (
     check_index,
     check_keys,
     check_levels,
+    check_new_partitions,
     check_none_waits,
     check_reads,
     check_removals,
@@ -71,6 +72,7 @@ from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.key_change import fitting, key_ids
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
+from merganser.meta.newest import bucket_numbers
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
@@ -294,6 +296,14 @@ class Publisher:
                 removed = [entry for entry in entries if entry.kind == DELETE]
                 live = live.apply(removed, source=f"snapshot {newest}")
             check_total_buckets(entries, live, table=self.table.name, snapshot=newest)
+            if not change.rescales:
+                check_new_partitions(
+                    entries,
+                    live,
+                    lambda: bucket_numbers(self.table, self.env, self.table.schema.id),
+                    table=self.table.name,
+                    snapshot=newest,
+                )
             if change.kind == COMPACT and is_sensitive(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from merganser.meta.lineage import last_rescale, moved
+from merganser.meta.newest import bucket_numbers
 from merganser.meta.next_schema import make_next_schema
-from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
@@ -18,12 +18,23 @@ from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 
 
-def set_buckets(table: TableDef, env: Env, buckets: int) -> bool:
-    """Make a schema with a number of buckets, unless the newest has it; return whether it did."""
+def set_buckets(table: TableDef, env: Env, buckets: int, *, rescale: int) -> bool:
+    """Make a schema with a number of buckets, unless the newest has it; return whether it did.
+
+    Of several rescales at a time, the one that commits last chooses the number.
+
+    Args:
+        rescale: the id of the snapshot of the rescale to this number. If there is a later rescale, nothing is done.
+            0: no rows had to move.
+    """
+    snapshots = MetaReader(table.paths, env, table.name).snapshots
 
     def change(now: TableDef) -> TableSchema | None:
         options = now.schema.options
         if options.get(w.BUCKET) == buckets:
+            return None
+        # A later rescale sets its number after its commit, so that schema is newer than any made of this answer.
+        if rescale and (newest := snapshots.latest()) is not None and last_rescale(newest) > rescale:
             return None
         return replace(now.schema, options=options.merged({w.BUCKET.key: str(buckets)}))
 
@@ -42,7 +53,7 @@ def wanted_buckets(table: TableDef, env: Env, state: TableState) -> int | None:
     made = reader.snapshots.get(number)
     if made is None:
         return None
-    known = _numbers_since(table, env, made.schema_id)
+    known = bucket_numbers(table, env, made.schema_id)
     if len(set(known)) > 1:  # it was set, by the rescale or by a person
         return None
     wanted = {after for _, after in moved(reader.delta(made)).values()}.difference(known).intersection(
@@ -60,13 +71,7 @@ def is_overtaken(table: TableDef, env: Env, state: TableState) -> bool:
         state: the newest one.
     """
     wanted = wanted_buckets(table, env, state)
-    if wanted is not None:
-        set_buckets(table, env, wanted)
-    known = _numbers_since(table, env, table.schema.id)
+    if wanted is not None and state.snapshot is not None:
+        set_buckets(table, env, wanted, rescale=last_rescale(state.snapshot))
+    known = bucket_numbers(table, env, table.schema.id)
     return table.bucket != known[-1] and table.bucket in known
-
-
-def _numbers_since(table: TableDef, env: Env, schema_id: int) -> list[int]:
-    """Return the option `bucket` of a schema and of all later ones."""
-    schemas = SchemaStore(table.paths, env)
-    return [schemas.load(each).options.get(w.BUCKET) for each in range(schema_id, schemas.latest_id(schema_id) + 1)]

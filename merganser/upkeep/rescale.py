@@ -8,6 +8,8 @@ No row changes, so streams and changelogs go on; what a full compaction would pu
               replaced files, their partitions are done anew. After two lost rounds writers wait for the commit.
     option    a new schema with the number of buckets, so that later writers use it
 
+Of several rescales at a time, the one that commits last decides: the others set no option, and move nothing back.
+
 Until the commit, writers go on with the old number. A writer that comes to its commit later is told that its rows were
 hashed over another number. Killed before the commit, a rescale leaves files that no snapshot names; killed between the
 commit and the option, it is finished by the next writer (`upkeep.bucket_option`), or by the same call again.
@@ -29,6 +31,7 @@ from merganser.lsm.abandoned import remove_files
 from merganser.lsm.compact import CompactJob
 from merganser.lsm.rescale import RescaleJob
 from merganser.meta.data_file import DataFile
+from merganser.meta.lineage import last_rescale
 from merganser.meta.live_files import BucketId, LiveFiles
 from merganser.meta.newest import newest
 from merganser.meta.snapshot import BATCH_IDENTIFIER, COMPACT, Snapshot
@@ -73,10 +76,14 @@ def rescale(
     request = CompactionRequest(full=True, partitions=partitions)
     made = None
     while True:
-        moved = _moved(table, env, buckets, request, run or on_threads(env))
+        moved = _moved(table, env, buckets, request, run or on_threads(env), made)
         made = moved or made
         # Rows of new partitions may have come with the old number before the option was set, here or by a writer.
-        if table.bucket == POSTPONE or not (set_buckets(table, env, buckets) or moved):
+        if table.bucket == POSTPONE:
+            return made
+        with take_turn(table, env):  # who commits to a new partition looks at the option in the same turn
+            was_set = set_buckets(table, env, buckets, rescale=0 if made is None else made.id)
+        if not (was_set or moved):
             return made
 
 
@@ -128,8 +135,14 @@ class _Part:
     rows: int = 0
 
 
-def _moved(table: TableDef, env: Env, buckets: int, request: CompactionRequest, run: RunJobs) -> Snapshot | None:
-    """Move what has another number of buckets in one commit; None: nothing has."""
+def _moved(
+    table: TableDef, env: Env, buckets: int, request: CompactionRequest, run: RunJobs, made: Snapshot | None
+) -> Snapshot | None:
+    """Move what has another number of buckets in one commit; None: nothing has.
+
+    Args:
+        made: what this rescale has committed so far. If another rescale came after it, its number stays.
+    """
     parts: dict[bytes, _Part] = {}
     turn = Turn(no_lock)
     try:
@@ -138,6 +151,9 @@ def _moved(table: TableDef, env: Env, buckets: int, request: CompactionRequest, 
             if attempt > 1:
                 turn = take_turn(table, env)
             state = Publisher(table, env).latest()
+            if made is not None and state.snapshot is not None and last_rescale(state.snapshot) > made.id:
+                remove_files(table, env, [message for part in parts.values() for message in part.messages])
+                return None
             table = newest(table, env)
             publisher = Publisher(table, env)
             jobs = _planned(publisher, state, buckets, request, parts)
@@ -158,13 +174,14 @@ def _moved(table: TableDef, env: Env, buckets: int, request: CompactionRequest, 
             # What goes comes first: a file of the same bucket and another number of buckets is added after it.
             messages.sort(key=lambda message: not message.removed)
             change = Change(messages, env.new_id(), BATCH_IDENTIFIER, COMPACT, turn=turn, rescales=True)
-            made, parts = parts, {}  # from here on a snapshot may name the files
+            prepared, parts = parts, {}  # from here on a snapshot may name the files
             try:
-                return publisher.commit(change)
+                # Its schema is the newest: by those that come later, writers tell whether the option was set.
+                return Publisher(newest(table, env), env).commit(change)
             except CommitUnknownError:
                 raise
             except MerganserError as error:  # nothing is visible
-                parts = made
+                parts = prepared
                 if not isinstance(error, ConflictError) or attempt + 1 == _ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")

@@ -101,7 +101,7 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         else:
             guards.enter_context(guarded(table, env, target))
         if number is not None:
-            set_buckets(table, env, number)
+            set_buckets(table, env, number, rescale=0)
         take_back(table, env, target)
     if may_differ(now.schema):
         restore_schema(table, env)

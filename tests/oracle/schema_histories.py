@@ -222,6 +222,8 @@ class History:
                 self._change_rows()
             if self.engine == "append" and self.conditions.random() < 0.15:
                 self._get_key()
+            if self.conditions.random() < 0.15 and self.table.options.get("changelog-producer") != "input":
+                self._expire()
             self._same(self.table.read(), self.table.schema.fields, self.oracle.rows)
             self._filtered()
         for snapshot, (fields, rows) in list(self.states.items())[:: max(1, len(self.states) // 3)]:
@@ -285,6 +287,14 @@ class History:
             self.oracle.rows = [*others, *({**row, one.id: 11} for row in chosen)]
         if snapshot is not None:  # None: they were so already
             self.states[self.table.snapshots()[-1].id] = (self.table.schema.fields, list(self.oracle.rows))
+
+    def _expire(self) -> None:
+        """Let some snapshots expire; the others stay as they are."""
+        kept = self.conditions.randrange(1, 6)
+        self.table.expire(retain_max=kept, retain_min=1, older_than=datetime(2200, 1, 1).astimezone())
+        first = self.table.snapshots()[0].id if self.table.snapshots() else 0
+        assert len(self.table.snapshots()) <= kept
+        self.states = {snapshot: state for snapshot, state in self.states.items() if snapshot >= first}
 
     def _get_key(self) -> None:
         """Give a table of appended rows a primary key; of the rows of a key any may stay, since they have no order."""

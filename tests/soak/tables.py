@@ -46,6 +46,7 @@ class SoakTable:
         later: rows show only once they were compacted.
         rescales: compactors change its number of buckets.
         publishes: its changelog, replayed, is the table: "with" each commit, or "after" the compaction behind it.
+        merges: commits are merges: rows that are there are updated or deleted, others are inserted.
     """
 
     name: str
@@ -56,6 +57,7 @@ class SoakTable:
     later: bool = False
     publishes: str | None = None
     rescales: bool = False
+    merges: bool = False
 
     def create(self, catalog: Any) -> Any:
         """Make it."""
@@ -238,6 +240,18 @@ TABLES: Final = (
     SoakTable("spread", {"dynamic-bucket.target-row-num": "40", **_COMPACTS}, True, _upserts, _fold_latest),
     SoakTable("postponed", {"bucket": "-2", **_COMPACTS}, True, _upserts, _fold_latest, later=True, rescales=True),
     SoakTable("lines", {}, False, _lines, _fold_lines),
+    SoakTable(
+        "merged",
+        {"bucket": "2", "changelog-producer": "lookup", **_KEEPS_CHANGELOGS},
+        True,
+        _upserts,
+        _fold_latest,
+        publishes="after",
+        rescales=True,
+        merges=True,
+    ),
+    SoakTable("merged files", {}, False, _upserts, _fold_latest, merges=True),
+    SoakTable("merged marks", {"deletion-vectors.enabled": "true"}, False, _upserts, _fold_latest, merges=True),
     SoakTable(
         "looked up",
         {"bucket": "2", "changelog-producer": "lookup", **_KEEPS_CHANGELOGS},

@@ -16,7 +16,6 @@ from merganser.errors import (
     ConflictError,
     ExpiredError,
     FormatError,
-    InvalidInputError,
     NotFoundError,
 )
 from tests.soak.journal import Events, Journal
@@ -76,6 +75,11 @@ def commit(place: Place, table: SoakTable, opened: Any, writer: int, n: int, rng
     """Make a writer's n-th commit, which may be there already."""
     rows = arrow(table.commit(writer, n))
     user = f"writer-{writer}"
+    if table.merges:
+        merge = opened.merge(rows, "target.k = source.k", commit_user=user, identifier=n)
+        merge = merge.when_matched_delete("source.op = '-D'").when_matched_update()
+        merge.when_not_matched_insert(condition="source.op <> '-D'").execute()
+        return
     kinds: str | None = "op"
     if not table.keyed:
         rows, kinds = rows.drop_columns(["op"]), None
@@ -105,11 +109,6 @@ def _write(place: Place, number: int, rng: random.Random) -> None:
             commit(place, table, opened[table.name], number, n, rng)
         except (ConflictError, CommitUnknownError) as error:
             events.note(type(error).__name__)
-            continue
-        except InvalidInputError as error:
-            if "If the table was rescaled" not in str(error):
-                raise
-            events.note("told of a rescale")
             continue
         journal.done(n)
         events.note("commit")

@@ -21,6 +21,7 @@ from merganser.lsm.rescale import RescaleJob
 from merganser.meta.lineage import moved, parents, rescales
 from merganser.meta.table_state import MetaReader
 from merganser.testing.builders import catalog_over, contents, memory_with
+from merganser.upkeep.bucket_option import set_buckets
 from merganser.write import transaction
 from merganser.write.begin import begin
 from merganser.write.start import Start
@@ -293,6 +294,49 @@ def test_a_writer_that_begins_while_rescales_change_the_number_there_and_back_is
     live = MetaReader(table.definition.paths, table.env, table.name).latest().live
     (partition,) = {entry.partition for entry in live}
     assert [sequences((partition, bucket)) > 0 for bucket in range(4)] == [True] * 4
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_rows_of_a_new_partition_get_the_number_of_a_rescale_that_came_first(is_empty: bool) -> None:
+    table = _table()
+    if not is_empty:
+        table.write(_rows(range(20)))
+    with table.writer() as writer:
+        writer.write(_rows(range(5), p="b"))
+        _reopened(table).rescale(8)
+        with pytest.raises(ConflictError, match=r"into 4 buckets, and another job has given the table 8 since") as told:
+            writer.commit()
+    assert told.value.context["buckets"] == 8
+    begun, commit = [lambda: _reopened(table).rescale(6)], Publisher.commit
+
+    def late(self: Publisher, change: Change) -> Any:
+        if begun and not change.rescales:
+            begun.pop()()
+        return commit(self, change)
+
+    with patch.object(Publisher, "commit", late):
+        table.write(_rows(range(5), p="b"))
+    assert _totals(table) == ({} if is_empty else {"a": {6}}) | {"b": {6}}
+    _reopened(table).write(_rows(range(9), p="b"))
+
+
+@pytest.mark.parametrize("seconds", [6, 3])
+def test_of_two_rescales_at_a_time_the_one_that_commits_last_decides(seconds: int) -> None:
+    table = _table()
+    table.write(_rows(range(20)))
+    between = [lambda: _reopened(table).rescale(seconds)]
+
+    def late(*given: Any, **how: Any) -> bool:
+        if between:
+            between.pop()()
+        return set_buckets(*given, **how)
+
+    with patch("merganser.upkeep.rescale.set_buckets", late):
+        first = table.rescale(8)
+    assert first is not None
+    assert _totals(table) == {"a": {seconds}}
+    assert _reopened(table).options["bucket"] == str(seconds)
+    assert len(list(rescales(MetaReader(table.definition.paths, table.env, table.name), table.latest_snapshot()))) == 2
 
 
 def test_an_empty_table_gets_the_number() -> None:
