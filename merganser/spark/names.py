@@ -17,6 +17,8 @@ from merganser.expr.setting import Setting
 from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
+from merganser.meta.newest import newest
+from merganser.options import write as w
 
 ZONE = "spark.sql.session.timeZone"
 CASE = "spark.sql.caseSensitive"
@@ -39,6 +41,10 @@ class Spelling:
         if self.exact or isinstance(names, str) or not isinstance(names, Sequence):
             return names
         return spelled(names, self.columns if among is None else among)
+
+    def given(self, columns: Sequence[str] | None, rows: Sequence[str]) -> Sequence[str] | None:
+        """Return the columns that a write names, those that the table lacks as the rows have them."""
+        return self.names(self.names(columns), rows)
 
     def column(self, name: str | None, among: Sequence[str]) -> str | None:
         """Return the name of a column as `among` has it; None stays None."""
@@ -66,9 +72,22 @@ class Spelling:
         return df if names is None or list(names) == df.columns else df.toDF(*names)
 
 
-def spelling_of(spark: SparkSession, table: Table) -> Spelling:
-    """Return how names of a session become names of a table."""
-    return Spelling(tuple(table.schema.names), is_exact(spark.conf.get(CASE, "false")))
+def spelling_of(spark: SparkSession, table: Table, *, writes: bool = False) -> Spelling:
+    """Return how names of a session become names of a table.
+
+    Args:
+        writes: they are those of rows that are written; see `names_to_write`.
+    """
+    names = names_to_write(table) if writes else table.schema.names
+    return Spelling(tuple(names), is_exact(spark.conf.get(CASE, "false")))
+
+
+def names_to_write(table: Table) -> tuple[str, ...]:
+    """Return the columns that rows may be written to: those of the newest schema if rows may bring columns."""
+    definition = table.definition
+    if definition.options.get(w.MERGE_SCHEMA):
+        definition = newest(definition, table.env)
+    return tuple(definition.schema.names)
 
 
 def is_exact(text: str | None) -> bool:

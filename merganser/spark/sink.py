@@ -104,10 +104,10 @@ def write(
         raise InvalidInputError(
             f"cannot write to '{found.name}': through is {through!r:.60}, and {said}. Nothing was written."
         )
-    names = spelling_of(df.sparkSession, found)
+    names = spelling_of(df.sparkSession, found, writes=True)
     df = names.frame(df)
     kinds = names.column(kinds, df.columns)
-    columns, overwrite = names.names(columns), names.overwrite(overwrite)
+    columns, overwrite = names.given(columns, df.columns), names.overwrite(overwrite)
     letters = None if dead_letters is None else opened(dead_letters)
     if letters is not None:
         check_letters(df, letters, f"cannot write to '{found.name}'")

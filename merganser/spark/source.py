@@ -61,7 +61,7 @@ from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
 from merganser.shards.verbs import TRIM_HORIZON
-from merganser.spark.names import CASE, ZONE, Spelling, is_exact
+from merganser.spark.names import CASE, ZONE, Spelling, is_exact, names_to_write
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
@@ -194,7 +194,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
                     "of their own. Nothing was started. Leave the option out.",
                     option=key,
                 )
-        spelling = _spelling(table, options)
+        spelling = _spelling(table, options, writes=True)
         rows = arrow_schema_of(schema)
         names = spelling.names(rows.names) or ()
         request = sink_request_of(
@@ -202,7 +202,7 @@ class MerganserSource(DataSource):  # type: ignore[misc]
             names,
             rows,
             kinds=spelling.column(options.get("kinds"), names),
-            columns=spelling.names(_columns(options)),
+            columns=spelling.given(_columns(options), names),
             complete=overwrite,
             user=options.get("commit-user"),
             compaction=options.get("compaction"),
@@ -257,7 +257,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         table = _table(options)
-        spelling = _spelling(table, options)
+        spelling = _spelling(table, options, writes=True)
         given = arrow_schema_of(schema)
         names = spelling.names(given.names) or ()
         kinds = spelling.column(options.get("kinds"), names)
@@ -265,7 +265,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
         self._transaction = begin(
             table.definition,
             table.env,
-            columns=spelling.names(_columns(options)),
+            columns=spelling.given(_columns(options), names),
             overwrite=_overwrite(table, options, overwrite),
             commit_user=options.get("commit-user"),
             identifier=_number(options, "identifier"),
@@ -427,8 +427,9 @@ def _asked(options: Mapping[str, str]) -> RecordsAsked:
     )
 
 
-def _spelling(table: Table, options: Mapping[str, str]) -> Spelling:
-    return Spelling(tuple(table.schema.names), is_exact(options.get("casesensitive")))
+def _spelling(table: Table, options: Mapping[str, str], *, writes: bool = False) -> Spelling:
+    names = names_to_write(table) if writes else table.schema.names
+    return Spelling(tuple(names), is_exact(options.get("casesensitive")))
 
 
 def _setting(table: Table, options: Mapping[str, str]) -> Setting:

@@ -406,7 +406,7 @@ def write_stream(
             "table with merge engine 'aggregation'."
         )
     check_checkpoint(spark, checkpoint, action)
-    spelling = spelling_of(spark, found)
+    spelling = spelling_of(spark, found, writes=True)
     frame = spelling.frame(df)
     rows = frame
     letters = None if dead_letters is None else opened(dead_letters)
@@ -419,7 +419,7 @@ def write_stream(
         rows.columns,
         arrow_schema_of(rows.schema),
         kinds=spelling.column(kinds, rows.columns),
-        columns=spelling.names(columns),
+        columns=spelling.given(columns, rows.columns),
         complete=mode == "complete",
         user=commit_user,
         compaction=compaction,

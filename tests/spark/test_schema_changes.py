@@ -71,6 +71,25 @@ def test_writes_bring_new_columns_where_the_table_takes_them(spark: Any, table: 
     assert mg.table(table.path).check() == ()
 
 
+@pytest.mark.parametrize("through", ["arrow", "source"])
+def test_new_columns_may_be_named_and_have_any_case_once_they_are_there(
+    spark: Any, table: mg.Table, through: str
+) -> None:
+    options = {"write.merge-schema": "true"}
+
+    def give(frame: Any, *columns: str) -> None:
+        if through == "source":
+            ms.register(spark)
+            named = options | ({"columns": ", ".join(columns)} if columns else {})
+            frame.write.format("merganser").mode("append").options(**named).save(table.path)
+        else:
+            ms.write(frame, table.with_options(options), columns=columns or None, through=through)
+
+    give(spark.createDataFrame([(1, 2)], "id INT, New INT"), "ID", "new")
+    give(spark.createDataFrame([(2, 3)], "ID INT, NEW INT"))  # the handle is older than the column
+    assert rows(ms.read(spark, table.path).select("id", "New")) == [{"id": 1, "New": 2}, {"id": 2, "New": 3}]
+
+
 def test_a_stream_goes_on_with_its_columns_and_a_new_one_sees_the_new_columns(
     spark: Any, table: mg.Table, tmp_path: Path
 ) -> None:
