@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import merganser as mg
@@ -14,6 +16,7 @@ from merganser.errors import ConflictError, InvalidInputError
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome, run_every
+from tests.faults import run_some
 
 _names = itertools.count()
 CHANGES = [c.rename_column("v", "text"), c.add_column("n", "INT"), c.set_option("bucket", 4)]
@@ -46,6 +49,40 @@ def test_a_schema_is_whole_or_absent_whichever_call_goes_wrong() -> None:
         return catalog_over(faulty).table("db.t").alter(CHANGES)
 
     assert run_every(lambda: memory_with(files, name), work, check) > 8
+
+
+def test_rows_that_bring_a_column_in_the_middle_of_a_commit_are_all_there_or_none() -> None:
+    base = _table(**{"write.merge-schema": "true", "changelog-producer": "per-record"})
+    files = contents(base.env.storage)
+    name = f"alter-{next(_names)}"
+    before = [{"k": 1, "v": "a"}]
+    after = [{"k": 1, "v": None, "n": 7}, {"k": 2, "v": "b", "n": None}, {"k": 3, "v": "c", "n": None}]
+
+    def given() -> Iterator[dict[str, Any] | pa.Table]:
+        yield pa.table({"k": [1, 2], "v": ["z", "b"]})
+        yield pa.table({"k": [1], "n": [7]})
+        yield pa.table({"k": [3], "v": ["c"]})
+
+    def rows(table: mg.Table) -> list[dict[str, Any]]:
+        return sorted(table.read().to_pylist(), key=lambda row: row["k"])
+
+    def check(storage: Storage, outcome: Outcome[Any]) -> None:
+        table = catalog_over(storage).table("db.t")
+        if rows(table) != after:
+            assert outcome.error is not None
+            assert [{name: row[name] for name in ("k", "v")} for row in rows(table)] == before
+            table.write(given(), commit_user="w", identifier=1)
+            table = catalog_over(storage).table("db.t")
+        assert rows(table) == after
+        assert table.write(given(), commit_user="w", identifier=1) == table.latest_snapshot()
+        assert table.latest_snapshot().id == 2
+        assert table.check() == ()
+        assert table.changes(start=2).to_arrow().num_rows == 6
+
+    def work(faulty: Storage) -> Any:
+        return catalog_over(faulty).table("db.t").write(given(), commit_user="w", identifier=1)
+
+    assert run_some(lambda: memory_with(files, name), work, check) > 10
 
 
 def test_many_alter_and_write_at_once_and_no_change_is_lost() -> None:
