@@ -69,6 +69,7 @@ from merganser.errors import (
 from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
+from merganser.meta.kept import has_expired
 from merganser.meta.key_change import fitting, key_ids
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
@@ -222,13 +223,10 @@ class Publisher:
         seconds = dict.fromkeys(("manifests", "publish"), 0.0)
         while True:
             with turn or take_turn(self.table, self.env):  # ended before the next one is taken
-                prepared = None
                 try:
                     if turns.lost:
                         self.latest()  # of a long wait there is much to read; the attempt would be too slow to win
-                    begun, state, done, snapshot, change = self._placed(change, files)
-                    if not done:
-                        prepared = self._prepare(change, state, files, steps)
+                    begun, state, done, snapshot, change, prepared = self._attempt(change, files, steps)
                 except MerganserError as error:
                     files.discard()
                     steps.undo()
@@ -307,6 +305,30 @@ class Publisher:
             if change.kind == COMPACT and is_sensitive(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
+    def _attempt(
+        self, change: Change, files: MetadataFiles, steps: Steps
+    ) -> tuple[float, TableState, bool, Snapshot | None, Change, tuple[Snapshot, LiveFiles] | None]:
+        """Return what `_placed` and `_prepare` return, of a state that has not expired meanwhile.
+
+        Raises:
+            ConflictError, InvalidInputError: the change may not follow the newest state.
+            FormatError: metadata is damaged or missing, or states expired again and again.
+        """
+        for round_ in range(_ROUNDS_MAX):
+            begun, state, done, snapshot, change = self._placed(change, files)
+            try:
+                prepared = None if done else self._prepare(change, state, files, steps)
+                break
+            except FormatError as error:
+                if round_ + 1 == _ROUNDS_MAX or not self._has_expired(state, error):
+                    raise
+                files.discard()
+        return begun, state, done, snapshot, change, prepared
+
+    def _has_expired(self, state: TableState, error: FormatError) -> bool:
+        """Return whether a file is missing since others have committed after a state, and an expiry removed it."""
+        return state.snapshot is not None and has_expired(self.table, self.env, state.snapshot, error)
+
     def _placed(self, change: Change, files: MetadataFiles) -> tuple[float, TableState, bool, Snapshot | None, Change]:
         """Return a change as it may follow the newest state.
 
@@ -330,9 +352,14 @@ class Publisher:
             if done:
                 break
             self._check(change, state)
-            messages = change.messages if change.adapt is None else change.adapt(state)
-            if change.overwrites is None:
-                check_keys(messages, partial(self.reader.index, state.snapshot), table=self.table.name)
+            try:
+                messages = change.messages if change.adapt is None else change.adapt(state)
+                if change.overwrites is None:
+                    check_keys(messages, partial(self.reader.index, state.snapshot), table=self.table.name)
+            except FormatError as error:
+                if not self._has_expired(state, error):
+                    raise
+                continue
             if messages is change.messages:
                 break
             change = replace(change, messages=messages)

@@ -48,6 +48,7 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DELETE, DataFile
+from merganser.meta.kept import has_expired
 from merganser.meta.key_change import marked
 from merganser.meta.live_files import EMPTY, BucketId
 from merganser.meta.next_schema import restore_schema
@@ -59,7 +60,6 @@ from merganser.meta.tracking import publishes_by_compaction
 from merganser.options import write as w
 from merganser.rules.alter import altered, checked_changes
 from merganser.rules.gaps import check_can_keep, check_can_write
-from merganser.scan.kept import has_expired
 from merganser.scan.plan import level_0_waits
 from merganser.scan.read import read_split
 from merganser.scan.rows import counted, with_schema

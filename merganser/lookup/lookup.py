@@ -29,6 +29,7 @@ from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.merge.keys import sorted_positions
 from merganser.meta.data_file import DataFile
+from merganser.meta.kept import has_expired
 from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
@@ -38,7 +39,6 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.rules.gaps import check_can_read, unsupported_for_reading
-from merganser.scan.kept import has_expired
 from merganser.scan.plan import is_masked, level_0_waits
 from merganser.scan.rows import with_schema, without_columns
 from merganser.scan.scan import Scan, check_is_there, chosen_columns

@@ -25,6 +25,7 @@ from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.kept import is_kept
 from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketId
 from merganser.meta.schemas import SchemaStore
@@ -38,7 +39,6 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.gaps import gap_of, refusal, tracked
-from merganser.scan.kept import is_kept
 from merganser.scan.phases import may_retract
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff

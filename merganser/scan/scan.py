@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
+from merganser.meta.kept import has_expired
 from merganser.meta.key_change import check_key
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -20,7 +21,6 @@ from merganser.options import read as r
 from merganser.options.registry import did_you_mean
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import WHOLE_CHANGES, in_batches, kind_column, shows_rows_of_pairs, single_rows
-from merganser.scan.kept import has_expired
 from merganser.scan.plan import Plan, plan, unseen_files
 from merganser.scan.plan_changes import explained, plan_changes, unless_gone
 from merganser.scan.read import read_split

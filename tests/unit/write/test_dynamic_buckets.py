@@ -7,10 +7,11 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,14 @@ import pytest
 
 import merganser as mg
 from merganser.codec.hashing import row_hashes
+from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change, Publisher
 from merganser.errors import ConflictError, FormatError
 from merganser.files.key_hashes import read_hashes
 from merganser.meta.index_manifest import HASH, IndexEntry, write_index_manifest
 from merganser.meta.snapshot import COMPACT
 from merganser.meta.snapshots import SnapshotStore
-from merganser.meta.table_state import MetaReader
+from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import write as w
 from merganser.storage.cache import Cache
 from merganser.storage.mapped import Arrays
@@ -33,6 +35,7 @@ from merganser.write import key_buckets
 from merganser.write.dynamic import DynamicBuckets
 from merganser.write.filling import in_order
 from merganser.write.key_buckets import EMPTY, Run
+from merganser.write.rejoining import Rejoining
 from merganser.write.start import Start
 from merganser.write.transaction import Transaction
 from tests.golden.test_golden import TABLES, expected_of, newest_schema
@@ -467,6 +470,26 @@ def test_a_damaged_index_stops_writes_and_not_reads_and_a_repair_builds_it_from_
     again.write(_rows(range(10)))
     assert again.read().count() == 10
     assert {one.snapshot for one in again.check()} <= {1, 2}
+
+
+def test_new_keys_join_those_of_others_also_if_the_state_that_they_joined_expires_meanwhile() -> None:
+    table, turns = _table(target=100), [1, 2]
+    other = catalog_over(table.env.storage).table("db.t")
+    table.write(_rows(range(8)))
+    joined = Rejoining.__call__
+
+    def late(self: Rejoining, state: TableState, messages: Sequence[CommitMessage]) -> Sequence[CommitMessage]:
+        if turns:
+            number = turns.pop() * 1000
+            other.write(_rows([number]))
+            other.expire(retain_max=1, retain_min=1, older_than="2200-01-01")
+        return joined(self, state, messages)
+
+    with patch.object(Rejoining, "__call__", late):
+        table.write(_rows(range(20)))
+    assert not turns
+    assert {row["k"] for row in other.read().to_pylist()} == {*range(20), 1000, 2000}
+    assert other.check() == ()
 
 
 def test_a_repair_begins_anew_if_others_write_to_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
