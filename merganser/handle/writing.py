@@ -297,6 +297,8 @@ class WriteVerbs(TableBase):
                 if done:
                     return snapshot
             found, rows = rows_of_files(files, self.definition, self.env.storage, kinds, columns, options)
+            if self.definition.options.get(w.MERGE_SCHEMA):  # columns of files without a heading stay those of then
+                rows = replace(rows, fields=fields_for(self.definition, self.env, files))
             title = f"loading {self.name}"
             with self.env.progress.work(title, size_bytes=sum(found.sizes), steps=len(found.paths)) as work:
 

@@ -336,6 +336,14 @@ def test_dictionaries_are_maps_in_a_column_that_is_newer_than_the_handle(table):
     assert mg.table(table.path).schema.id == made.schema.id
 
 
+def test_text_in_files_is_read_by_the_columns_of_today(table, tmp_path):
+    made = table.alter([c.add_column("day", "STRING")])
+    (tmp_path / "rows.json").write_text('{"id": 1, "day": "2026-01-02"}')
+    (tmp_path / "rows.csv").write_text("id,day,new\n2,2026-01-03,5\n")
+    merging(table).load(str(tmp_path / "rows.*"))
+    assert [(row["day"], row["new"]) for row in rows(made)] == [("2026-01-02", None), ("2026-01-03", 5)]
+
+
 def test_an_old_handle_is_told_that_the_table_has_got_the_column(table):
     table = table.alter([c.set_default("n", None)])
     table.alter([c.add_column("m", "MAP<STRING, INT>")])
