@@ -181,20 +181,28 @@ class Source:
             of_target, of_source = of_target[kept], of_source[kept]
         both = self._on.of_both
         if both is not None:
-            asked = self.beside(targets, of_target, of_source, both.columns)
+            asked = beside(targets, self.rows, of_target, of_source, both.columns)
             kept = np.asarray(both.mask(asked).fill_null(False))
             of_target, of_source = of_target[kept], of_source[kept]
         self.met[of_source] = True
-        return of_target, of_source, self.beside(targets, of_target, of_source, reads)
+        return of_target, of_source, beside(targets, self.rows, of_target, of_source, reads)
 
-    def beside(self, targets: pa.Table, of_target: Positions, of_source: Positions, names: Collection[str]) -> pa.Table:
-        """Return some columns of pairs of rows."""
-        at = {TARGET: pa.array(of_target), SOURCE: pa.array(of_source)}
-        made = {"": pa.chunked_array([pa.nulls(len(of_target))])}  # so that the number of rows is told
-        for name in sorted(names):
-            side, _, column = name.partition(".")
-            made[name] = (targets.column(column) if side == TARGET else self.rows.column(name)).take(at[side])
-        return pa.table(made)
+
+def beside(
+    targets: pa.Table, source: pa.Table, of_target: Positions, of_source: Positions, names: Collection[str]
+) -> pa.Table:
+    """Return some columns of pairs of rows.
+
+    Args:
+        source: its columns, called `source.column`.
+        names: the columns, as `target.column` and `source.column`.
+    """
+    at = {TARGET: pa.array(of_target), SOURCE: pa.array(of_source)}
+    made = {"": pa.chunked_array([pa.nulls(len(of_target))])}  # so that the number of rows is told
+    for name in sorted(names):
+        side, _, column = name.partition(".")
+        made[name] = (targets.column(column) if side == TARGET else source.column(name)).take(at[side])
+    return pa.table(made)
 
 
 def _series(name: str, column: pa.ChunkedArray) -> pl.Series:

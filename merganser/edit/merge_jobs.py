@@ -100,14 +100,9 @@ def joined_elsewhere(merge: Merge) -> JoinedElsewhere | None:
         return None
     if any(_may_be_null(table, field) for field in fields):  # a null would say that a row of the source meets none
         return None
-    new: dict[str, str] = {}
-    for clause in merge._missing:
-        assert clause.sets is not None
-        for field in fields:
-            value = clause.sets.values[field.name].expression
-            name = value.path[0].partition(".")[2] if isinstance(value, Column) and len(value.path) == 1 else ""
-            if not name or new.setdefault(field.name, name) != name:
-                return None
+    new = merge._clauses.taken_from(table.row_key)
+    if new is None:
+        return None
     there = {f"{_JOINED}{i}": field for i, field in enumerate(fields)}
     pairs = tuple((field, Projection(Column((f"{SOURCE}.{name}",), field.type))) for name, field in there.items())
     names = dict(zip(table.row_key, there, strict=True))

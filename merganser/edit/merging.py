@@ -15,10 +15,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from merganser.commit.message import CommitMessage
 from merganser.edit.asked import as_it_is_now, condition_of, new_names
-from merganser.edit.assign import SOURCE, TARGET, Assignments, assignments, by_name, fixed_columns, inserted, of_source
+from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted, of_source
+from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
+from merganser.edit.merge_rules import SourceRule
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
@@ -29,7 +32,7 @@ from merganser.expr.setting import Setting
 from merganser.expr.text import Sides
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
-from merganser.merge.groups import Mask, Positions
+from merganser.merge.groups import Positions
 from merganser.merge.keys import polars_column, sorted_positions
 from merganser.meta.row_counts import RowCounts, RowEdit
 from merganser.meta.snapshot import Snapshot
@@ -48,40 +51,7 @@ from merganser.write.transaction import Transaction
 
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
-_SHOWN_MAX: Final = 3
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
-
-
-@dataclass(frozen=True)
-class Clause:
-    """What becomes of some rows.
-
-    Attributes:
-        condition: which rows; None: all that no earlier clause has taken.
-        sets: the values that they get; None: they are deleted.
-        by_name: the values are those of all columns that have the names of columns of the source.
-    """
-
-    condition: Predicate | None
-    sets: Assignments | None
-    by_name: bool = False
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that the clause looks at."""
-        asked = frozenset() if self.condition is None else self.condition.columns
-        return asked if self.sets is None else asked | self.sets.columns
-
-    @property
-    def named(self) -> frozenset[str]:
-        """The columns of the table that the clause names."""
-        sides = (name.partition(".") for name in self.columns)
-        read = frozenset(name for side, _, name in sides if side == TARGET)
-        return read if self.sets is None else read.union(self.sets.values)
-
-    def of(self, table: TableDef) -> Clause:
-        """Return the same for the table with another schema, in which the named columns are the same."""
-        return self if self.sets is None else replace(self, sets=self.sets.of(table))
 
 
 @dataclass(frozen=True, repr=False)
@@ -242,6 +212,10 @@ class Merge:
         return source_fields(self._source.schema)
 
     @property
+    def _clauses(self) -> Clauses:
+        return Clauses(self._table, self._on, self._action, self._matched, self._missing, self._unmatched)
+
+    @property
     def _sides(self) -> Sides:
         return {TARGET: self._table.schema.shown.fields, SOURCE: self._fields}
 
@@ -308,7 +282,7 @@ class Merge:
     def _files_round(self, transaction: Transaction, state: TableState) -> Snapshot | None:
         table, env = transaction.table, self._env
         source = Source(self._source, self._on, self._action)
-        todo = rewriting(table, env, state, SourceRule(self, source))
+        todo = rewriting(table, env, state, SourceRule(self._clauses, source))
         outcomes = run_here(env)(todo.jobs) if todo.jobs else []
         messages = todo.messages(table, env, outcomes)
         counts = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
@@ -320,9 +294,15 @@ class Merge:
         except BaseException:
             remove_files(table, env, messages)
             raise
+        return self._finished(transaction, state, messages, counts)
+
+    def _finished(
+        self, transaction: Transaction, state: TableState, messages: Sequence[CommitMessage], counts: RowCounts
+    ) -> Snapshot | None:
+        """Commit what became of the files in a state."""
         if counts == RowCounts() and self._identifier is None:
             return None
-        matching = Matching(table, env, None if self._unmatched else self._on.of_target, self._action)
+        matching = Matching(transaction.table, self._env, self._clauses.where, self._action)
         reads = replace(matching.reads(state.snapshot), marks=True)
         return transaction.finish(messages, reads=reads, edit=RowEdit("MERGE", lambda: counts))
 
@@ -341,15 +321,11 @@ class Merge:
 
     def _change(self, targets: pa.Table, source: Source, out: RowChanges) -> None:
         """Write what becomes of some rows of the table."""
-        wanted = {name for clause in self._matched for name in clause.columns}
-        if any(clause.sets is not None for clause in self._matched):
-            wanted |= {f"{TARGET}.{name}" for name in targets.column_names}
-        narrowed = not self._unmatched
-        of_target, of_source, pairs = source.pairs(targets, wanted, narrowed=narrowed)
-        if self._matched:
-            self._check_met_once(source, targets, of_target, of_source)
-            for taken, clause, rows in _taken(self._matched, pairs):
-                self._apply(clause, targets.take(pa.array(of_target[taken])), rows, out)
+        clauses, narrowed = self._clauses, not self._unmatched
+        of_target, of_source, pairs = source.pairs(targets, clauses.wanted(targets), narrowed=narrowed)
+        clauses.check_met_once(targets, of_target, of_source if source.is_whole else None)
+        for mask, clause, rows in taken(self._matched, pairs):
+            self._apply(clause, targets.take(pa.array(of_target[mask])), rows, out)
         if self._unmatched:
             rest = np.ones(targets.num_rows, np.bool_)
             rest[of_target] = False
@@ -358,8 +334,8 @@ class Merge:
     def _change_others(self, targets: pa.Table, out: RowChanges) -> None:
         """Write what becomes of rows of the table that meet no row of the source."""
         named = targets.rename_columns([f"{TARGET}.{name}" for name in targets.column_names])
-        for taken, clause, rows in _taken(self._unmatched, named):
-            self._apply(clause, targets.filter(pa.array(taken)), rows, out)
+        for mask, clause, rows in taken(self._unmatched, named):
+            self._apply(clause, targets.filter(pa.array(mask)), rows, out)
 
     def _apply(self, clause: Clause, olds: pa.Table, rows: pa.Table, out: RowChanges) -> None:
         if clause.sets is None:
@@ -367,31 +343,10 @@ class Merge:
         else:
             out.update(olds, clause.sets.apply(rows), clause.sets.values)
 
-    def _check_met_once(self, source: Source, targets: pa.Table, of_target: Positions, of_source: Positions) -> None:
-        """Refuse a row that meets several rows of the source: which one is meant?"""
-        again = np.flatnonzero(of_target[1:] == of_target[:-1])
-        if not len(again):
-            return
-        twice = np.unique(of_target[again])
-        names = self._table.schema.shown.primary_keys or [field.name for field, _ in self._on.pairs]
-        shown = _examples(targets.take(pa.array(twice[:_SHOWN_MAX])), names)
-        first = of_source[of_target == twice[0]][:_SHOWN_MAX]
-        theirs = f" The first meets rows {', '.join(str(row + 1) for row in first)} of the source (counting from 1)."
-        raise InvalidInputError(
-            f"{self._action}: {counted(len(twice), 'row')} of the table would meet more than one row of the source "
-            f"({shown}).{theirs if source.is_whole else ''} Nothing was written. Leave one row of the source for each, "
-            "or let the condition tell them apart.",
-            table=self._table.name,
-        )
-
     def _new_rows(self, source: Source) -> pa.Table | None:
         if not self._missing:
             return None
-        rows = source.rows.filter(pa.array(~source.met))
-        made = [
-            clause.sets.apply(chosen) for _, clause, chosen in _taken(self._missing, rows) if clause.sets is not None
-        ]
-        return pa.concat_tables(made) if made else None
+        return self._clauses.new_rows(source.rows.filter(pa.array(~source.met)))
 
     def _check_new(self, table: TableDef, snapshot: Snapshot | None, new: pa.Table, sought: pa.Table | None) -> None:
         """Refuse new rows whose keys are there, or that have one key: inserted, they would replace rows unseen.
@@ -402,20 +357,20 @@ class Merge:
         keys = new.select(list(table.row_key))
         positions, is_last = sorted_positions(keys.columns)
         if not is_last.all():
-            twice = keys.take(pa.array(positions[np.flatnonzero(~is_last)[:_SHOWN_MAX]]))
+            twice = keys.take(pa.array(positions[np.flatnonzero(~is_last)[:SHOWN_MAX]]))
             raise InvalidInputError(
                 f"{self._action}: {counted(int((~is_last).sum()), 'new row')} would have the key of another one "
-                f"({_examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
+                f"({examples(twice, table.row_key)}). Nothing was written. Leave one row of the source for each key.",
                 table=table.name,
             )
         if snapshot is None or (sought is not None and self._inserts_sought_keys(table)):
             return
         which = self._there(table, snapshot, keys)
         if len(which):
-            there = keys.take(pa.array(which[:_SHOWN_MAX]))
+            there = keys.take(pa.array(which[:SHOWN_MAX]))
             raise InvalidInputError(
                 f"{self._action}: {counted(len(which), 'new row')} of {keys.num_rows:,} would have a key that is there "
-                f"and meet no row by the condition ({_examples(there, table.row_key)}). Nothing was written. "
+                f"and meet no row by the condition ({examples(there, table.row_key)}). Nothing was written. "
                 "Join by the key, or leave these rows out by a condition.",
                 table=table.name,
             )
@@ -460,67 +415,6 @@ def _stays(given: t.DataType, stored: t.DataType) -> bool:
     return isinstance(given, _INTEGERS) and isinstance(stored, _INTEGERS) and is_implicit(given, stored)
 
 
-class SourceRule:
-    """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
-
-    removes_all = False
-
-    def __init__(self, merge: Merge, source: Source) -> None:
-        self._merge = merge
-        self._source = source
-        self._wanted = {name for clause in merge._matched for name in clause.columns}
-        self._wanted |= {f"{TARGET}.{name}" for name in merge._table.schema.names}
-
-    @property
-    def where(self) -> Predicate | None:
-        """The rows that may meet one of the source; None: others change, too."""
-        return None if self._merge._unmatched else self._merge._on.of_target
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The columns that the condition looks at."""
-        return self._merge._on.reads
-
-    def find(self, rows: pa.Table) -> tuple[Positions, Positions]:
-        """Return which rows meet one of the source, and which one; -1: none, of rows that meet none."""
-        merge = self._merge
-        of_target, of_source, _ = self._source.pairs(rows, (), narrowed=False)
-        if merge._matched:
-            merge._check_met_once(self._source, rows, of_target, of_source)
-        if not merge._unmatched:
-            return (of_target, of_source) if merge._matched else (of_target[:0], of_source[:0])
-        numbers = np.full(rows.num_rows, -1, np.int64)
-        numbers[of_target] = of_source
-        return np.arange(rows.num_rows), numbers
-
-    def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:
-        """Return which rows go, and what the others become."""
-        goes, place, parts = np.zeros(rows.num_rows, np.bool_), np.arange(rows.num_rows), [rows]
-        met, others = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
-        pairs = self._source.beside(rows, met, numbers[met], self._wanted)
-        alone = rows.take(pa.array(others)).rename_columns([f"{TARGET}.{name}" for name in rows.column_names])
-        for clauses, at, given in ((self._merge._matched, met, pairs), (self._merge._unmatched, others, alone)):
-            for taken, clause, chosen in _taken(clauses, given):
-                if clause.sets is None:
-                    goes[at[taken]] = True
-                else:
-                    place[at[taken]] = sum(part.num_rows for part in parts) + np.arange(chosen.num_rows)
-                    parts.append(clause.sets.apply(chosen))
-        return goes, pa.concat_tables(parts).take(pa.array(place))
-
-
-def _taken(clauses: Sequence[Clause], rows: pa.Table) -> Iterator[tuple[Mask, Clause, pa.Table]]:
-    """Yield which rows each clause takes, and these rows: those that fit and that no earlier clause has taken."""
-    left = np.ones(rows.num_rows, np.bool_)
-    for clause in clauses:
-        taken = left.copy()
-        if clause.condition is not None:
-            taken[left] = np.asarray(clause.condition.mask(rows.filter(pa.array(left))).fill_null(False))
-        if taken.any():
-            yield taken, clause, rows.filter(pa.array(taken))
-        left &= ~taken
-
-
 def windows(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield rows as tables of about `_WINDOW_ROWS`."""
     held: list[pa.Table] = []
@@ -531,9 +425,3 @@ def windows(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
             held = []
     if held:
         yield pa.concat_tables(held)
-
-
-def _examples(rows: pa.Table, names: Sequence[str]) -> str:
-    """Return what names some rows, for messages."""
-    few = rows.slice(0, _SHOWN_MAX).to_pylist()
-    return "; ".join(", ".join(f"{name} = {row[name]!r:.40}" for name in names) for row in few)

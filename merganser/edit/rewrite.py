@@ -117,6 +117,15 @@ class RewriteJob:
         if held:
             yield replace(self, files=tuple(held))
 
+    def sought(self, env: Env) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows that may change, with the number of their file, as far as filters tell before they are read.
+
+        They have the columns by which the rule finds them, and their positions.
+        """
+        for number, file in enumerate(self.files):
+            for rows in _Rewrite(self, env, file, _Output(self, env)).sought():
+                yield number, rows
+
     def run(self, env: Env) -> Outcome:
         """Change the rows. New files are durable; of a refusal nothing is left."""
         out = _Output(self, env)
@@ -235,15 +244,22 @@ class _Rewrite:
 
     def _found(self) -> tuple[Positions, Positions]:
         """Return the rising positions of rows that may change, and the numbers that the rule gives them."""
-        rule = self._job.rule
-        fields = [field for field in self._job.table.schema.fields if field.name in rule.reads]
+        rule, name = self._job.rule, self.file.name
+        known = rule.known(name)
+        if known is not None:
+            return known
         positions, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        sure = sure_filter(rule.where)
-        for rows in self._read(self._reader, fields, groups_filter=rule.where, rows_filter=sure):
-            found, given = rule.find(rows)
+        for rows in self.sought():
+            found, given = rule.find(rows, name)
             positions.append(rows.column(POSITION.name).to_numpy()[found])
             numbers.append(given)
         return np.concatenate(positions), np.concatenate(numbers)
+
+    def sought(self) -> Iterator[pa.Table]:
+        """Yield the rows that may change; see `RewriteJob.sought`."""
+        rule = self._job.rule
+        fields = [field for field in self._job.table.schema.fields if field.name in rule.reads]
+        return self._read(self._reader, fields, groups_filter=rule.where, rows_filter=sure_filter(rule.where))
 
     def _judged(self, found: Positions, numbers: Positions) -> Iterator[tuple[Positions, pa.Table, Mask, Mask]]:
         """Yield rows at some positions: where they are, what they become, which go, and which change or go."""

@@ -1,4 +1,4 @@
-"""What becomes of rows of a file: by a filter and new values, or by the rows of a source (`edit.merging`)."""
+"""What becomes of rows of a file: by a filter and new values, or by the rows of a source (`edit.merge_rules`)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,19 @@ class RowRule(Protocol):
         """Whether every row that is found goes."""
         ...
 
-    def find(self, rows: pa.Table) -> tuple[Positions, Positions]:
+    def known(self, file: str) -> tuple[Positions, Positions] | None:
+        """Return what `find` returns of a whole file, if nobody has to look at its rows; None: somebody has to.
+
+        Rows are named by their positions in the file.
+        """
+        ...
+
+    def find(self, rows: pa.Table, file: str) -> tuple[Positions, Positions]:
         """Return which rows may change, rising, and a number for each that `judge` gets again.
 
         Args:
-            rows: at least the columns `reads`.
+            rows: at least the columns `reads`, and the positions of the rows in the file, rising.
+            file: the name of their file.
         """
         ...
 
@@ -74,7 +82,11 @@ class FilterRule:
         """Whether the rows are deleted."""
         return self.sets is None
 
-    def find(self, rows: pa.Table) -> tuple[Positions, Positions]:
+    def known(self, file: str) -> tuple[Positions, Positions] | None:
+        """Return None: rows have to be looked at."""
+        return None
+
+    def find(self, rows: pa.Table, file: str) -> tuple[Positions, Positions]:
         """Return which rows the filter lets through."""
         found = np.flatnonzero(np.asarray(self.where.mask(rows).fill_null(False)))
         return found, np.zeros(len(found), np.int64)

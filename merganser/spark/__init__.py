@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from merganser.spark import cdc
     from merganser.spark.compaction import compact, rescale
-    from merganser.spark.editing import delete, merge, update
+    from merganser.spark.editing import delete, update
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
+    from merganser.spark.merging import merge
     from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
@@ -43,7 +44,7 @@ _HOMES = {
     "delete": "merganser.spark.editing",
     "load": "merganser.spark.files",
     "lookup_join": "merganser.spark.lookup",
-    "merge": "merganser.spark.editing",
+    "merge": "merganser.spark.merging",
     "read": "merganser.spark.scan",
     "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",

@@ -90,18 +90,37 @@ def one_writer_each(frame: DataFrame, table: TableDef, *, streams: bool = False)
     if table.shares_keys and bucket is None:
         return frame.repartition(1)
     count = most if partition or bucket is None else min(most, max(assigners, table.bucket, 1))
-    if bucket is None:
-        task = f.pmod(f.hash(*columns.values()), f.lit(count))
-    elif partition:
-        task = f.pmod(f.hash(*partition).cast("bigint") + bucket, f.lit(count)).cast("int")
-    else:
-        task = f.pmod(bucket, f.lit(count))
+    task = f.pmod(f.hash(*columns.values()), f.lit(count)) if bucket is None else _spread(partition, bucket, count)
     if count == 1:
         return frame.repartition(1)
     marked = frame.withColumn(TASK, task)
     if adaptive:
         return marked.repartition(_salted(most)).drop(TASK)
     return to_tasks(marked, count).drop(TASK)
+
+
+def task_of_bucket(frame: DataFrame, table: TableDef, count: int) -> Column | None:
+    """Return a column with the task, of `count`, of all rows of a bucket; None if no expression gives the bucket.
+
+    Args:
+        frame: has the partition and bucket key columns of the table.
+    """
+    columns, bucket = _placing_columns(table, frame.schema), bucket_column(table, frame.schema)
+    if columns is None or bucket is None:
+        return None
+    return _spread([columns[name] for name in table.schema.partition_keys], bucket, count)
+
+
+def _spread(partition: Sequence[Column], bucket: Column, count: int) -> Column:
+    """Return the task, of `count`, for a bucket of a partition."""
+    if partition:
+        return f.pmod(f.hash(*partition).cast("bigint") + bucket, f.lit(count)).cast("int")
+    return f.pmod(bucket, f.lit(count))
+
+
+def tasks_most(spark: SparkSession) -> int:
+    """Return how many tasks rows are spread over at most, if nothing else says it."""
+    return min(_partitions(spark), TASKS_PER_CORE * cores(spark))
 
 
 def to_tasks(frame: DataFrame, count: int) -> DataFrame:

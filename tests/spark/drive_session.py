@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StorageError
-from merganser.spark import editing
+from merganser.spark import merging
 from merganser.spark.staging import estimated_bytes
 
 SCHEMA = {"dt": "STRING", "id": "BIGINT", "n": "BIGINT"}
@@ -110,15 +110,28 @@ def row_changes(spark: SparkSession, directory: Path) -> None:
     assert ms.update(spark, orders, "n >= 598", {"n": "n + 1000"}).rows_updated == 2  # type: ignore[union-attr]
     orders = orders.alter([mg.changes.rename_column("n", "amount"), mg.changes.add_column("note", "STRING")])
     source = spark.range(0, 40, 1, 4).selectExpr("'d' || id % 2 AS dt", "id AS key", "id + 580 AS wanted")
-    editing.FILES_FROM_BYTES = 1
+    merging.FILES_FROM_BYTES = 1
     merge = ms.merge(spark, orders, source, on="target.amount = source.wanted AND target.dt = source.dt")
-    assert merge.when_matched_update({"note": "'met ' || source.key"}).execute().rows_updated == 16  # type: ignore[union-attr]
+    merge = merge.when_matched_update({"note": "'met ' || source.key"})
+    merge = merge.when_not_matched_by_source_update({"note": "'alone'"})
+    assert merge.execute().rows_updated == 18  # type: ignore[union-attr]
     merge = ms.merge(spark, orders, source, on="target.id = source.key AND target.dt = source.dt")
     merge = merge.when_not_matched_insert({"dt": "source.dt", "id": "source.key", "amount": "source.wanted"})
     assert merge.execute().rows_inserted == 22  # type: ignore[union-attr]
     found = {row.id: (row.amount, row.note) for row in ms.read(spark, orders).collect()}
     assert len(found) == 40
-    assert (found[3], found[19], found[5], found[30]) == ((583, "met 3"), (1599, None), (585, None), (610, None))
+    assert (found[3], found[19], found[5], found[30]) == ((583, "met 3"), (1599, "alone"), (585, None), (610, None))
+
+    options = {"deletion-vectors.enabled": "true"}
+    log = mg.catalog(str(directory / "warehouse")).create_table(
+        "shop.log", {"id": "BIGINT", "n": "INT"}, options=options
+    )
+    ms.write(spark.range(0, 40, 1, 4).selectExpr("id", "cast(id as int) n"), log)
+    source = spark.range(30, 50, 1, 3).selectExpr("id", "-cast(id as int) n")
+    merge = ms.merge(spark, log, source, on="target.id = source.id").when_matched_update().when_not_matched_insert()
+    done = merge.when_not_matched_by_source_delete("id < 5").execute()
+    assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (10, 10, 5)  # type: ignore[union-attr]
+    assert rows(log) == {i: i if i < 30 else -i for i in range(5, 50)}
 
 
 def executors(spark: SparkSession) -> None:

@@ -103,7 +103,7 @@ def test_a_frame_is_merged(spark: SparkSession, catalog: mg.Catalog) -> None:
 def test_tasks_share_the_keys_of_a_large_source(
     spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
     table = made(catalog, kind)
     table.alter([c.rename_column("at", "since"), c.add_column("z", "INT")])  # the handle stays as it was
@@ -126,7 +126,7 @@ def test_tasks_share_the_keys_of_a_large_source(
 def test_spark_joins_a_source_that_names_no_whole_key(
     spark: SparkSession, catalog: mg.Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)  # no row comes to the driver
     table = made(catalog, kind)
     table.delete("k = 12")

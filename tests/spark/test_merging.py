@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 import merganser as mg
 import merganser.spark as ms
 from merganser.edit.merging import Merge
 from merganser.errors import InvalidInputError
+from merganser.spark import joins, merge_files, merging
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +25,11 @@ KEYED: dict[str, dict[str, str]] = {
     "lookup": {"bucket": "2", "changelog-producer": "lookup"},
     "input": {"bucket": "2", "changelog-producer": "input"},
     "dynamic": {"bucket": "-1"},
+}
+APPENDED: dict[str, tuple[list[str], dict[str, str]]] = {
+    "plain": ([], {}),
+    "vectors": (["p.q"], {"deletion-vectors.enabled": "true", "write-only": "true"}),
+    "bucketed": (["p.q"], {"bucket": "2", "bucket-key": "c1", "deletion-vectors.enabled": "true"}),
 }
 SOURCE = pa.schema([("c0", pa.int32()), ("v", pa.int32()), ("p.q", pa.string())])
 SOME = [(k, -k if k % 4 else 4, "xy"[k % 2] if k != 10 else None) for k in (1, 2, 8, 9, 10, 45, 50)] + [(None, 5, "x")]
@@ -37,23 +46,23 @@ SETS: Clause = (
     "not_matched_by_source_update",
     {"set": {"a`b": "-1", "at": "TIMESTAMP '2026-01-01 00:00:00.123'"}, "condition": "c1 < 30 OR `a``b` IS NULL"},
 )
+PARTS = "if(id % 2 = 0, 'x', 'y') `p.q`"
 BY_KEY = "target.c1 = source.c0 AND target.`p.q` = source.`p.q`"
 
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every source and table is large, and no row comes to the driver."""
-    monkeypatch.setattr("merganser.spark.editing.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
+    monkeypatch.setattr("merganser.spark.joins.FILES_FROM_BYTES", 4096)
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)
 
 
-def pair(catalog: mg.Catalog, key: list[str], options: dict[str, str]) -> list[mg.Table]:
+def pair(catalog: mg.Catalog, key: list[str], parts: list[str], options: dict[str, str]) -> list[mg.Table]:
     """Return two tables with the same rows."""
     tables = []
     for name in ("here", "there"):
-        table = catalog.create_table(
-            f"shop.{name}", COLUMNS, primary_key=key, partition_by=["p.q"] if key else [], options=options
-        )
+        table = catalog.create_table(f"shop.{name}", COLUMNS, primary_key=key, partition_by=parts, options=options)
         for first in (0, 20):
             table.write(ROWS[first : first + 20])
         table.delete("c1 = 12")
@@ -68,7 +77,7 @@ def result(table: mg.Table, merge: Merge, clauses: list[Clause]) -> Any:
     try:
         found = merge.execute()
     except InvalidInputError as error:
-        return str(error).partition("(")[0].partition("into '")[0], table.remove_orphans(older_than="2100-01-01")
+        return str(error).partition(".")[0], table.remove_orphans(older_than="2100-01-01T00:00:00")
     rows = sorted(table.read().to_pylist(), key=repr)
     if found is None:
         return None, rows
@@ -104,7 +113,7 @@ def compare(
 def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
     spark: SparkSession, catalog: mg.Catalog, kind: str
 ) -> None:
-    tables = pair(catalog, ["p.q", "c1"], KEYED[kind])
+    tables = pair(catalog, ["p.q", "c1"], ["p.q"], KEYED[kind])
     on = f"target.`a``b` > 1 AND {BY_KEY}"
     found = compare(spark, tables, on, [UPDATE, DELETE, SETS, DROPS])
     assert found[0] == ("MERGE", 0, 29, 5)
@@ -119,3 +128,133 @@ def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
         assert compare(spark, tables, BY_KEY, [division])[1] == ()
         assert compare(spark, tables, BY_KEY, [("not_matched_by_source_delete", {})], [])[1] == []
         assert compare(spark, tables, BY_KEY, [INSERT, SETS])[0] == ("MERGE", 6, 0, 0)  # into an empty table
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("kind", APPENDED)
+def test_tasks_change_the_files_of_rows_that_meet_one_of_the_source(
+    spark: SparkSession, catalog: mg.Catalog, kind: str
+) -> None:
+    tables = pair(catalog, [], *APPENDED[kind])
+    on = f"target.`a``b` > 1 AND {BY_KEY}"
+    assert compare(spark, tables, on, [UPDATE, DELETE, INSERT])[0] == ("MERGE", 3, 2, 1)
+    inserts, updates, deletes = compare(spark, tables, BY_KEY, [INSERT, SETS, DROPS], [*SOME, *SOME])[0][1:]
+    assert min(inserts, updates, deletes) > 1
+    if kind == "bucketed":  # the bucket of a new row is computed
+        computed = ("not_matched_insert", {"values": {"c1": "c0 + 1", "p.q": "'x'", "a`b": "v"}})
+        assert compare(spark, tables, BY_KEY, [UPDATE, computed], [(k, k, "z") for k in range(5)])[0][1] == 5
+    if kind == "vectors":
+        by_value = "target.`a``b` = source.v AND source.`p.q` = target.`p.q`"
+        several, left = "cannot merge into 'shop", ()
+        assert compare(spark, tables, by_value, [UPDATE, SETS], [(1, -1, "x")] * 2) == (several, left)
+        assert compare(spark, tables, by_value, [UPDATE], [(1, -1, "x")] * 2) == (several, left)
+        division = ("not_matched_insert", {"values": {"c1": "1 DIV (c0 - 3)", "p.q": "'x'"}})
+        assert compare(spark, tables, BY_KEY, [UPDATE, SETS, division], [(31, -5, "y"), (3, 1, "z")]) == (several, left)
+        assert compare(spark, tables, BY_KEY, [INSERT], [(None, 7, "x"), (31, 1, "y"), (70, 2, "y")])[0][1] == 2
+        assert compare(spark, tables, BY_KEY, [UPDATE], [(99, -5, "y")])[0] is None
+        assert compare(spark, tables, BY_KEY, [("not_matched_by_source_delete", {})], [])[1] == []
+        assert compare(spark, tables, BY_KEY, [UPDATE, INSERT, SETS])[0][1:] == (6, 0, 0)  # into an empty table
+
+
+def touching(folder: str) -> Any:
+    """Return code of a task that leaves a file for each partition that it makes."""
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import tempfile
+
+        tempfile.mkstemp(dir=folder)
+        yield from batches
+
+    return made
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("kind", ["lookup", "vectors"])
+def test_each_round_takes_rows_of_the_source_once(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    keyed = kind in KEYED
+    options = KEYED[kind] if keyed else APPENDED[kind][1]
+    _, table = pair(catalog, ["p.q", "c1"] if keyed else [], ["p.q"], options)
+    (tmp_path / "touched").mkdir()
+    rows = spark.range(20, 60, 1, 2).mapInArrow(touching(str(tmp_path / "touched")), "id long")
+    source = rows.selectExpr(
+        "cast(id as int) c0", "cast(rand() * 1000000 as int) + 5 v", "if(id % 2 = 0, 'x', 'y') `p.q`"
+    )
+    rounds: list[int] = []
+
+    def ran(*arguments: Any, real: Any = merging.run_jobs) -> Any:
+        outcomes = real(*arguments)
+        rounds.append(len(list((tmp_path / "touched").iterdir())))
+        if len(rounds) == 1:
+            table.delete("c1 = 33")
+        return outcomes
+
+    for module in (merging, merge_files):
+        monkeypatch.setattr(module, "run_jobs", ran)
+    sets = ("matched_update", {"set": {"a`b": "v"}})
+    merge = ms.merge(spark, table, source, on=BY_KEY, commit_user="job", identifier=1)
+    for name, arguments in (sets, INSERT, ("not_matched_by_source_update", {"set": {"a`b": "-1"}})):
+        merge = getattr(merge, f"when_{name}")(**arguments)
+    found = merge.execute()
+    assert found is not None
+    assert rounds == [2, 4]
+    assert (found.rows_inserted, found.rows_updated, found.rows_deleted) == (21, 38, 0)
+    values = {row["c1"]: row["a`b"] for row in table.read().to_pylist()}
+    assert {k for k, a in values.items() if a == -1} == {*range(20)} - {12}
+    assert {k for k, a in values.items() if a >= 5} == {*range(20, 60)}
+    assert merge.execute() == found
+    assert len(rounds) == 2
+
+
+TYPES = {
+    "BOOLEAN": "true", "TINYINT": "1", "SMALLINT": "2", "BIGINT": "4", "FLOAT": "-0.0",
+    "DOUBLE": "CAST('NaN' AS DOUBLE)",
+    "DECIMAL(20, 3)": "5.125", "DATE": "DATE '1900-02-03'", "TIMESTAMP(3)": "TIMESTAMP '2026-01-02 03:04:05.678'",
+    "TIMESTAMP_LTZ(6)": "TIMESTAMP_LTZ '2026-01-02 03:04:05.678901'",
+    "CHAR(3)": "'abc'", "VARCHAR(5)": "'é'",
+    "BYTES": "X'00ff'", "TIME": "TIME '03:04:05'",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("large")
+def test_columns_of_all_types_join_and_are_carried(spark: SparkSession, catalog: mg.Catalog) -> None:
+    columns = {"k": "INT", **{f"c`.{i}": kind for i, kind in enumerate(TYPES)}}
+    columns |= {"r": "ROW<x INT, `y.z` STRING>", "l": "ARRAY<INT>", "m": "MAP<STRING, TIMESTAMP(3)>"}
+    tables = [catalog.create_table(f"shop.{name}", columns) for name in ("a", "b")]
+    nested = {"r": {"x": 1, "y.z": "s"}, "l": [1, None], "m": [("k", None)]}
+    for table in tables:
+        table.write([{"k": k, **nested} for k in range(4)], columns=["k", "r", "l", "m"])
+        table.update("k < 3", {f"c`.{i}": value for i, value in enumerate(TYPES.values())})
+    tables[1].update("k = 2", {"c`.4": "0.0", "r": "NULL", "l": "NULL", "m": "NULL"})
+    names = [f"`c``.{i}`" for i in range(len(TYPES))]
+    on = " AND ".join(f"target.{name} = source.{name}" for name in ["k", *names])
+    source = ms.read(spark, tables[1]).withColumn("r", f.expr("named_struct('x', k, 'y.z', 'new')"))
+    merge = ms.merge(spark, tables[0], source, on=f"{on} AND target.r.x = 1")
+    found = merge.when_matched_update().when_not_matched_insert().execute()
+    assert found is not None
+    assert (found.rows_inserted, found.rows_updated) == (1, 3)
+    rows = sorted(tables[0].read(columns=["k", "r", "l", "m"]).to_pylist(), key=repr)
+    assert [(row["k"], row["r"]) for row in rows] == [
+        *((k, {"x": k, "y.z": "new"}) for k in range(3)), (3, {"x": 1, "y.z": "s"}), (3, {"x": 3, "y.z": "new"})
+    ]  # fmt: skip
+    assert [row["l"] for row in rows] == [[1, None], [1, None], None, [1, None], [1, None]]
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_anti"])
+def test_no_large_side_of_a_join_goes_through_the_driver(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    rows = spark.range(0, 8, 1, 8).mapInArrow(touching(""), "id long")
+    source = spark.range(1000)
+
+    def plan(size: int) -> str:
+        found = joins.joined_with(source, rows, size, "target.id = source.id", how)
+        return str(found._jdf.queryExecution().executedPlan().toString())
+
+    large = joins.FILES_FROM_BYTES
+    assert "BuildRight" not in plan(large)
+    assert ("BuildLeft" in plan(large)) == (how in ("inner", "right"))
+    monkeypatch.setattr(joins, "estimated_bytes", lambda source: None)
+    assert "Broadcast" not in plan(large)
+    assert "Broadcast" in plan(large - 1) or how == "full"

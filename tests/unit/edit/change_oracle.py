@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import merganser as mg
+from merganser.edit.merging import Merge
 
 Row = dict[str, Any]
 COLUMNS = {"p": "STRING", "k": "INT", "a": "INT", "b": "STRING", "n": "BIGINT NOT NULL"}
@@ -90,7 +91,10 @@ class Merging:
 
     def run(self, table: mg.Table) -> mg.Snapshot | None:
         """Do it."""
-        merge = table.merge(pa.Table.from_pylist(self.rows, SOURCE), on=self.on)
+        return self.of(table.merge(pa.Table.from_pylist(self.rows, SOURCE), on=self.on)).execute()
+
+    def of(self, merge: Merge) -> Merge:
+        """Return a merge with the clauses."""
         for verb, condition in self.matched:
             if verb == "delete":
                 merge = merge.when_matched_delete(condition)
@@ -100,7 +104,7 @@ class Merging:
             merge = merge.when_not_matched_insert(condition=self.inserts)
         if self.drops_others:
             merge = merge.when_not_matched_by_source_delete("target.a < 0")
-        return merge.execute()
+        return merge
 
     def applied(self, rows: list[Row]) -> tuple[list[Row], tuple[int, int, int]]:
         """Return the rows after it, and how many were inserted, updated and deleted."""
