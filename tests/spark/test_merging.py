@@ -27,7 +27,7 @@ KEYED: dict[str, dict[str, str]] = {
     "dynamic": {"bucket": "-1"},
 }
 APPENDED: dict[str, tuple[list[str], dict[str, str]]] = {
-    "plain": ([], {}),
+    "plain": ([], {"source.split.target-size": "1 kb"}),
     "vectors": (["p.q"], {"deletion-vectors.enabled": "true", "write-only": "true"}),
     "bucketed": (["p.q"], {"bucket": "2", "bucket-key": "c1", "deletion-vectors.enabled": "true"}),
 }
@@ -52,7 +52,8 @@ BY_KEY = "target.c1 = source.c0 AND target.`p.q` = source.`p.q`"
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every source and table is large, and no row comes to the driver."""
+    """Every source and table is large, each split is for a task of its own, and no row comes to the driver."""
+    monkeypatch.setattr("merganser.spark.splits._PACK_BYTES_MIN", 1)
     monkeypatch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
     monkeypatch.setattr("merganser.spark.joins.FILES_FROM_BYTES", 4096)
     monkeypatch.setattr("pyspark.sql.DataFrame.toArrow", None)

@@ -144,3 +144,11 @@ def test_a_merge_begins_again_if_rows_are_marked_meanwhile(catalog: mg.Catalog) 
     assert found is not None
     assert (found.rows_inserted, len(rounds)) == (2, 2)
     assert sorted(row["k"] for row in table.read().to_pylist()) == [*range(10), 30]
+
+
+def test_times_that_an_engine_cuts_off_are_not_joined_there(catalog: mg.Catalog) -> None:
+    columns = {"k": "INT", "at": "TIMESTAMP(9)", "r": "ROW<l ARRAY<TIMESTAMP_LTZ(7)>>"}
+    table = catalog.create_table("db.t", columns)
+    assert can_join_files(table.merge([], on="target.k = source.k"))
+    assert not can_join_files(table.merge([], on="target.at = source.at"))
+    assert not can_join_files(table.merge([], on="target.k = source.k AND target.r IS NOT NULL"))
