@@ -239,7 +239,7 @@ def published_files(
     where: Predicate | None,
     what: What,
     by_bucket: bool = False,
-) -> list[tuple[str, PublishedSplit | None]]:
+) -> list[tuple[str, int, PublishedSplit | None]]:
     """Return what a snapshot published, by the smallest portions that can be read by themselves.
 
     Which portions there are, and their order, does not depend on the filter.
@@ -249,8 +249,9 @@ def published_files(
             are two of a bucket: first the rows that go (`Phase.GOING`), if there may be some, then the others.
 
     Returns:
-        The directory of the bucket, or of one of them, and a file as a split, or several if a change may lie in two;
-        None in place of files that hold no rows of the filter.
+        The directory of the bucket, or of one of them; over how many buckets the keys of its partition were spread, as
+        files say it; and a file as a split, or several if a change may lie in two. None in place of files that hold no
+        rows of the filter.
 
     Raises:
         ExpiredError: the snapshot is not kept any more, and neither is its changelog.
@@ -268,7 +269,10 @@ def published_files(
         schemas = {table.schema.id: table.schema.fields}
         every = ReadJob(table, tuple(columns), None, {}, what)
         groups = _groups(table, env, every, snapshot, added, schemas)
-        directories = {entry.file.name: table.bucket_directory(entry.partition, entry.bucket) for entry in added}
+        places = {
+            entry.file.name: (table.bucket_directory(entry.partition, entry.bucket), entry.total_buckets)
+            for entry in added
+        }
         kept = {id(target.file) for group in groups for target, _ in group}
         if where is not None and what not in WHOLE_CHANGES:
             found = _groups(table, env, replace(every, where=where), snapshot, added, schemas)
@@ -281,7 +285,7 @@ def published_files(
         portions = [_split(group) for group in groups]
     return [
         (
-            directories[portion.targets[0].file.name],
+            *places[portion.targets[0].file.name],
             portion if any(id(target.file) in kept for target in portion.targets) else None,
         )
         for portion in portions

@@ -169,6 +169,7 @@ class Part:
         split: what is read; None: nothing of it passes the filter.
         form: of rows of a state, how they are shown; None: they are changes already.
         directory: the directory of the bucket.
+        buckets: over how many buckets the keys of the partition are spread, as its files say it; 0: it does not count.
     """
 
     place: str
@@ -176,6 +177,12 @@ class Part:
     split: AnySplit | None
     form: AsChanges | None = None
     directory: str = ""
+    buckets: int = 0
+
+    @property
+    def partition(self) -> str:
+        """The directory of the partition."""
+        return self.directory.rpartition("/")[0]
 
     @property
     def files(self) -> int:
@@ -374,7 +381,8 @@ class TableBatches:
     def turns(self, start: Position | None, end: Position) -> tuple[Turn, ...]:
         """Return what lies between two positions. Rows of a bucket lie in one turn, in their order.
 
-        If keys may have moved between buckets, all rows lie in one turn.
+        If keys may have moved between the buckets of a partition, since their number changed or rows were replaced, its
+        rows lie in one turn. If keys may have moved between partitions, all rows do.
 
         Args:
             start: where the rows begin; None: before all.
@@ -385,11 +393,24 @@ class TableBatches:
         """
         found: list[Part] = []
         begins = start is None or start.splits is not None
+        anew: set[str] = set()
         if begins and end.state is not None:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
         if end.splits is None:
             found += self._between(None if begins else start, end)
-        return _turns(self._table, found)
+            if self._table.assigns_keys:
+                first = end.first if start is None or begins else start.next
+                anew = self._assigned_anew(range(first, end.next + bool(end.files)))
+        return _turns(self._table, found, anew)
+
+    def _assigned_anew(self, numbers: range) -> set[str]:
+        """Return the directories of partitions whose keys may have got other buckets in some snapshots."""
+        reader, found = MetaReader(self._table.paths, self._env, self._table.name), set[bytes]()
+        for number in numbers:
+            snapshot = self._planned(number)
+            if snapshot.commit_kind == OVERWRITE:
+                found |= {entry.partition for entry in reader.delta(snapshot)}
+        return {self._table.partition_directory(partition) for partition in found}
 
     def keep(self, position: Position) -> None:
         """Take note that all before a position was handed over for good: the consumer, if there is one, moves on.
@@ -544,7 +565,7 @@ class TableBatches:
             snapshot = self._planned(number)
             if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
                 files = visible(self._table, Exchanged(snapshot, ADD, snapshot))
-                found = self._rows_of(self._table, files, "+I", ordered=True)
+                found = self._rows_of(self._table, files, "+I", ordered=True, buckets=self._numbers(snapshot))
             else:
                 job = ReadJob(self._table, self._columns, self._where, {}, self._what)
                 splits = published_files(
@@ -556,7 +577,10 @@ class TableBatches:
                     what=self._what,
                     by_bucket=self._by_bucket,
                 )
-                found = [Part(self._place(directory), job, split, directory=directory) for directory, split in splits]
+                found = [
+                    Part(self._place(directory), job, split, directory=directory, buckets=total)
+                    for directory, total, split in splits
+                ]
             self._plans[number] = found
             self._plans.pop(number - _PLANS_MAX, None)
         return found
@@ -599,7 +623,7 @@ class TableBatches:
         found: list[Part] = []
         if removes:
             removed = visible(self._table, Exchanged(snapshot, DELETE, before))
-            found = self._rows_of(self._table, removed, "-D", ordered=True)
+            found = self._rows_of(self._table, removed, "-D", ordered=True, buckets=self._numbers(snapshot))
         return found + self._marked(snapshot, before, reader) if marks else found
 
     def _marked(self, snapshot: Snapshot, before: Snapshot, reader: MetaReader) -> list[Part]:
@@ -614,13 +638,28 @@ class TableBatches:
             found.append(replace(part, split=split))
         return found
 
-    def _rows_of(self, table: TableDef, source: Source, kind: str, *, ordered: bool) -> list[Part]:
+    def _numbers(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return over how many buckets keys are spread, by file that a snapshot added or removed."""
+        reader = MetaReader(self._table.paths, self._env, self._table.name)
+        return {entry.file.name: entry.total_buckets for entry in reader.delta(snapshot)}
+
+    def _rows_of(
+        self, table: TableDef, source: Source, kind: str, *, ordered: bool, buckets: Mapping[str, int] | None = None
+    ) -> list[Part]:
         form = AsChanges(self._columns, self._where, self._what, kind)
         plan = form.scan(table, self._env, source).plan()
         splits = [split for split in plan.splits if isinstance(split, Split)]
         splits.sort(key=lambda split: (split.directory, [file.name for file in split.files]))
+        numbers = buckets or {}
         return [
-            Part(self._place(split.directory) if ordered else "", plan.job, split, form, split.directory)
+            Part(
+                self._place(split.directory) if ordered else "",
+                plan.job,
+                split,
+                form,
+                split.directory,
+                numbers.get(split.files[0].name, 0),
+            )
             for split in splits
         ]
 
@@ -629,11 +668,17 @@ class TableBatches:
         return directory if self._table.keyed or self._table.schema.bucket_key else ""
 
 
-def _turns(table: TableDef, every: Sequence[Part]) -> tuple[Turn, ...]:
-    """Return parts place by place; small files that follow each other are read at once."""
+def _turns(table: TableDef, every: Sequence[Part], anew: set[str]) -> tuple[Turn, ...]:
+    """Return parts place by place; small files that follow each other are read at once.
+
+    Args:
+        anew: directories of partitions whose keys may have got other buckets meanwhile.
+    """
     parts = [part for part in every if part.split is not None]
-    if _may_move(table, parts):
+    if _may_move(table, parts) or (table.moves_keys and anew):
         parts = [replace(part, place=_ANY_BUCKET) for part in parts]
+    else:
+        parts = _by_partition(parts, anew)
     places: dict[str, list[Part]] = {}
     turns: list[list[Part]] = []
     for part in parts:
@@ -650,6 +695,16 @@ def _turns(table: TableDef, every: Sequence[Part]) -> tuple[Turn, ...]:
         else:
             turn[-1] = joined
     return tuple(tuple(turn) for turn in turns)
+
+
+def _by_partition(parts: Sequence[Part], anew: set[str]) -> list[Part]:
+    """Return parts with the partition as their place where keys may have got other buckets."""
+    numbers: dict[str, set[int]] = {}
+    for part in parts:
+        if part.buckets:
+            numbers.setdefault(part.partition, set()).add(part.buckets)
+    mixed = anew.union(partition for partition, found in numbers.items() if len(found) > 1)
+    return [replace(part, place=part.partition) if part.place and part.partition in mixed else part for part in parts]
 
 
 def _joined(one: Part, other: Part) -> Part | None:

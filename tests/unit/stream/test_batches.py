@@ -104,6 +104,64 @@ def test_rows_of_a_bucket_are_one_turn_in_their_order(tmp_path: Path) -> None:
             assert [row["v"] for row in rows if row["k"] == k] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("overwrites", [False, True], ids=["without overwrites", "with overwrites"])
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+@pytest.mark.parametrize("shape", ["rescaled", "queue", "overwritten", "dynamic", "moving"])
+def test_rows_of_a_key_are_one_turn_in_their_order_though_it_gets_another_bucket(
+    shape: str, producer: str, overwrites: bool, tmp_path: Path
+) -> None:
+    if shape == "queue" and producer != "none":
+        return
+    rng = random.Random(f"{shape} {producer}")
+    keys = {"queue": [], "moving": ["k"]}.get(shape, ["p", "k"])
+    options = {"bucket": "-1" if shape in ("dynamic", "moving") else "3"}
+    options |= {"queue": {"bucket-key": "k"}, "dynamic": {"dynamic-bucket.target-row-num": "2"}}.get(shape, {})
+    options |= {} if shape == "queue" else {"changelog-producer": producer}
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    columns = {"p": "STRING", "k": "INT", "v": "INT"}
+    table = catalog.create_table("db.t", columns, primary_key=keys, partition_by=["p"], options=options)
+    for number in range(5):
+        order = rng.sample(range(12), 12)
+        rows = [{"p": rng.choice("ab") if shape == "moving" else "ab"[k % 2], "k": k, "v": number} for k in order]
+        if number and shape in ("rescaled", "queue"):
+            table.rescale(rng.choice([1, 2, 4, 5]))
+        elif number and shape == "overwritten":
+            table.with_options({"bucket": str(3 + number)}).write(rows[:3], overwrite={})
+            table = table.alter([mg.changes.set_option("bucket", str(3 + number))])
+        elif number:
+            table.write(rows[:3], overwrite={})
+        table.write(rows)
+    asked = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "streaming-read-overwrite": str(overwrites).lower()}
+    batches = _batches(table, **asked)
+    turns = batches.turns(None, batches.advance(batches.start()))
+    placed: dict[Any, set[int]] = {}
+    for number, turn in enumerate(turns):
+        rows = [row for part in turn for rows in part.read(table.env.storage) for row in rows.to_pylist()]
+        for row in rows:
+            placed.setdefault((row["p"] if shape != "moving" else "", row["k"]), set()).add(number)
+        for k in range(12):
+            values = [row["v"] for row in rows if row["k"] == k]
+            assert values == sorted(values)
+            assert not values or values[-1] == 4
+    assert len(placed) == 12
+    assert all(len(found) == 1 for found in placed.values())
+
+
+def test_partitions_whose_buckets_stay_are_read_side_by_side(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    columns = {"p": "STRING", "k": "INT"}
+    table = catalog.create_table("db.t", columns, ["p", "k"], ["p"], options={"bucket": "3"})
+    rows = [{"p": p, "k": k} for p in "ab" for k in range(30)]
+    table.write(rows)
+    table.rescale(4, partitions=[{"p": "a"}])
+    table.write([row for row in rows if row["p"] == "a"])
+    batches = _batches(table, **{"scan.mode": "from-snapshot", "scan.snapshot-id": "1"})
+    turns = batches.turns(None, batches.advance(batches.start()))
+    assert sorted(turn[0].partition[-1] for turn in turns) == ["a", "b", "b", "b"]
+
+
 def test_a_reader_without_kinds_gets_no_retraction(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"changelog-producer": "input"})
     table.write([{"k": 1, "v": 1}, {"k": 2, "v": 2}])
