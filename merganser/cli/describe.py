@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from rich.console import Console
 
 from merganser.cli import render
@@ -27,7 +29,7 @@ def show(table: Table, console: Console) -> None:
     facts += [
         ("key", ", ".join(table.primary_key) or f"none: {unkeyed}"),
         ("partitions", ", ".join(table.partition_by) or "none"),
-        ("buckets", _buckets(table)),
+        ("buckets", _buckets(table, set(state.live.totals))),
         ("schema", str(schema.id)),
     ]
     if latest is None:
@@ -73,11 +75,18 @@ def _columns(table: Table, console: Console) -> None:
     render.table(console, [headings[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
-def _buckets(table: Table) -> str:
+def _buckets(table: Table, numbers: Set[int]) -> str:
+    """Return how rows lie in buckets.
+
+    Args:
+        numbers: the numbers of buckets that live files were written with.
+    """
     number = table.definition.bucket
     if number > 0:
         per = " per partition" if table.partition_by else ""
-        return f"{number}{per}, by {', '.join(table.definition.schema.bucket_key)}"
+        others = sorted(numbers - {number})
+        but = f"; rows that lie in {', '.join(map(str, others))} have to move before they change" if others else ""
+        return f"{number}{per}, by {', '.join(table.definition.schema.bucket_key)}{but}"
     if number == -2:
         return "postponed"
     return "dynamic" if table.primary_key else "none: files are written side by side"

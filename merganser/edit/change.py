@@ -116,7 +116,7 @@ class Change:
                 done, snapshot = session.applied(self.identifier)
                 if done:
                     return snapshot
-            return in_rounds(session.table, self.env, lambda first: self._round(session, first), session.abort)
+            return in_rounds(session.table, self.env, lambda first: self._round(session, first), session.begin_anew)
 
     def _round(self, session: WriteSession, is_first: bool) -> Snapshot | None:
         table = session.table

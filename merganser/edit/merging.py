@@ -196,7 +196,7 @@ class Merge:
                 done, snapshot = session.applied(self._identifier)
                 if done:
                     return snapshot
-            return in_rounds(session.table, self._env, lambda first: self._round(session, first), session.abort)
+            return in_rounds(session.table, self._env, lambda first: self._round(session, first), session.begin_anew)
 
     def __repr__(self) -> str:
         named = {"matched": self._matched, "not matched": self._missing, "not matched by source": self._unmatched}

@@ -26,19 +26,17 @@ from merganser.write.transaction import Transaction
 R = TypeVar("R")
 
 
-_CAME_BETWEEN: Final = frozenset({"read", "replaced", "partitions"})
+_CAME_BETWEEN: Final = frozenset({"read", "replaced", "partitions", "buckets"})
 """What the context of a refusal says if the same rows can be written after the commit that came between."""
 
 
-def in_rounds(
-    table: TableDef, env: Env, round_: Callable[[bool], R], abort: Callable[[], None], *, begins_anew: bool = False
-) -> R:
+def in_rounds(table: TableDef, env: Env, round_: Callable[[bool], R], abort: Callable[[], None]) -> R:
     """Return the result of the first round that nothing has come between.
 
     Args:
         round_: reads, writes and commits; it is told whether it is the first one.
-        abort: removes what a round wrote that has not committed.
-        begins_anew: each round takes the number of buckets that the table has then, so another number is no refusal.
+        abort: removes what a round wrote that has not committed. The next round takes the number of buckets that the
+            table has then.
 
     Raises:
         ConflictError: other commits came between again and again, until `commit.max-retries` or `commit.timeout`; or
@@ -46,7 +44,6 @@ def in_rounds(
         ExpiredError: the same, of snapshots that expired while they were read.
     """
     turns = Turns(table, env)
-    wanted = _CAME_BETWEEN | {"buckets"} if begins_anew else _CAME_BETWEEN
     try:
         while True:
             begun = env.seconds()
@@ -54,7 +51,7 @@ def in_rounds(
                 return round_(not turns.lost)
             except (ConflictError, ExpiredError) as error:
                 abort()
-                came_between = isinstance(error, ExpiredError) or not wanted.isdisjoint(error.context)
+                came_between = isinstance(error, ExpiredError) or not _CAME_BETWEEN.isdisjoint(error.context)
                 if not came_between or not turns.wait_for_next(begun):
                     raise
     finally:

@@ -188,8 +188,12 @@ class Upsert:
                 self._table,
                 self._env,
                 lambda is_first: self._round(given, identifier, is_first=is_first),
-                session.abort,
+                self._begin_anew,
             )
+
+    def _begin_anew(self) -> None:
+        self._session.begin_anew()
+        self._aim(self._session.table)
 
     def _given(self, data: Any, kinds: Any) -> Given:
         """Return the rows of the call, checked.

@@ -16,6 +16,7 @@ from merganser.handle.consumers import Consumers
 from merganser.handle.tags import Tags
 from merganser.lsm.check import Finding
 from merganser.lsm.clustering import checked_order
+from merganser.meta.newest import newest
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
@@ -129,6 +130,7 @@ class UpkeepVerbs(TableBase):
             None if oldest is None else oldest.commit_time,
             self.env.clock(),
             wanted_buckets(self.definition, self.env, state),
+            newest(self.definition, self.env).bucket,
         )
         return advice_for(self.definition, facts)
 

@@ -116,7 +116,7 @@ class WriteVerbs(TableBase):
         if rows is None:
             return written(True)
         # Others may give new keys of these rows other buckets, or rescale: rows that are held are written again, then.
-        return in_rounds(self.definition, self.env, written, lambda: None, begins_anew=True)
+        return in_rounds(self.definition, self.env, written, lambda: None)
 
     def upsert(
         self,

@@ -126,6 +126,11 @@ class TableDef:
         values = deserialize(partition, self.partition_types)
         return tuple(zip(self.schema.partition_keys, values, strict=True))
 
+    def partition_shown(self, partition: bytes) -> str:
+        """Return a serialized partition for people: "dt=2026-01-01, hour=7"."""
+        values = deserialize(partition, self.partition_types)
+        return self.paths.partition_shown(self.schema.partition_keys, values, self.partition_types)
+
     def partition_directory(self, partition: bytes) -> str:
         """Return the directory of a serialized partition."""
         values = deserialize(partition, self.partition_types)

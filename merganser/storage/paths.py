@@ -261,6 +261,14 @@ class TablePaths:
         parts = [f"{escape(name)}={escape(text)}" for name, text in zip(names, texts, strict=True)]
         return join(self.root, self.data_directory, *parts)
 
+    def partition_shown(self, names: Sequence[str], values: Sequence[Any], kinds: Sequence[t.DataType]) -> str:
+        """Return the values of a partition for people, as the command line takes them: not escaped."""
+        texts = [
+            partition_text(value, kind, default_name=self.default_name, legacy=False)
+            for value, kind in zip(values, kinds, strict=True)
+        ]
+        return ", ".join(f"{name}={text}" for name, text in zip(names, texts, strict=True))
+
     def bucket_directory(self, partition_directory: str, bucket: int) -> str:
         """Return the directory of a bucket of a partition."""
         return join(partition_directory, "bucket-postpone" if bucket == -2 else f"bucket-{bucket}")

@@ -64,6 +64,7 @@ class Facts:
         oldest: when the oldest was made; None: there is none.
         now: the time.
         wanted: the number of a rescale that was stopped before it set `bucket`; None: none was.
+        number: `bucket` as writers find it now; None: as in the table that is asked.
     """
 
     live: LiveFiles
@@ -71,12 +72,14 @@ class Facts:
     oldest: datetime | None
     now: datetime
     wanted: int | None = None
+    number: int | None = None
 
 
 def advice_for(table: TableDef, facts: Facts) -> tuple[Advice, ...]:
     """Return what to do for a table, the most pressing first; empty: nothing."""
     looks: Sequence[Callable[[TableDef, Facts], Iterator[Advice]]] = (
         _unfinished,
+        _mixed,
         _large,
         _runs,
         _small_files,
@@ -104,6 +107,30 @@ def _unfinished(table: TableDef, facts: Facts) -> Iterator[Advice]:
         f"A rescale to {facts.wanted:,} buckets was stopped before its end: its rows have moved, and 'bucket' still is "
         f"'{table.bucket}'. The next write to these rows sets it.",
         f"Run `merganser rescale {table.name} {facts.wanted}` to finish it now.",
+    )
+
+
+def _mixed(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    wanted = table.bucket if facts.number is None else facts.number
+    if wanted <= 0 or facts.wanted is not None or not set(facts.live.totals) - {wanted}:
+        return
+    others = {
+        partition: files.total_buckets
+        for (partition, number), files in facts.live.buckets.items()
+        if number >= 0 and files.entries and files.total_buckets != wanted
+    }
+    if not others:
+        return
+    first, number = next(iter(others.items()))
+    if table.schema.partition_keys:
+        some = f"{len(others):,} of its partitions {'lie' if len(others) > 1 else 'lies'} in another number"
+        where = f"{some} of buckets (first: {table.partition_shown(first)}, {number:,} buckets)"
+    else:
+        where = f"its rows lie in {number:,} buckets"
+    yield Advice(
+        "buckets",
+        f"'bucket' is '{wanted}', and {where}. Writes to these rows are refused; reads see them.",
+        f"Run `merganser rescale {table.name} {wanted}`, or replace the rows with overwrite=.",
     )
 
 

@@ -127,11 +127,10 @@ def check_partitions(table: TableDef, live: LiveFiles, request: CompactionReques
 
 
 def _text(table: TableDef, values: Mapping[str, Any], names: Collection[str]) -> str:
-    """Return some values of a partition as its directory names them."""
+    """Return some values of a partition for people."""
     chosen = [name for name in table.schema.partition_keys if name in names]
     kinds = [table.schema.field(name).type for name in chosen]
-    directory = table.paths.partition_directory(chosen, [values[name] for name in chosen], kinds)
-    return directory.removeprefix(table.paths.partition_directory([], [], [])).lstrip("/")
+    return table.paths.partition_shown(chosen, [values[name] for name in chosen], kinds)
 
 
 def _wanted(table: TableDef, live: LiveFiles, request: CompactionRequest) -> Iterator[tuple[BucketId, BucketFiles]]:

@@ -240,6 +240,14 @@ class WriteSession:
         self._transaction.end_turn()
         self._settle()
 
+    def begin_anew(self) -> None:
+        """Drop what was not committed, and go by the number of buckets, and the changelog, that the table has now."""
+        self.abort()
+        table = for_writing(self.table, self.env)
+        if table != self.table:
+            self.table, self.target = table, self._target_of(table)
+            self._settle()
+
     def close(self, error: BaseException | None = None) -> None:
         """End the session; what was not committed is dropped."""
         self._closed = True

@@ -230,7 +230,17 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_stopped_before_the_option_it_is_finished_by_the_next_writer() -> None:
-    for write in (_reopened, lambda table: table):
+    row = _rows([1], 5)
+    writes: list[Callable[[mg.Table], object]] = [
+        lambda table: _reopened(table).write(row),
+        lambda table: table.write(row),
+        lambda table: _reopened(table).upsert(row),
+        lambda table: _reopened(table).update("k = 1", {"v": "5"}),
+        lambda table: _reopened(table).update("v = 0", {"v": "5"}),
+        lambda table: _reopened(table).delete("k = 1"),
+        lambda table: _reopened(table).merge(row, "target.k = source.k").when_matched_update().execute(),
+    ]
+    for write in writes:
         table = _table()
         table.write(_rows(range(20)))
         with (
@@ -243,7 +253,7 @@ def test_stopped_before_the_option_it_is_finished_by_the_next_writer() -> None:
         (said,) = _reopened(table).advice()
         assert "A rescale to 6 buckets was stopped before its end" in said.problem
         assert "`merganser rescale db.t 6`" in str(said)
-        write(table).write(_rows([1], 5))
+        write(table)
         assert _reopened(table).options["bucket"] == "6"
         assert _totals(table) == {"a": {6}}
         assert _reopened(table).advice() == ()
@@ -255,12 +265,15 @@ def test_a_number_that_came_after_a_stopped_rescale_stays() -> None:
     with patch("merganser.upkeep.rescale.set_buckets", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         table.rescale(6)
     table.alter([set_option("bucket", "3")])
-    assert table.advice() == ()
+    (said,) = table.advice()
+    assert "'bucket' is '3', and 2 of its partitions lie in another number of buckets (first: p=" in said.problem
+    assert "`merganser rescale db.t 3`" in said.remedy
     with pytest.raises(InvalidInputError, match=r"files of 6 buckets.*'bucket' = '3'"):
         table.write(_rows([1], 5))
     assert _reopened(table).options["bucket"] == "3"
     table.rescale(3)
     table.write(_rows([1], 5))
+    assert table.advice() == ()
 
 
 def test_rows_that_are_held_are_written_again_if_a_rescale_came_first() -> None:
