@@ -43,8 +43,8 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str, noun
         noun: how messages call a key.
 
     Raises:
-        InvalidInputError: a column is missing, or is no part of the key; a value is null or of another type. Nothing
-            was read.
+        InvalidInputError: a column is missing, or is no part of the key; a value of the primary key is null, or one is
+            of another type. Nothing was read.
     """
     fields = [replace(table.schema.field(name), default=None) for name in names]
     rows = [keys] if isinstance(keys, Mapping) else keys
@@ -56,12 +56,13 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str, noun
         check_columns([], names, action, noun)  # keys without columns lack them; they are not no keys
     if not any(part.num_rows for part in parts):
         return arrow_schema(fields).empty_table()
+    not_null = [name for name in names if name in table.schema.primary_keys]  # a partition column may be null
     conformed = []
     for part in parts:
         if not part.num_rows:
             continue
         check_columns(part.column_names, names, action, noun)
-        conformed.append(conform(part, fields, action=action, not_null_names=names, still_true="Nothing was read."))
+        conformed.append(conform(part, fields, action=action, not_null_names=not_null, still_true="Nothing was read."))
     return pa.concat_tables(conformed)
 
 

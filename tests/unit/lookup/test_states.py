@@ -437,3 +437,15 @@ def test_a_closed_handle_refuses(catalog: mg.Catalog) -> None:
     for call in (lambda: lookup.lookup({"k": 1}), lambda: lookup.lookup([]), lookup.refresh):
         with pytest.raises(InvalidInputError, match="is closed"):
             call()
+
+
+def test_rows_in_a_partition_of_null_are_found(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "p": "STRING"}, primary_key=["k"], partition_by=["p"])
+    rows = [{"k": 1, "p": None}, {"k": 2, "p": "a"}]
+    table.write(rows)
+    with table.lookups() as lookups:
+        assert lookups.lookup([*rows, {"k": 2, "p": None}]).to_pylist() == rows
+        with pytest.raises(InvalidInputError, match="key column 'k' is null"):
+            lookups.lookup({"k": None, "p": None})
