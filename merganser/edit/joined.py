@@ -80,7 +80,7 @@ def joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, 
     if not pairs:
         raise InvalidInputError(
             f"{action}: the condition '{text}' has no equality of a column of the target with a value of the source. "
-            "Nothing was written. Name at least one, such as 'target.id = source.id'."
+            f"Nothing was written. {_casts(whole, fields) or advice}"
         )
     of_target = conjunction(rest.get(frozenset([TARGET]), []))
     both = [part for sides, parts in rest.items() if sides not in ({TARGET}, {SOURCE}) for part in parts]
@@ -112,6 +112,23 @@ def _pair(node: Expression, fields: Sequence[t.Field]) -> tuple[t.Field, Project
             field = next(field for field in fields if field.name == column.path[0])
             return None if t.is_nested(field.type) else (field, Projection(right))
     return None
+
+
+def _casts(whole: Predicate, fields: Sequence[t.Field]) -> str:
+    """Return what to do about an equality that looks at a value made of columns of the target, such as a cast."""
+    for node in (part.expression for part in conjuncts(whole)):
+        if not isinstance(node, Compare) or node.op != "=":
+            continue
+        for left, right in ((node.left, node.right), (node.right, node.left)):
+            names = sorted(columns(left))
+            if _sides(left) == {TARGET} and _sides(right) == {SOURCE} and len(names) == 1:
+                field = next((field for field in fields if field.name == names[0].partition(".")[2]), None)
+                if field is not None:
+                    return (
+                        f"It compares what a cast or a function makes of '{names[0]}'. Leave this column as it is, and "
+                        f"cast the value of the source to its type, {field.type.with_nullable(True)}."
+                    )
+    return ""
 
 
 class Source:
