@@ -20,13 +20,16 @@ from merganser.cdc.connect_schema import fields_of, row_of
 from merganser.cdc.debezium import FLAT
 from merganser.cdc.json_scan import OBJECT
 from merganser.cdc.records import chunked, pieces, utf8
+from merganser.errors import InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
+from merganser.schema.widening import widened
 
 _PRECISION_MAX: Final = 38
 _TIME_DIGITS_MAX: Final = 3
 """Digits of a second that TIME stores."""
 _BITS: Final = 64
+_NUMBERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 _CONNECT: Final[Mapping[str, t.DataType]] = {
     "int8": t.TinyInt(),
     "int16": t.SmallInt(),
@@ -121,22 +124,76 @@ def table_told(format_: str, text: bytes | str, key: bytes | str | None) -> NewT
     return _checked(columns, _key_names(key), "the message key")
 
 
-def columns_told(records: Any, format_: str) -> tuple[t.Field, ...]:
+def columns_told(records: Any, format_: str, there: Sequence[t.Field], action: str) -> tuple[t.Field, ...]:
     """Return the columns of the rows of change records, as far as the records tell types; not numbered.
 
-    Of two types for a column the later one counts.
+    A column of which records tell several types gets one that holds the values of all. If there is none, the records
+    tell nothing of a column that the table has; its values have to fit.
 
     Args:
         records: as for `parse_records`.
+        there: the columns of the table.
+        action: what is being done, as messages begin.
+
+    Raises:
+        InvalidInputError: no type holds the values of a column that the table lacks.
     """
     member = "mysqlType" if format_ == "canal-json" else "schema"
+    known, untold = {field.name for field in there}, set[str]()
     columns: dict[str, t.DataType] = {}
     for piece in pieces(chunked(records, "records")):
         cells = document(utf8(piece)[0].fill_null(""), (member,)).of(member)
         for text in cells.texts.filter(pa.array(cells.kinds == OBJECT)).unique().to_pylist():
             told = _loaded(text)
-            columns |= _of_types(told) if format_ == "canal-json" else _of_struct(told, format_)
-    return tuple(t.Field(UNNUMBERED, name, kind) for name, kind in columns.items())
+            own = _of_types(told) if format_ == "canal-json" else _of_struct(told, format_)
+            for name, kind in own.items():
+                before = columns.get(name, kind)
+                both = _of_both(before, kind)
+                if both is not None:
+                    columns[name] = both
+                elif name in known:
+                    untold.add(name)
+                else:
+                    raise InvalidInputError(
+                        f"{action}: the records tell two types of column '{name}', {before} and {kind}, and no type "
+                        "holds the values of both. Nothing was written. Write these records in calls of their own, or "
+                        "add the column with Table.alter first.",
+                        column=name,
+                    )
+    return tuple(t.Field(UNNUMBERED, name, kind) for name, kind in columns.items() if name not in untold)
+
+
+def _of_both(one: t.DataType, other: t.DataType) -> t.DataType | None:
+    """Return the type of values of which records tell two types; None: there is none.
+
+    Text holds numbers as they are written. Records write dates and times as numbers, too, so it does not hold these.
+    """
+    if one == other:
+        return one
+    match one, other:
+        case t.Row(), t.Row():
+            return _rows_of_both(one, other)
+        case t.Array(), t.Array():
+            element = _of_both(one.element, other.element)
+            return None if element is None else t.Array(element=element)
+        case t.Map(), t.Map() if one.key == other.key:
+            value = _of_both(one.value, other.value)
+            return None if value is None else t.Map(key=one.key, value=value)
+    numbers = isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS)
+    texts = isinstance(one, t.VarChar) or isinstance(other, t.VarChar)
+    if texts and isinstance(one, (*_NUMBERS, t.VarChar)) and isinstance(other, (*_NUMBERS, t.VarChar)):
+        return t.VarChar()
+    return widened(one, other) or (t.VarChar() if numbers else None)
+
+
+def _rows_of_both(one: t.Row, other: t.Row) -> t.Row | None:
+    kinds = {field.name: field.type for field in one.fields}
+    for field in other.fields:
+        both = _of_both(kinds.get(field.name, field.type), field.type)
+        if both is None:
+            return None
+        kinds[field.name] = both
+    return t.Row(fields=tuple(t.Field(i, name, kind) for i, (name, kind) in enumerate(kinds.items())))
 
 
 def _of_struct(struct: Any, format_: str) -> dict[str, t.DataType]:

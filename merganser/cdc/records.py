@@ -199,6 +199,14 @@ def chunked(values: Any, what: str) -> pa.ChunkedArray:
     return found
 
 
+def without(records: Any, which: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return records but for those at some positions, int64."""
+    texts = chunked(records, "records")
+    kept = np.ones(len(texts), np.bool_)
+    kept[which.to_numpy()] = False
+    return texts.filter(pa.array(kept))
+
+
 def pieces(texts: pa.ChunkedArray) -> list[pa.Array]:
     """Return records in pieces of so many bytes that they can be read at once; one at least."""
     found = []

@@ -11,19 +11,20 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, letters_of, letters_user, parse_records
+from merganser.cdc.records import Parsed, letters_of, letters_user, parse_records, without
 from merganser.edit.images import Upserted
 from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
 from merganser.ingest.rows import RowKinds, batches_of, held_rows
+from merganser.meta.newest import newest
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.dropping import drop_partitions
-from merganser.write.merge_schema import fields_for, with_columns_of
+from merganser.write.merge_schema import fields_for, takes, with_columns_of, with_room
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import checked_watermark
@@ -206,7 +207,12 @@ class WriteVerbs(TableBase):
                 found = replace(self, definition=made)._parsed(records, format, keys, chosen)
                 WriteTarget(made).accepted(found.rows, found.kinds)
 
-            told = columns_told(records, format)
+            now, action = newest(self.definition, self.env), f"cannot write to '{self.name}'"
+            told = columns_told(records, format, now.schema.user_fields, action)
+            if dead_letters is not None and not takes(now, told):
+                made = replace(self, definition=with_room(now, told))
+                bad = made._parsed(records, format, keys, chosen).rejected.column("record")
+                told = columns_told(without(records, bad), format, now.schema.user_fields, action)
             table = replace(self, definition=with_columns_of(self.definition, self.env, told, check))
         return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
 

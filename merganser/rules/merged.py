@@ -155,6 +155,13 @@ def _check_names(known: Collection[str], given: Sequence[str], before: str) -> N
         )
     spelled = {name.lower(): name for name in known}
     for name in given:
+        if name not in known and (not name or "." in name):
+            why = "a dot stands between a column and a field of it" if name else "it has no name"
+            raise InvalidInputError(
+                f"cannot add column '{before}{name}' to the table: {why}. Nothing was written. Give it another name "
+                "in the data, or leave it out.",
+                column=before + name,
+            )
         other = name if name in known else spelled.setdefault(name.lower(), name)
         if other != name:
             of = "of the table" if other in known else "of the data"

@@ -227,7 +227,7 @@ def _conform_column(
     except _MismatchError as error:
         raise InvalidInputError(
             f"{action}: column '{error.path}' is {error.found} in the data and {error.wanted} in the table. "
-            f"{error.hint}",
+            f"{naming.still_true} {error.hint}",
             column=error.path,
         ) from None
     return with_values_under_nulls(pa.chunked_array(chunks, type=target))

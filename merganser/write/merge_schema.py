@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from merganser.changes import Change
 from merganser.errors import ConflictError
 from merganser.meta.newest import newest
 from merganser.meta.table_def import TableDef
@@ -36,10 +37,23 @@ def fields_for(table: TableDef, env: Env, data: Any) -> tuple[t.Field, ...]:
     return table.schema.fields
 
 
-def takes(table: TableDef, rows: pa.Schema) -> bool:
+def takes(table: TableDef, rows: pa.Schema | Sequence[t.Field]) -> bool:
     """Return whether rows of some columns can be written to the table without a change of its schema."""
     merges = table.options.get(w.MERGE_SCHEMA)
     return not merges or not room_for(replace(table.schema, options=table.options), rows)
+
+
+def with_room(table: TableDef, rows: Sequence[t.Field]) -> TableDef:
+    """Return the table as `with_columns_of` would make it of this schema; nothing is made.
+
+    Raises:
+        InvalidInputError: the table cannot have these columns.
+    """
+    return _altered(table, room_for(replace(table.schema, options=table.options), rows))
+
+
+def _altered(table: TableDef, changes: Sequence[Change]) -> TableDef:
+    return table.with_schema(altered(table.schema, changes, written=False, what=f"cannot alter '{table.name}'"))
 
 
 def with_columns_of(
@@ -67,8 +81,7 @@ def with_columns_of(
         changes = room_for(replace(table.schema, options=table.options), rows, without=without)
         if not changes:
             return table
-        what = f"cannot alter '{table.name}'"
-        check(table.with_schema(altered(table.schema, changes, written=False, what=what)))
+        check(_altered(table, changes))
         try:
             return alter(table, env, changes)
         except ConflictError:  # others add columns, too, maybe the same

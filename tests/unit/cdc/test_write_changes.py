@@ -212,6 +212,80 @@ def test_records_bring_the_columns_whose_types_they_tell(make: Make, format_: st
     assert mg.table(table.path).schema.id == found.schema.id
 
 
+def _told(i: int | None, name: str, kind: dict[str, Any], value: Any) -> str:
+    """A record that tells the type of one column beside `id`."""
+    fields = [{"field": "id", "type": "int64"}, {"field": name, "optional": True, **kind}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    return json.dumps({"schema": schema, "payload": {"op": "c", "before": None, "after": {"id": i, name: value}}})
+
+
+def _struct(**kinds: str) -> dict[str, Any]:
+    fields = [{"field": name, "type": kind, "optional": True} for name, kind in kinds.items()]
+    return {"type": "struct", "fields": fields}
+
+
+INT32, INT64, TEXT = {"type": "int32"}, {"type": "int64"}, {"type": "string"}
+DAY = {"type": "int32", "name": "io.debezium.time.Date"}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ((INT64, 2**40), (INT32, 1), "BIGINT"),
+        ((TEXT, "007"), (INT32, 1), "STRING"),
+        (({"type": "double"}, 0.1), ({"type": "float"}, 1.5), "DOUBLE"),
+        (({"type": "double"}, 0.5), (INT64, 2**60 + 1), "STRING"),
+        ((_struct(x="int32", a="string"), {"x": 1, "a": "A"}), (_struct(x="int64", b="int32"), {"x": 2, "b": 3}), None),
+        ((_struct(x="int32", a="string"), {"x": 1, "a": "A"}), (_struct(x="int32"), {"x": 2}), None),
+    ],
+)
+def test_a_column_gets_a_type_that_holds_what_all_records_of_a_call_tell(
+    make: Make, one: tuple[Any, Any], other: tuple[Any, Any], kind: str | None, turned: bool
+) -> None:
+    table = make(schema={"id": "BIGINT"}, **{"write.merge-schema": "true"})
+    records = [_told(1, "w", *one), _told(2, "w", *other)]
+    table.write_changes(records[::-1] if turned else records, "debezium-json")
+    found = mg.table(table.path)
+    values = {row["id"]: row["w"] for row in found.read().to_pylist()}
+    if kind is not None:
+        assert str(found.schema.field("w").type) == kind
+        assert values == {
+            1: one[1] if kind != "STRING" else str(one[1]),
+            2: other[1] if kind != "STRING" else str(other[1]),
+        }
+    else:
+        for given, row in ((one[1], values[1]), (other[1], values[2])):
+            assert {name: value for name, value in row.items() if value is not None} == given
+
+
+def test_types_that_no_type_holds_are_refused_unless_the_table_has_the_column(make: Make) -> None:
+    table = make(schema={"id": "BIGINT"}, **{"write.merge-schema": "true"})
+    records = [_told(1, "w", INT32, 5), _told(2, "w", DAY, 19723)]
+    with pytest.raises(InvalidInputError, match=r"two types of column 'w', INT and DATE.*Nothing was written"):
+        table.write_changes(records, "debezium-json")
+    assert mg.table(table.path).schema.id == table.schema.id
+    table = table.alter([mg.changes.add_column("w", "DATE")])
+    table.write_changes([_told(1, "v", INT32, 5), *records[1:]], "debezium-json")
+    table.write_changes([_told(3, "w", DAY, 19724), _told(4, "w", TEXT, None)], "debezium-json")
+    assert sorted((row["id"], str(row["w"])) for row in mg.table(table.path).read().to_pylist()) == [
+        (1, "None"),
+        (2, "2024-01-01"),
+        (3, "2024-01-02"),
+        (4, "None"),
+    ]
+
+
+def test_a_record_that_becomes_a_dead_letter_brings_no_column(make: Make) -> None:
+    table = make(schema={"id": "BIGINT"}, **{"write.merge-schema": "true"})
+    letters = make("letters", dict(mg.cdc.DEAD_LETTERS), ())
+    written = table.write_changes(
+        [_told(None, "bad", TEXT, "x"), _told(1, "good", TEXT, "y")], "debezium-json", dead_letters=letters
+    )
+    assert (written.rows, written.rejected) == (1, 1)
+    assert mg.table(table.path).schema.names == ("id", "good")
+
+
 def test_computed_columns_may_be_partitions_and_a_row_without_a_value_is_bad_alone(tmp_path: Path) -> None:
     catalog = mg.catalog(tmp_path)
     catalog.create_database("db")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -442,3 +445,17 @@ def test_new_columns_whose_names_do_not_tell_them_apart_are_refused(table):
     assert mg.table(table.path).read().to_arrow().num_rows == 0
     merging(made).write([{"id": 1, "both": 1, "Both": 2}])
     assert [(row["both"], row["Both"]) for row in rows(table)] == [(1, 2)]
+
+
+@pytest.mark.parametrize("name", ["a.b", ""])
+def test_a_new_column_whose_name_is_empty_or_has_a_dot_is_refused_and_the_schema_stays(
+    name: str, tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "write.merge-schema": "true"}
+    table = catalog.create_table("db.t", {"k": "INT", "a": "ROW<x INT>"}, primary_key=["k"], options=options)
+    with pytest.raises(InvalidInputError, match=f"cannot add column '{re.escape(name)}'.*Nothing was written"):
+        table.write(pa.table({"k": [1], name: ["x"]}))
+    assert catalog.table("db.t").schema == table.schema
+    assert table.snapshots() == ()
