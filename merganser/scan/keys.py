@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -13,12 +14,19 @@ from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.plan import plan
 from merganser.scan.read import read_split
-from merganser.scan.split import Split
+from merganser.scan.split import AnySplit, Split
 from merganser.storage.env import Env
 
+R = TypeVar("R")
 
-def keys_of(table: TableDef, env: Env, state: TableState) -> Iterator[tuple[Split, pa.Table]]:
-    """Yield the primary key of the rows of each split. Rows that wait at level 0 count.
+
+def keys_of(
+    table: TableDef, env: Env, state: TableState, made: Callable[[Split, pa.Table], R]
+) -> Iterator[R]:  # fmt: skip
+    """Yield what is made of the primary key of the rows of each split, in no order. Rows that wait at level 0 count.
+
+    Args:
+        made: is called on the threads of this process, with some rows of a split.
 
     Raises:
         FormatError: a file is damaged or missing.
@@ -29,7 +37,10 @@ def keys_of(table: TableDef, env: Env, state: TableState) -> Iterator[tuple[Spli
     changing = replace(table, options=table.options.merged(changed))
     key = [table.schema.field(name) for name in table.schema.primary_keys]
     planned = plan(changing, env, state, columns=key, where=None)
-    for split in planned.splits:
+
+    def read(split: AnySplit) -> Iterator[R]:
         assert isinstance(split, Split)
         for rows in read_split(planned.job, split, env.storage):
-            yield split, rows
+            yield made(split, rows)
+
+    return env.gather(read, planned.splits)

@@ -18,6 +18,7 @@ from merganser.merge.wide_hashes import KeyHashes
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.scan.keys import keys_of
+from merganser.scan.split import Split
 from merganser.storage.env import Env
 from merganser.storage.spill import Spill
 
@@ -49,22 +50,26 @@ def key_in_two_places(table: TableDef, env: Env, state: TableState) -> tuple[str
             first = first if first is not None or not len(twice) else twice[0]
     if first is None:
         return None
-    one, hash_one, hash_other = first
-    both = [
+    _, hash_one, hash_other = first
+    rows_of_key = [
         (directory, keys.slice(int(at[0]), 1).to_pylist()[0])
         for directory, keys, hashes in _hashed(table, env, state)
         if len(at := np.flatnonzero((hashes.first == hash_one) & (hashes.second == hash_other)))
     ]
+    both = sorted(rows_of_key, key=lambda each: each[0])
     key = {name: both[0][1][name] for name in table.schema.primary_keys}
     directories = " and ".join(f"'{directory}'" for directory, _ in both)
     more = f", and so have {count - 1:,} other keys" if count > 1 else ""
-    return list(places)[one], f"the key {key!r:.200} has a row in {directories}{more}. A key of this table has one row."
+    return both[-1][0], f"the key {key!r:.200} has a row in {directories}{more}. A key of this table has one row."
 
 
 def _hashed(table: TableDef, env: Env, state: TableState) -> Iterator[tuple[str, pa.Table, KeyHashes]]:
-    """Yield the keys of buckets: the directory, the rows and their hashes."""
-    for split, rows in keys_of(table, env, state):
-        yield split.directory, rows, KeyHashes.of(rows.select(table.schema.primary_keys))
+    """Yield the keys of buckets, in no order: the directory, the rows and their hashes."""
+
+    def hashed(split: Split, rows: pa.Table) -> tuple[str, pa.Table, KeyHashes]:
+        return split.directory, rows, KeyHashes.of(rows.select(table.schema.primary_keys))
+
+    return keys_of(table, env, state, hashed)
 
 
 def _twice(tables: list[pa.Table]) -> list[tuple[int, np.int64, np.uint32]]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from merganser.merge.wide_hashes import KeyHashes
+from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays, memory_of
 
 GONE: Final = -1
@@ -28,6 +29,8 @@ _PIECE_ROWS: Final = 1 << 20
 """So many keys of a table are sorted at once."""
 _STEP_ROWS: Final = 1 << 16
 """Keys that are merged at a time: they stay in the cache."""
+_HALVES_FROM_ROWS: Final = 1 << 18
+"""So many keys are merged by two threads."""
 _HASHES: Final = 1 << 64
 
 
@@ -78,7 +81,7 @@ class KeyPlaces:
                 todo, here = todo[rest], here[rest]
         return found
 
-    def with_places(self, hashes: KeyHashes, places: Places, arrays: Arrays) -> KeyPlaces:
+    def with_places(self, hashes: KeyHashes, places: Places, arrays: Arrays, env: Env) -> KeyPlaces:
         """Return it with the places of more keys, or other places of known ones.
 
         Args:
@@ -88,15 +91,16 @@ class KeyPlaces:
             return self
         runs = [*self.runs, _Run(hashes, places)]
         while len(runs) > 1 and len(runs[-1]) * _GROWTH >= len(runs[-2]):
-            runs[-2:] = [_merged(runs[-2:], arrays, whole=len(runs) == 2)]
+            runs[-2:] = [_merged(runs[-2:], arrays, env, whole=len(runs) == 2)]
         return KeyPlaces(tuple(run for run in runs if len(run)))
 
 
 class Pieces:
     """Keys that are told piece by piece, in any order, until all are known; they are sorted once."""
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: Arrays, env: Env) -> None:
         self._arrays = arrays
+        self._env = env
         self._parts: list[_Run] = []
         self._runs: list[_Run] = []
 
@@ -111,7 +115,7 @@ class Pieces:
         self._sort()
         runs = [run for run in self._runs if len(run)]
         if len(runs) > 1:
-            runs = [_merged(runs, self._arrays, whole=True)]
+            runs = [_merged(runs, self._arrays, self._env, whole=True)]
             for run in self._runs:
                 self._arrays.give_back(run.hashes.first, run.hashes.second, run.places)
         return KeyPlaces(tuple(runs))
@@ -127,7 +131,7 @@ class Pieces:
             self._parts = []
 
 
-def _merged(runs: Sequence[_Run], arrays: Arrays, *, whole: bool) -> _Run:
+def _merged(runs: Sequence[_Run], arrays: Arrays, env: Env, *, whole: bool) -> _Run:
     """Return runs as one, a range of hashes at a time; the youngest run says what a key of several became.
 
     Args:
@@ -139,18 +143,29 @@ def _merged(runs: Sequence[_Run], arrays: Arrays, *, whole: bool) -> _Run:
     bounds = np.linspace(-_HASHES // 2, _HASHES // 2, steps + 1)[1:-1].astype(np.int64)
     cuts = [[0, *np.searchsorted(run.hashes.first, bounds).tolist(), len(run)] for run in runs]
     first, second, places = (arrays.empty(total, kind) for kind in (np.int64, np.uint32, np.int32))
+
+    def merge(share: range) -> tuple[int, int]:
+        start = done = sum(cut[share.start] for cut in cuts)
+        for step in share:
+            part = _joined([run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)])
+            order = part.hashes.order()
+            last = np.roll(part.hashes[order].starts(), -1)  # the youngest of each key
+            kept = order[np.flatnonzero(last)]
+            if whole:
+                kept = kept[np.flatnonzero(part.places[kept] != GONE)]
+            end = done + len(kept)
+            first[done:end], second[done:end] = part.hashes.first[kept], part.hashes.second[kept]
+            places[done:end] = part.places[kept]
+            done = end
+        return start, done
+
+    half = steps // 2 if total >= _HALVES_FROM_ROWS else 0
     done = 0
-    for step in range(steps):
-        part = _joined([run.slice(cut[step], cut[step + 1]) for run, cut in zip(runs, cuts, strict=True)])
-        order = part.hashes.order()
-        last = np.roll(part.hashes[order].starts(), -1)  # the youngest of each key
-        kept = order[np.flatnonzero(last)]
-        if whole:
-            kept = kept[np.flatnonzero(part.places[kept] != GONE)]
-        end = done + len(kept)
-        first[done:end], second[done:end] = part.hashes.first[kept], part.hashes.second[kept]
-        places[done:end] = part.places[kept]
-        done = end
+    for start, end in env.map(merge, [share for share in (range(half), range(half, steps)) if share]):
+        if done < start:  # keys of the half before are gone
+            for array in (first, second, places):
+                array[done : done + end - start] = array[start:end]
+        done += end - start
     first, second, places = (arrays.shortened(array, done) for array in (first, second, places))
     return _Run(KeyHashes(first, second), places)
 

@@ -37,6 +37,7 @@ from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
 from merganser.scan.keys import keys_of
 from merganser.scan.plan import partitions_table
+from merganser.scan.split import Split
 from merganser.schema import row_kind
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
@@ -362,13 +363,12 @@ class MovingBuckets:
         todo = [number for number in shares if number not in found]
         if not todo:
             return found
-        pieces = {number: Pieces(self._arrays) for number in todo}
-        for place, rows in self._keys_of_table():
-            hashes = KeyHashes.of(rows)
+        pieces = {number: Pieces(self._arrays, self._env) for number in todo}
+        for place, hashes, shares_of in self._keys_of_table():
             if self._assigners == 1:
                 pieces[0].add(hashes, place)
                 continue
-            for number, at in parted(self._shares(rows)):
+            for number, at in parted(shares_of):
                 if number in pieces:
                     pieces[number].add(hashes[at], place)
         for number, piece in pieces.items():
@@ -376,14 +376,18 @@ class MovingBuckets:
             self._remember(number, _Known(self._state.version, found[number]))
         return found
 
-    def _keys_of_table(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the keys of each bucket, with the number of its place. Rows count that reads do not see yet."""
+    def _keys_of_table(self) -> Iterator[tuple[int, KeyHashes, Numbers]]:
+        """Yield keys of each bucket: the number of its place, hashes, assigners. Rows that wait at level 0 count."""
         if self._state.snapshot is None:
             return
         state = MetaReader(self._table.paths, self._env, self._table.name).state(self._state.snapshot)
         buckets = {self._table.bucket_directory(*bucket): bucket for bucket in state.live.buckets}
-        for split, rows in keys_of(self._table, self._env, state):
-            yield self._places.number(buckets[split.directory]), rows.select(self._key)
+
+        def told(split: Split, rows: pa.Table) -> tuple[int, KeyHashes, Numbers]:
+            keys = rows.select(self._key)
+            return self._places.number(buckets[split.directory]), KeyHashes.of(keys), self._shares(keys)
+
+        yield from keys_of(self._table, self._env, state, told)
 
     def _learn(
         self,
@@ -405,7 +409,7 @@ class MovingBuckets:
         changed = np.flatnonzero(after != places)
         for number, at in parted(shares[changed]):
             which = changed[at]
-            keys = self._known[number].with_places(hashes[heads[which]], after[which], self._arrays)
+            keys = self._known[number].with_places(hashes[heads[which]], after[which], self._arrays, self._env)
             self._known[number] = keys
 
     # commits

@@ -15,6 +15,7 @@ from merganser.errors import ConflictError, InvalidInputError, UnsupportedError
 from merganser.merge.wide_hashes import KeyHashes
 from merganser.storage import mapped
 from merganser.storage.cache import Cache
+from merganser.storage.env import Env
 from merganser.storage.mapped import Arrays
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.write import key_places, moving
@@ -22,6 +23,7 @@ from merganser.write.key_places import GONE, KeyPlaces, Pieces
 from tests.seeds import seeds
 
 _names = itertools.count()
+ENV = Env(memory_with({}, "places of keys"))
 Model = dict[int, dict[str, Any]]
 
 
@@ -253,6 +255,7 @@ def _pairs(rng: np.random.Generator, width: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("budget", [1 << 20, 64])
 def test_runs_of_places_say_what_a_dict_says(width: int, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_places, "_STEP_ROWS", 8)
+    monkeypatch.setattr(key_places, "_HALVES_FROM_ROWS", 16)
     monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
     rng = np.random.default_rng(2)
     known: dict[tuple[int, int], int] = {}
@@ -261,7 +264,7 @@ def test_runs_of_places_say_what_a_dict_says(width: int, budget: int, monkeypatc
         new = _pairs(rng, width)
         assert (_hashes(new).order() == np.arange(len(new))).all()
         at = rng.integers(-1, 5, len(new)).astype(np.int32)
-        places = places.with_places(_hashes(new), at, arrays)
+        places = places.with_places(_hashes(new), at, arrays, ENV)
         known |= dict(zip(new, at.tolist(), strict=True))
         asked = [(a * width, b) for a in range(-21, 22) for b in range(4)]
         assert places.find(_hashes(asked)).tolist() == [known.get(pair, GONE) for pair in asked]
@@ -270,10 +273,12 @@ def test_runs_of_places_say_what_a_dict_says(width: int, budget: int, monkeypatc
 @pytest.mark.parametrize("budget", [1 << 20, 64])
 def test_pieces_of_keys_in_any_order_are_known_once_each(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_places, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(key_places, "_STEP_ROWS", 8)
+    monkeypatch.setattr(key_places, "_HALVES_FROM_ROWS", 16)
     monkeypatch.setattr(mapped, "_FILE_BYTES_MIN", 64)
     rng = np.random.default_rng(3)
     told: dict[tuple[int, int], set[int]] = {}
-    pieces = Pieces(Arrays(budget))
+    pieces = Pieces(Arrays(budget), ENV)
     for place in range(20):
         new = _pairs(rng, 1 << 58)
         rng.shuffle(new)
