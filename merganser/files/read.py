@@ -198,8 +198,7 @@ class DataFileReader:
         self._part_start = 0
         self._superset = None
         if rows_filter is not None and only is None and self._deleted is None and not positions:
-            alike = {name: old.name for name, old in self._evolution.unchanged.items()}
-            self._superset = superset(rows_filter, alike)
+            self._superset = superset(rows_filter, self._evolution.comparable())
         if among is not None and self._deleted is None and among[0].name in self._evolution.unchanged:
             self._superset = is_among(self._evolution.unchanged[among[0].name].name, among[0].type, among[1])
         self._growth = 1.0  # bytes in memory for each byte that the footer says; dictionaries of text make it grow

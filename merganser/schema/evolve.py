@@ -108,6 +108,19 @@ class Evolution:
             stored.append(old)
         return cls(tuple(wanted), tuple(stored), unchanged, tuple(sources), held, file)
 
+    def comparable(self) -> dict[str, str]:
+        """Return what columns are called in the file whose stored values compare as the wanted ones do.
+
+        They are the same, or whole numbers that became wider.
+        """
+        names = {name: old.name for name, old in self.unchanged.items()}
+        for field, source in zip(self.wanted, self.sources, strict=True):
+            if source is not None and field.name not in names and not self.file.is_newer:
+                old = self.stored[source]
+                if _is_wider(old.type, field.type):
+                    names[field.name] = old.name
+        return names
+
     def apply(self, table: pa.Table, rows: int) -> pa.Table:
         """Return the wanted columns of the stored ones.
 
@@ -142,6 +155,12 @@ class Evolution:
                 raise _reopen(wanted.name, self.file, f"it is null in {columns[-1].null_count:,} of {rows:,} rows")
         nullable = pa.schema([field.with_nullable(True) for field in schema])
         return pa.Table.from_arrays(columns, schema=nullable)
+
+
+def _is_wider(old: t.DataType, new: t.DataType) -> bool:
+    """Return whether a type is a whole number with room for each value of another one."""
+    kinds = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
+    return isinstance(old, kinds) and isinstance(new, kinds[kinds.index(type(old)) :])
 
 
 def _same(old: t.DataType, new: t.DataType) -> bool:

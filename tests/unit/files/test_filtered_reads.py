@@ -91,6 +91,24 @@ def test_few_rows_are_sought_and_many_are_read(table: mg.Table) -> None:
         assert asked.call_count == 0
 
 
+@pytest.mark.parametrize("before", ["TINYINT", "INT"])
+def test_rows_of_files_whose_numbers_became_wider_are_sought_too(tmp_path: Path, before: str) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "i": before}, options={"bucket": "-1"})
+    kind, count = pa.int8() if before == "TINYINT" else pa.int32(), 20_000
+    for _ in range(2):
+        values = [None if k % 99 == 0 else k % 120 - 20 for k in range(count)]
+        table.write(pa.table({"k": pa.array(range(count), pa.int32()), "i": pa.array(values, kind)}))
+        kind, table = pa.int64(), table.alter([mg.changes.retype_column("i", "BIGINT")])
+    for where in ("i = 7", "i < -18", "i IN (5, 9000000)", "i >= 99", "i > 3000000000", "i IS NULL", "i < 4294967303"):
+        with patch.object(parquet, "read_where", wraps=parquet_where.read_where) as asked:
+            found = table.read(where=where).to_arrow()
+        assert asked.call_count == 2 or "0000" in where or "NULL" in where
+        with patch("merganser.files.read.superset", lambda *_: None):
+            assert found.equals(table.read(where=where).to_arrow())
+
+
 def test_a_filter_that_can_fail_fails(table: mg.Table) -> None:
     with pytest.raises(InvalidInputError):
         table.read(where="CAST(s AS INT) > 2 AND i > 998").to_arrow()
