@@ -125,8 +125,8 @@ def test_a_partition_that_does_not_exist_is_refused_and_a_near_one_named() -> No
     with pytest.raises(NotFoundError) as caught:
         table.compact(full=True, partitions=[{"dt": "2026-01-01"}, {"h": 3, "dt": "2026-01-01"}])
     assert str(caught.value) == (
-        "cannot compact 'db.t': it has no partition 'dt=2026-01-01/h=3'. Nothing was changed. "
-        "Did you mean 'dt=2026-01-01/h=2'?"
+        "cannot compact 'db.t': it has no partition 'dt=2026-01-01, h=3'. Nothing was changed. "
+        "Did you mean 'dt=2026-01-01, h=2'?"
     )
     with pytest.raises(NotFoundError, match=r"no partition 'dt=2026-01-02'\..* Did you mean 'dt=2026-01-01'"):
         table.compact(full=True, partitions=[{"dt": "2026-01-02"}])

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,7 +32,8 @@ def s3_endpoint() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "tests.unit.storage.s3_server", str(port)],
+        cwd=Path(__file__).parents[3],
         env=os.environ | {"MOTO_S3_DEFAULT_MAX_KEYS": str(LIST_PAGE)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
