@@ -128,7 +128,8 @@ def columns_told(records: Any, format_: str, there: Sequence[t.Field], action: s
     """Return the columns of the rows of change records, as far as the records tell types; not numbered.
 
     A column of which records tell several types gets one that holds the values of all. If there is none, the records
-    tell nothing of a column that the table has; its values have to fit.
+    tell nothing of a column that the table has; its values have to fit. Of a nested column they may tell new fields,
+    too, so it is refused.
 
     Args:
         records: as for `parse_records`.
@@ -136,7 +137,7 @@ def columns_told(records: Any, format_: str, there: Sequence[t.Field], action: s
         action: what is being done, as messages begin.
 
     Raises:
-        InvalidInputError: no type holds the values of a column that the table lacks.
+        InvalidInputError: no type holds the values of a column that the table lacks, or of a nested one.
     """
     member = "mysqlType" if format_ == "canal-json" else "schema"
     known, untold = {field.name for field in there}, set[str]()
@@ -151,13 +152,13 @@ def columns_told(records: Any, format_: str, there: Sequence[t.Field], action: s
                 both = _of_both(before, kind)
                 if both is not None:
                     columns[name] = both
-                elif name in known:
+                elif name in known and not (t.is_nested(before) and t.is_nested(kind)):
                     untold.add(name)
                 else:
                     raise InvalidInputError(
                         f"{action}: the records tell two types of column '{name}', {before} and {kind}, and no type "
-                        "holds the values of both. Nothing was written. Write these records in calls of their own, or "
-                        "add the column with Table.alter first.",
+                        "holds the values of both. Nothing was written. Write these records in calls of their own"
+                        f"{'' if name in known else ', or add the column with Table.alter first'}.",
                         column=name,
                     )
     return tuple(t.Field(UNNUMBERED, name, kind) for name, kind in columns.items() if name not in untold)

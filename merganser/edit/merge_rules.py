@@ -15,14 +15,18 @@ from merganser.merge.groups import Mask, Positions
 from merganser.schema.table_schema import POSITION
 
 
-class SourceRule:
-    """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
+class _Rule:
+    """What both rules share.
+
+    Args:
+        source: rows of the source, its columns called `source.column`.
+    """
 
     removes_all = False
 
-    def __init__(self, clauses: Clauses, source: Source) -> None:
+    def __init__(self, clauses: Clauses, source: pa.Table) -> None:
         self._clauses = clauses
-        self._source = source
+        self._rows = source
 
     @property
     def where(self) -> Predicate | None:
@@ -31,8 +35,20 @@ class SourceRule:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns that the condition looks at."""
+        """The columns that the condition looks at; an engine joins by them, and a refusal shows them."""
         return self._clauses.on.reads
+
+    def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:
+        """Return which rows go, and what the others become."""
+        return self._clauses.judge(rows, numbers, self._rows)
+
+
+class SourceRule(_Rule):
+    """What the rows of a source make of rows of a file; see `RowRule`. It takes note of the rows that meet one."""
+
+    def __init__(self, clauses: Clauses, source: Source) -> None:
+        super().__init__(clauses, source.rows)
+        self._source = source
 
     def known(self, file: str) -> tuple[Positions, Positions] | None:
         """Return None: rows have to be looked at."""
@@ -45,35 +61,17 @@ class SourceRule:
         self._clauses.check_met_once(rows, of_target, of_source if source.is_whole else None)
         return self._clauses.found(rows.num_rows, of_target, of_source)
 
-    def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:
-        """Return which rows go, and what the others become."""
-        return self._clauses.judge(rows, numbers, self._source.rows)
 
-
-class MetRule:
+class MetRule(_Rule):
     """What the rows of a source make of rows of files that an engine has joined with them; see `RowRule`.
 
     Args:
-        source: rows of the source, its columns called `source.column`.
         files: by file, the rising positions of rows in it that meet rows of `source`, and which ones.
     """
 
-    removes_all = False
-
     def __init__(self, clauses: Clauses, source: pa.Table, files: Mapping[str, tuple[Positions, Positions]]) -> None:
-        self._clauses = clauses
-        self._source = source
+        super().__init__(clauses, source)
         self._files = files
-
-    @property
-    def where(self) -> Predicate | None:
-        """The rows that may meet one of the source; None: others change, too."""
-        return self._clauses.where
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The columns that the condition looks at: the engine joins by them, and a refusal shows them."""
-        return self._clauses.on.reads
 
     def known(self, file: str) -> tuple[Positions, Positions] | None:
         """Return which rows meet one of the source, and which one; None: others change too, or a row meets several."""
@@ -91,10 +89,6 @@ class MetRule:
         of_target, of_source = place[inside], numbers[inside]
         self._clauses.check_met_once(rows, of_target, None)
         return self._clauses.found(rows.num_rows, of_target, of_source)
-
-    def judge(self, rows: pa.Table, numbers: Positions) -> tuple[Mask, pa.Table]:
-        """Return which rows go, and what the others become."""
-        return self._clauses.judge(rows, numbers, self._source)
 
 
 _NONE: Final = (np.empty(0, np.int64), np.empty(0, np.int64))

@@ -276,6 +276,18 @@ def test_types_that_no_type_holds_are_refused_unless_the_table_has_the_column(ma
     ]
 
 
+def test_no_new_field_of_a_known_row_is_lost_where_records_tell_types_that_do_not_meet(make: Make) -> None:
+    table = make(schema={"id": "BIGINT", "w": "ROW<x INT>"}, **{"write.merge-schema": "true"})
+    day = {"type": "struct", "fields": [{"field": "x", "optional": True, **DAY}]}
+    records = [_told(1, "w", _struct(x="int32", a="string"), {"x": 1, "a": "A"}), _told(2, "w", day, {"x": 5})]
+    with pytest.raises(InvalidInputError, match=r"two types of column 'w'.* in calls of their own\.$"):
+        table.write_changes(records, "debezium-json")
+    for record in records:
+        table.write_changes([record], "debezium-json")
+    rows = {row["id"]: row["w"] for row in mg.table(table.path).read().to_pylist()}
+    assert rows == {1: {"x": 1, "a": "A"}, 2: {"x": 5, "a": None}}
+
+
 def test_a_record_that_becomes_a_dead_letter_brings_no_column(make: Make) -> None:
     table = make(schema={"id": "BIGINT"}, **{"write.merge-schema": "true"})
     letters = make("letters", dict(mg.cdc.DEAD_LETTERS), ())
