@@ -2,10 +2,10 @@
 
 ::
 
-    texts of JSON    json_scan     members and elements as columns; what is no JSON is a fault of its record alone
     envelopes        debezium      which records are changes, and where their images before and after lie
     changes          resolve       the rows of each change, with kinds; keys from message keys; values not sent
-    cells            values        a column of a type, exact; what does not fit is a bad value of its record
+
+`merganser.parsing` finds the members of the records and makes their cells values of a type.
 
 No step loops over records, and no step looks at a table: `parse_records` is a function of the batch, so a job on
 another machine runs it on its part of a stream.

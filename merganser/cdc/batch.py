@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.cells import NOTHING, Cells, cells_of, joined, places
-from merganser.cdc.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Inside, Ints, scan
 from merganser.cdc.options import CdcOptions
-from merganser.cdc.rules import Encoding
+from merganser.parsing.cells import NOTHING, Cells, cells_of, joined, places
+from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Inside, Ints, scan
+from merganser.parsing.rules import Encoding
 
 INSERT: Final = 0
 UPSERT: Final = 1

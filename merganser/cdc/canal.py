@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, INSERT, UPDATE, Batch, Changes, Document, Known, Schemas
-from merganser.cdc.cells import NOTHING, Cells, cells_of
-from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, scan
-from merganser.cdc.rules import PLAIN, Encoding
+from merganser.parsing.cells import NOTHING, Cells, cells_of
+from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, scan
+from merganser.parsing.rules import PLAIN, Encoding
 
 _ENVELOPE: Final = ("data", "old", "type", "isDdl", "database", "table", "es", "ts", "gtid", "mysqlType")
 _CONTROL: Final = (

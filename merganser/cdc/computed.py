@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.outcome import Read, read
 from merganser.errors import InvalidInputError
 from merganser.expr.predicate import Projection
+from merganser.parsing.outcome import Read, read
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.fitting import fitting

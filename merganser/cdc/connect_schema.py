@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from merganser.cdc.rules import PLAIN, Encoding
+from merganser.parsing.rules import PLAIN, Encoding
 
 _NAMED: Final[Mapping[str, Encoding]] = {
     "io.debezium.time.Time": Encoding(unit="ms"),

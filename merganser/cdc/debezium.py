@@ -27,10 +27,10 @@ from merganser.cdc.batch import (
     no_images,
     overlaid,
 )
-from merganser.cdc.cells import UNAVAILABLE, Cells
 from merganser.cdc.connect_schema import encodings_of
-from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, compact
-from merganser.cdc.rules import Encoding
+from merganser.parsing.cells import UNAVAILABLE, Cells
+from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, compact
+from merganser.parsing.rules import Encoding
 
 _ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
 _AROUND = ("source", "transaction")

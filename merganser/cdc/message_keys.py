@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.batch import Document, document, documents
-from merganser.cdc.cells import NOTHING, Cells, cells, joined
 from merganser.cdc.connect_schema import encodings_of
-from merganser.cdc.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, Ints
-from merganser.cdc.rules import Encoding
+from merganser.parsing.cells import NOTHING, Cells, cells, joined
+from merganser.parsing.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, Ints
+from merganser.parsing.rules import Encoding
 
 
 def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints]:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from merganser.cdc.batch import document
 from merganser.cdc.connect_schema import fields_of, row_of
 from merganser.cdc.debezium import FLAT
-from merganser.cdc.json_scan import OBJECT
 from merganser.cdc.records import chunked, pieces, utf8
 from merganser.errors import InvalidInputError
+from merganser.parsing.json_scan import OBJECT
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED
 from merganser.schema.widening import widened

@@ -29,12 +29,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.rules import UNITS, Rules
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting, checked_zone
 from merganser.expr.text import parse_projection
 from merganser.options.registry import did_you_mean
+from merganser.parsing.rules import UNITS, Rules
 from merganser.schema import types as t
 
 FORMATS: Final = (

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from merganser.cdc import debezium
 from merganser.cdc.batch import Batch, Changes, with_tombstones
 from merganser.cdc.canal import canal
-from merganser.cdc.json_scan import Bools
 from merganser.cdc.options import CdcOptions, cdc_options
 from merganser.cdc.resolve import rows_of
 from merganser.cdc.row_records import golden_gate, maxwell, plain
-from merganser.cdc.values import readable
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.parsing.json_scan import Bools
+from merganser.parsing.values import readable
 from merganser.schema import types as t
 from merganser.schema.fitting import fitting
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
-from merganser.cdc.cells import NOTHING, UNAVAILABLE, Cells, joined
 from merganser.cdc.computed import computed
-from merganser.cdc.json_scan import ARRAY, NULL, OBJECT, Bools, Ints, compact
 from merganser.cdc.message_keys import key_cells
-from merganser.cdc.outcome import Read
-from merganser.cdc.rules import PLAIN, Encoding
-from merganser.cdc.values import column
+from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells, joined
+from merganser.parsing.json_scan import ARRAY, NULL, OBJECT, Bools, Ints, compact
+from merganser.parsing.outcome import Read
+from merganser.parsing.rules import PLAIN, Encoding
+from merganser.parsing.values import column
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_field, arrow_type
 from merganser.schema.row_kind import DELETE as MINUS_D

@@ -18,9 +18,9 @@ from merganser.cdc.batch import (
     Schemas,
     no_images,
 )
-from merganser.cdc.cells import NOTHING, UNAVAILABLE, Cells
-from merganser.cdc.json_scan import ABSENT, BOOLEAN, TEXT, Bools, Ints
-from merganser.cdc.rules import Encoding
+from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells
+from merganser.parsing.json_scan import ABSENT, BOOLEAN, TEXT, Bools, Ints
+from merganser.parsing.rules import Encoding
 
 _MAXWELL: tuple[str, ...] = ("data", "old", "type", "database", "table", "ts", "xid", "position", "gtid")
 _OGG: tuple[str, ...] = ("before", "after", "op_type", "table", "op_ts", "current_ts", "pos")

@@ -28,6 +28,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("commit", "merge", "files"),
     # one bucket
     ("lsm",),
+    # texts -> values, for files and for change records
+    ("parsing",),
     # rows out; rows in from what people have
     ("scan", "ingest", "cdc"),
     # what an overwrite removes, as a function of the newest state
@@ -66,16 +68,19 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("text",),
     ),
     "cdc": (
-        ("json_scan", "rules"),
-        ("binary", "cells", "connect_schema", "options", "outcome"),
-        ("numbers", "computed"),
-        ("times",),
-        ("values",),
+        ("connect_schema", "options", "computed"),
         ("batch",),
         ("message_keys", "debezium", "canal", "row_records"),
         ("resolve",),
         ("records",),
         ("sources", "new_tables"),
+    ),
+    "parsing": (
+        ("json_scan", "rules"),
+        ("binary", "cells", "outcome"),
+        ("numbers",),
+        ("times",),
+        ("values",),
     ),
     "rules": (
         ("facts", "named_columns", "merged"),

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from merganser.cdc import json_scan
-from merganser.cdc.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, TEXT, compact, scan, unescaped
+from merganser.parsing import json_scan
+from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, TEXT, compact, scan, unescaped
 
 _KINDS = {dict: OBJECT, list: ARRAY, str: TEXT, bool: BOOLEAN, type(None): NULL}
 

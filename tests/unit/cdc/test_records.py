@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import merganser as mg
-from merganser.cdc import json_scan
+from merganser.parsing import json_scan
 from merganser.schema import types as t
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.table_schema import TableSchema

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.json_scan import Bools
+from merganser.parsing.json_scan import Bools
 
 
 @dataclass(frozen=True, slots=True)

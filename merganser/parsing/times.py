@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.cells import Cells
-from merganser.cdc.json_scan import NUMBER, TEXT, Bools, Ints
-from merganser.cdc.numbers import integers
-from merganser.cdc.outcome import Read, whys
-from merganser.cdc.rules import UNITS, Encoding, Rules
 from merganser.expr.times import instants, wall_clocks
+from merganser.parsing.cells import Cells
+from merganser.parsing.json_scan import NUMBER, TEXT, Bools, Ints
+from merganser.parsing.numbers import integers
+from merganser.parsing.outcome import Read, whys
+from merganser.parsing.rules import UNITS, Encoding, Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
 

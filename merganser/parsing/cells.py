@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.cdc.json_scan import ABSENT, NULL, TEXT, Bools, Bytes, Children, Ints, unescaped
+from merganser.parsing.json_scan import ABSENT, NULL, TEXT, Bools, Bytes, Children, Ints, unescaped
 
 _BACKSLASH: Final = 0x5C
 

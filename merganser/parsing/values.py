@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.binary import decoded, integers_of, reversed_bytes
-from merganser.cdc.cells import NO_TEXT, Cells, cells_of, places
-from merganser.cdc.json_scan import ARRAY, NUMBER, OBJECT, TEXT, Bools, compact, scan
-from merganser.cdc.numbers import booleans, decimals, floats, integers
-from merganser.cdc.outcome import Read, read, spread, spread_bad, whys
-from merganser.cdc.rules import Encoding, Rules
-from merganser.cdc.times import dates, times, timestamps
+from merganser.parsing.binary import decoded, integers_of, reversed_bytes
+from merganser.parsing.cells import NO_TEXT, Cells, cells_of, places
+from merganser.parsing.json_scan import ARRAY, NUMBER, OBJECT, TEXT, Bools, compact, scan
+from merganser.parsing.numbers import booleans, decimals, floats, integers
+from merganser.parsing.outcome import Read, read, spread, spread_bad, whys
+from merganser.parsing.rules import Encoding, Rules
+from merganser.parsing.times import dates, times, timestamps
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.json_scan import Bools
+from merganser.parsing.json_scan import Bools
 
 _INTEGER_BYTES: Final = 16
 """Bytes of the largest integers that are read: those of a DECIMAL(38, 0)."""

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.cells import Cells
-from merganser.cdc.json_scan import BOOLEAN, NUMBER, TEXT, Bools
-from merganser.cdc.outcome import Read, read, spread, spread_bad
+from merganser.parsing.cells import Cells
+from merganser.parsing.json_scan import BOOLEAN, NUMBER, TEXT, Bools
+from merganser.parsing.outcome import Read, read, spread, spread_bad
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
