@@ -1,0 +1,95 @@
+"""Tables that follow a database by its change records, and where they differ from it in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import merganser as mg
+from tests.debezium.recordings import Record, Source
+from tests.debezium.values import Difference, Setting, declared, differences, reading, told
+
+BATCH: Final = 40
+"""Records of a call, so that a table has several commits and keys meet older rows."""
+WHOLE_ROWS: Final = {"write-mode": "change-log", "bucket": "1"}
+"""Options of a table without a primary key whose source sends whole old rows."""
+
+
+def declare(catalog: mg.Catalog, name: str, source: Source, setting: Setting, **options: str) -> mg.Table:
+    """Create the table that a person declares for a table of the database."""
+    columns = {
+        column: declared(kind, setting) + (" NOT NULL" if column in source.required else "")
+        for column, kind in source.columns.items()
+    }
+    options = {**({"bucket": "1"} if source.key else WHOLE_ROWS), **options}
+    return catalog.create_table(name, columns, primary_key=source.key, options=options)
+
+
+def apply(table: mg.Table, source: Source, records: Sequence[Record], setting: Setting, **options: Any) -> None:
+    """Write the records of one table, some at a time."""
+    own = [record for record in records if record.table == source.topic]
+    for start in range(0, len(own), BATCH):
+        part = own[start : start + BATCH]
+        table.write_changes(
+            [record.value for record in part],
+            setting.format,
+            keys=[record.key for record in part],
+            **reading(source.columns, setting),
+            **options,
+        )
+
+
+# where tables differ from the database, and why that is not theirs
+
+
+def unexplained(
+    source: Source,
+    table: mg.Table,
+    records: Sequence[Record],
+    setting: Setting,
+    defaults: Mapping[str, Mapping[str, str]],
+) -> list[Difference]:
+    """Return where a table differs from the database for another reason than what the connector does not send.
+
+    Args:
+        defaults: texts of the defaults of columns, by table and column.
+    """
+    found = list(differences(source.name, source.columns, source.key, source.rows, table, setting))
+    own = {
+        column: told(text, source.columns[column], setting) for column, text in defaults.get(source.name, {}).items()
+    }
+    suspects = [one for one in found if one.column in own]
+    if not suspects:
+        return found
+    sent = _columns_sent(source, records, setting)
+    return [one for one in found if one.column not in own or not _is_default(one, own[one.column], sent, setting)]
+
+
+def _is_default(one: Difference, default: Any, sent: Mapping[str, set[str]], setting: Setting) -> bool:
+    """Return whether a difference comes of a column's default.
+
+    Rows that were there when the column was added got its default, and no record says so. And a converter that
+    replaces nulls sends the default where the database has NULL.
+    """
+    if (one.expected, one.found) == (default, None):
+        return one.column not in sent[json.dumps(one.key)]
+    return setting.replaces_nulls and (one.expected, one.found) == (None, default)
+
+
+def _columns_sent(source: Source, records: Sequence[Record], setting: Setting) -> dict[str, set[str]]:
+    """Return which columns the last record of each key has."""
+    found = {}
+    for row in _rows_sent(source, records, setting):
+        found[json.dumps([row[column] for column in source.key])] = set(row)
+    return found
+
+
+def _rows_sent(source: Source, records: Sequence[Record], setting: Setting) -> Iterator[dict[str, Any]]:
+    for record in records:
+        if record.table == source.topic and record.value is not None:
+            value = json.loads(record.value)
+            payload = value["payload"] if setting.schemas else value
+            row = payload if setting.flat else payload.get("after")
+            if row is not None:
+                yield row
