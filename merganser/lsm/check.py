@@ -224,10 +224,11 @@ class RowCheck:
         for field in self._table.schema.fields:
             column = rows.column(field.name)
             if column.null_count and not field.type.nullable and field.id not in self._place.once_nullable:
-                self._note(
-                    "value",
-                    f"column '{field.name}' is NOT NULL and null in {column.null_count} of rows {self._span(rows)}.",
-                )
+                count = self._null_count(rows, field.name)
+                if count:
+                    self._note(
+                        "value", f"column '{field.name}' is NOT NULL and null in {count} of rows {self._span(rows)}."
+                    )
             if field.name in self._said or field.name in self._said_keys:
                 more = column_stats(column, field.type)
                 known = self._stats.get(field.name)
@@ -313,6 +314,14 @@ class RowCheck:
         bounds = pc.min_max(numbers).as_py()
         low, high = self._sequences or (bounds["min"], bounds["max"])
         self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))
+
+    def _null_count(self, rows: pa.Table, name: str) -> int:
+        """Return in how many rows a column is null; a delete needs its key alone."""
+        nulls = pc.is_null(rows.column(name))
+        if self._table.keyed and name not in self._table.schema.primary_keys:
+            kinds = pc.fill_null(rows.column(VALUE_KIND.name), row_kind.INSERT)
+            nulls = pc.and_(nulls, pc.not_equal(kinds, row_kind.DELETE))
+        return int(pc.sum(nulls).as_py() or 0)
 
     def _look_at_keys(self, rows: pa.Table, repeated: pa.Table | None) -> None:
         names = self._table.key

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,8 @@ def conform(
     *,
     action: str,
     not_null_names: Collection[str] = (),
+    deletes: pa.Array | None = None,
+    needed_by_deletes: Collection[str] = (),
     named_by: Sequence[str] = (),
     still_true: str = "Nothing was written.",
     fills: bool = False,
@@ -73,6 +75,9 @@ def conform(
         fields: the columns of the table. Nulls of a field with a default take it.
         action: what is being done, as messages begin: "cannot write to 'db.orders'".
         not_null_names: key columns, which hold no nulls whatever their type says.
+        deletes: boolean, the rows that remove the row of their key; None if there are none. They may be null in NOT
+            NULL columns.
+        needed_by_deletes: the columns that hold no nulls in these rows either. `not_null_names` are among them.
         named_by: columns whose values name a row in messages, where its number says nothing to the user: `data` is
             what one task was given. None of them: by its number.
         still_true: how messages end: what a refusal leaves as it was.
@@ -94,7 +99,8 @@ def conform(
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
         if column.null_count and (key or not field.type.nullable):
-            _refuse_nulls(column, field.name, key, action, naming)
+            lenient = not key and field.name not in needed_by_deletes
+            _check_nulls(column, field.name, key, action, naming, deletes if lenient else None)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=arrow_schema(fields))
 
@@ -341,15 +347,24 @@ def _byte_count(array: pa.Array) -> int:
         return 0  # Arrow 19 does not count view types
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, key: bool, action: str, naming: _Naming) -> NoReturn:
-    row = pc.index(pc.is_null(column), True).as_py()
+def _check_nulls(
+    column: pa.ChunkedArray, name: str, key: bool, action: str, naming: _Naming, deletes: pa.Array | None
+) -> None:
+    """Refuse a column with nulls, except in `deletes`."""
+    nulls = pc.is_null(column)
+    if deletes is not None:
+        nulls = pc.and_not(nulls, deletes)
+    count = pc.sum(nulls).as_py() or 0
+    if not count:
+        return
+    row = pc.index(nulls, True).as_py()
     role = "key column" if key else "NOT NULL column"
     raise InvalidInputError(
-        f"{action}: {role} '{name}' is null in {column.null_count} of {len(column)} rows (first at "
+        f"{action}: {role} '{name}' is null in {count} of {len(column)} rows (first at "
         f"{naming.row(row, 'the batch')}).{naming.note} {naming.still_true}",
         column=name,
         row=row,
-        null_count=column.null_count,
+        null_count=count,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
 from merganser.merge.rules import merge_of
@@ -63,6 +65,26 @@ def accepted(
     if refusal is not None:
         _refuse(found, refusal, action)
     return rows, kinds, arrival
+
+
+def deletes_among(table: TableDef, rows: pa.Table, kinds: pa.Array | None) -> pa.Array | None:
+    """Return which rows remove the row of their key, as a boolean array. None if there are none.
+
+    Args:
+        table: in a table without a primary key a `-D` is a whole row, so it is none of them.
+        rows: the columns as they are given.
+        kinds: int8, one per row; None: all inserts.
+    """
+    column = table.options.get(w.ROWKIND_FIELD)
+    if table.counting or not table.keyed:
+        return None
+    if column is not None:
+        kinds = None
+        if column in rows.column_names:
+            with contextlib.suppress(InvalidInputError):  # `accepted` refuses a kind that is none
+                kinds = kinds_from(rows.column(column))
+    found = None if kinds is None else pc.equal(kinds, row_kind.DELETE)
+    return found if found is not None and found.true_count else None
 
 
 def _from_column(rows: pa.Table, column: str, action: str) -> pa.Array:

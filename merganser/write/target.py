@@ -22,7 +22,7 @@ from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import conform, fill_missing
 from merganser.write import overwrite as ow
-from merganser.write.incoming import Arrival, Prepared, accepted
+from merganser.write.incoming import Arrival, Prepared, accepted, deletes_among
 
 
 class WriteTarget:
@@ -120,7 +120,7 @@ class WriteTarget:
         Raises:
             InvalidInputError: names the column, the value, and the row: by its number, in a task by its key.
         """
-        return accepted(self.table, self._conformed(rows, in_task), kinds, arrival, action=self.action)
+        return accepted(self.table, self._conformed(rows, kinds, in_task), kinds, arrival, action=self.action)
 
     def accepted_part(self, rows: pa.Table, kinds: pa.Array | None) -> tuple[pa.Table, pa.Array | None]:
         """Return rows of the columns given and no others, checked as by `accepted`. A null stays null."""
@@ -160,20 +160,22 @@ class WriteTarget:
                     column=field.name,
                 )
 
-    def _conformed(self, rows: pa.Table, in_task: bool) -> pa.Table:
-        table = self.table
+    def _conformed(self, rows: pa.Table, kinds: pa.Array | None, in_task: bool) -> pa.Table:
+        table, options = self.table, self.table.options
         fields = table.schema.fields_with_defaults
         if self.columns is not None:
             self._check_given(rows)
-        if self.columns is not None or table.options.get(w.MERGE_SCHEMA):
+        if self.columns is not None or options.get(w.MERGE_SCHEMA):
             rows = fill_missing(rows, fields)
         rows = conform(
             rows,
             fields,
             action=self.action,
-            not_null_names=() if table.options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
+            not_null_names=() if options.get(w.PRIMARY_KEY_NULLABLE) else table.schema.primary_keys,
+            deletes=deletes_among(table, rows, kinds),
+            needed_by_deletes=options.get(w.SEQUENCE_FIELD),  # a null there is older than the row
             named_by=(table.schema.primary_keys or rows.column_names) if in_task else (),
-            fills=table.options.get(w.MERGE_SCHEMA),
+            fills=options.get(w.MERGE_SCHEMA),
         )
         if self.spec:
             self._check_inside(rows)
