@@ -2,8 +2,8 @@
 
 A bucket whose files are the same in both states, with the same deletion vectors, is left out. Of the others the files
 of both states are cut into sections, ranges of keys that no file crosses; a section with the same files on both sides
-is left out, too. Where a partition changed its number of buckets, rows have moved between them, so the partition is
-one split.
+is left out, too. Where keys may have moved between the buckets of a partition, since their number changed or an
+overwrite assigned keys to buckets again, the partition is one split: both rows of a key are in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import replace
 import numpy as np
 
 from merganser.codec.binary_row import deserialize_columns
-from merganser.errors import InvalidInputError
+from merganser.errors import FormatError, InvalidInputError
 from merganser.expr.predicate import Predicate
+from merganser.files.key_hashes import read_hashes
 from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lsm.levels import dense_ranks, sections
 from merganser.lsm.section import looks_up
 from merganser.lsm.unmarked import unmarked_schemas
 from merganser.meta.data_file import DataFile
+from merganser.meta.index_manifest import HASH
 from merganser.meta.key_change import check_key
 from merganser.meta.live_files import BucketFiles, BucketId
 from merganser.meta.schemas import SchemaStore
@@ -59,7 +61,8 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
     check_key(table, env, ends, f"cannot compare two states of '{table.name}'")
     states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
     narrow = key_filter(job.where, table.key) if table.keyed else None
-    splits = [split for group in _groups(*states) for split in _splits(table, env, group, states, narrow)]
+    moved = _reassigned(table, env, source, states)
+    splits = [split for group in _groups(*states, moved) for split in _splits(table, env, group, states, narrow)]
     if table.moves_keys and kind_column(job.what) is not None:
         splits = _in_phases(splits)
     ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
@@ -88,7 +91,35 @@ def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None, where: Predic
     return {bucket: (files, vectors.get(bucket, NO_VECTORS)) for bucket, files in chosen if bucket[1] >= 0}
 
 
-def _groups(before: _Buckets, after: _Buckets) -> Iterator[list[BucketId]]:
+def _reassigned(table: TableDef, env: Env, source: Difference, states: Sequence[_Buckets]) -> set[bytes]:
+    """Return the partitions whose keys may have moved to other buckets, though the number of buckets is no option.
+
+    An index lists the keys of each bucket, and keys are only added to it. So a key of the earlier state that is not in
+    the later index of its bucket was removed from it, as an overwrite does, and may be in another bucket since then.
+    """
+    if not table.indexes_keys:
+        return set()
+    reader = MetaReader(table.paths, env, table.name)
+    indexes = [
+        {(entry.partition, entry.bucket): entry for entry in reader.index(snapshot) if entry.index_type == HASH}
+        for snapshot in (source.before, source.after)
+    ]
+
+    def loses_keys(bucket: BucketId) -> bool:
+        old, new = (index.get(bucket) for index in indexes)
+        if old is None or new is None:
+            return True
+        try:
+            return old.name != new.name and not np.isin(*(read_hashes(table, env, one) for one in (old, new))).all()
+        except FormatError:  # the rows can be read without it
+            return True
+
+    filled = {partition for partition, _ in states[1]}
+    buckets = [bucket for bucket in states[0] if bucket[0] in filled and states[0][bucket] != states[1].get(bucket)]
+    return {bucket[0] for bucket, loses in zip(buckets, env.map(loses_keys, buckets), strict=True) if loses}
+
+
+def _groups(before: _Buckets, after: _Buckets, reassigned: Collection[bytes]) -> Iterator[list[BucketId]]:
     """Yield the buckets that have to be compared together: each by itself, unless rows moved between them."""
     totals: dict[bytes, set[int]] = {}
     for state in (before, after):
@@ -96,7 +127,7 @@ def _groups(before: _Buckets, after: _Buckets) -> Iterator[list[BucketId]]:
             totals.setdefault(bucket[0], set()).add(files.total_buckets)
     moved: dict[bytes, list[BucketId]] = {}
     for bucket in dict.fromkeys([*before, *after]):
-        if len(totals[bucket[0]]) > 1:
+        if bucket[0] in reassigned or len(totals[bucket[0]]) > 1:
             moved.setdefault(bucket[0], []).append(bucket)
         else:
             yield [bucket]
@@ -106,9 +137,11 @@ def _groups(before: _Buckets, after: _Buckets) -> Iterator[list[BucketId]]:
 def _splits(
     table: TableDef, env: Env, group: Sequence[BucketId], states: Sequence[_Buckets], narrow: Predicate | None
 ) -> Iterator[DiffSplit]:
-    portions = [[p for bucket in group if (p := _portion(table, env, bucket, state)) is not None] for state in states]
-    before, after = portions
-    if all(_alike(table, *pair) for pair in zip(before, after, strict=True)) if len(before) == len(after) else False:
+    pairs = [[_portion(table, env, bucket, state) for state in states] for bucket in group]
+    changed = [(old, new) for old, new in pairs if old is None or new is None or not _alike(table, old, new)]
+    before = [old for old, _ in changed if old is not None]
+    after = [new for _, new in changed if new is not None]
+    if not before and not after:
         return
     if not table.keyed or len(group) > 1:
         yield DiffSplit(tuple(before), tuple(after))

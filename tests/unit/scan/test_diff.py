@@ -188,3 +188,19 @@ def test_text_keys_are_looked_up_in_shared_files(tmp_path: Path) -> None:
     table.write([{"k": "k4999", "v": 0}], kinds=["-D"])
     found = [tuple(row.values()) for row in table.changes(3, mode="diff").to_pylist()]
     assert found == [("+I", "k00", 1), ("-U", "k0007", 7), ("+U", "k0007", 0), ("-D", "k4999", 4999)]
+
+
+def test_a_key_that_an_overwrite_gives_another_bucket_is_one_update(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    options = {"dynamic-bucket.target-row-num": "5"}
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"], options=options)
+    table.write(_rows(0, 12))
+    table.write(_rows(0, 12, 1)[::-1], overwrite={})
+    table.write(_rows(12, 13))
+    found = table.changes(2, 3, mode="diff").to_pylist()
+    assert [(row["_row_kind"], row["k"], row["v"]) for row in found] == [
+        *(change for k in range(12) for change in (("-U", k, 0), ("+U", k, 1))),
+        ("+I", 12, 0),
+    ]
+    assert len(table.changes(3, 3, mode="diff").plan().splits) == 1  # other buckets are not compared

@@ -31,6 +31,7 @@ ENGINES: dict[str, dict[str, str]] = {
     },
     "vectors": {"deletion-vectors.enabled": "true"},
     "vectors merged": {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"},
+    "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "3"},
     "append": {},
     "append vectors": {"deletion-vectors.enabled": "true"},
     "counting": {"write-mode": "change-log"},
@@ -46,7 +47,7 @@ def _table(path: Path, engine: str, rng: random.Random) -> mg.Table:
     options["num-sorted-run.compaction-trigger"] = rng.choice(["2", "5"])
     options |= {"write-only": rng.choice(["true", "false"])} | ENGINES[engine]
     if keyed or engine == "counting":
-        options["bucket"] = rng.choice(["1", "2"])
+        options.setdefault("bucket", rng.choice(["1", "2"]))
     columns = {"p": "STRING", "k": rng.choice(["INT", "DOUBLE", "BIGINT"]), "s": "INT", "v": "INT", "f": "DOUBLE"}
     return catalog.create_table(
         "db.t",
@@ -112,6 +113,30 @@ def _expected(before: list[Row], after: list[Row], key: tuple[str, ...]) -> Coun
     return changes
 
 
+def _applied(before: list[Row], changes: list[Row], key: tuple[str, ...]) -> Counter[tuple[Any, ...]]:
+    """Return the rows after changes are applied in their order, as a table with that key does."""
+    if not key:
+        return Counter(map(_shown, before)) + _kinds_of(changes, "+I") - _kinds_of(changes, "-D")
+    rows = {tuple(row[name] for name in key): _shown(row) for row in before}
+    for change in changes:
+        kind, place = change.pop("_row_kind"), tuple(change[name] for name in key)
+        if kind in ("-U", "-D"):
+            del rows[place]
+        elif kind in ("+I", "+U"):
+            assert place not in rows
+            rows[place] = _shown(change)
+    return Counter(rows.values())
+
+
+def _kinds_of(changes: list[Row], kind: str) -> Counter[tuple[Any, ...]]:
+    rows = [
+        {name: value for name, value in row.items() if name != "_row_kind"}
+        for row in changes
+        if row["_row_kind"] == kind
+    ]
+    return Counter(map(_shown, rows))
+
+
 def _passes(row: dict[str, str]) -> bool:
     return row["p"] == "'a'" and float(row["k"]) < 15 and row["s"] != "None" and int(row["s"]) > 3
 
@@ -140,6 +165,7 @@ def test_a_difference_is_that_of_the_rows(engine: str, seed: int, tmp_path: Path
             stack.enter_context(patch("merganser.scan.diff.SHARED_MIN", rng.choice([0, 0.2, 2, 1e9])))
             found = table.changes(start + 1, end, mode="diff")
             assert _with_kinds(found.to_pylist(), "_row_kind") == wanted, (start, end)
+            assert _applied(states[start], found.to_pylist(), table.primary_key) == Counter(map(_shown, states[end]))
             options = {"incremental-between": f"{start},{end}", "incremental-between-scan-mode": "diff"}
             shown = table.with_options(options)
             added = Counter({("+I", row): n for (kind, row), n in wanted.items() if kind in ("+I", "+U")})
