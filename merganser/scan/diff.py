@@ -35,7 +35,6 @@ from merganser.lsm.key_image import Asked
 from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import find, reached, rows_of
 from merganser.merge.images import Fate
-from merganser.merge.keys import polars_column
 from merganser.merge.sort_merge import WINDOW_ROWS, Window, only_window, windows
 from merganser.meta.data_file import DataFile
 from merganser.scan.shown import counted_out, shown, stored_columns
@@ -45,6 +44,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, nullable_schema
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
+from merganser.schema.value_hashes import row_hashes
 from merganser.storage.cache import Cache
 from merganser.storage.protocol import Storage
 
@@ -426,8 +426,7 @@ _HASH: Final = ("_hash", "_other_hash")
 
 def _hashes(rows: pa.Table) -> pl.DataFrame:
     """Return two hashes of every row: of different rows, one differs for certain enough."""
-    frame = pl.DataFrame({f"c{i}": polars_column(column) for i, column in enumerate(rows.columns)})
-    return pl.DataFrame({name: frame.hash_rows(seed) for seed, name in enumerate(_HASH)})
+    return pl.DataFrame({name: row_hashes(rows, seed) for seed, name in enumerate(_HASH)})
 
 
 def _counts(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:

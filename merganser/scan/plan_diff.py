@@ -61,8 +61,8 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
     check_key(table, env, ends, f"cannot compare two states of '{table.name}'")
     states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
     narrow = key_filter(job.where, table.key) if table.keyed else None
-    moved = _reassigned(table, env, source, states)
-    splits = [split for group in _groups(*states, moved) for split in _splits(table, env, group, states, narrow)]
+    groups = _groups(*states, reassigned=_reassigned(table, env, source, states))
+    splits = [split for group in groups for split in _splits(table, env, group, states, narrow)]
     if table.moves_keys and kind_column(job.what) is not None:
         splits = _in_phases(splits)
     ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
@@ -110,7 +110,9 @@ def _reassigned(table: TableDef, env: Env, source: Difference, states: Sequence[
         if old is None or new is None:
             return True
         try:
-            return old.name != new.name and not np.isin(*(read_hashes(table, env, one) for one in (old, new))).all()
+            if old.name == new.name:
+                return False
+            return not np.isin(read_hashes(table, env, old), read_hashes(table, env, new)).all()
         except FormatError:  # the rows can be read without it
             return True
 
@@ -119,7 +121,7 @@ def _reassigned(table: TableDef, env: Env, source: Difference, states: Sequence[
     return {bucket[0] for bucket, loses in zip(buckets, env.map(loses_keys, buckets), strict=True) if loses}
 
 
-def _groups(before: _Buckets, after: _Buckets, reassigned: Collection[bytes]) -> Iterator[list[BucketId]]:
+def _groups(before: _Buckets, after: _Buckets, *, reassigned: Collection[bytes]) -> Iterator[list[BucketId]]:
     """Yield the buckets that have to be compared together: each by itself, unless rows moved between them."""
     totals: dict[bytes, set[int]] = {}
     for state in (before, after):

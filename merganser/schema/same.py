@@ -1,4 +1,9 @@
-"""Whether rows are the same: equal in every column, nulls and NaN included, and 0.0 unlike -0.0, as keys compare."""
+"""Whether rows are the same: equal in every column, and at every depth of it.
+
+This is the one notion of equal rows of merganser: of differences, upserts, merges and changelogs. Null is the same as
+null and NaN as NaN, 0.0 is not the same as -0.0, as keys compare, and the entries of a MAP or MULTISET have no order.
+`schema.value_hashes` gives equal hashes to values that are the same.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.schema.cast_values import items_of
+from merganser.schema.value_hashes import value_hashes
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 
@@ -42,8 +48,14 @@ def same_values(a: pa.Array, b: pa.Array) -> Mask:
         equal = np.ones(len(a), np.bool_)
         for i in range(kind.num_fields):
             equal &= same_values(a.field(i), b.field(i))
-    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+    elif pa.types.is_list(kind):
         equal = _same_items(a, b)
+    elif pa.types.is_map(kind):
+        equal = _same_items(a, b)
+        moved = np.flatnonzero(~equal & valid & other)  # or their entries only have another order
+        moved = moved[_sizes(a)[moved] == _sizes(b)[moved]]
+        if len(moved):
+            equal[moved] = _same_items(*(_ordered(each.take(pa.array(moved))) for each in (a, b)))
     elif pa.types.is_floating(kind):
         left, right = (pc.fill_null(each, 0.0).to_numpy(zero_copy_only=False) for each in (a, b))
         whole = np.int64 if left.dtype.itemsize == 8 else np.int32 if left.dtype.itemsize == 4 else np.int16
@@ -61,7 +73,7 @@ def _numbers(values: pa.Array) -> npt.NDArray[np.signedinteger]:
 
 
 def _same_items(a: pa.Array, b: pa.Array) -> Mask:
-    """Return which lists or maps hold the same items in the same order."""
+    """Return which lists or maps hold the same items in the same order; of null ones it says nothing."""
     (ends, parts), (other_ends, other_parts) = items_of(a), items_of(b)
     lengths, other_lengths = _lengths(ends), _lengths(other_ends)
     equal: Mask = lengths == other_lengths
@@ -71,6 +83,19 @@ def _same_items(a: pa.Array, b: pa.Array) -> Mask:
         items = same_values(left.filter(shown), right.filter(other_shown))
         equal[row[~items]] = False
     return equal
+
+
+def _ordered(maps: pa.MapArray) -> pa.MapArray:
+    """Return maps without nulls, with the entries of each in an order that depends on their keys alone."""
+    ends, (keys, items) = items_of(maps)
+    row = np.repeat(np.arange(len(maps)), _lengths(ends))
+    order = pa.array(np.lexsort((value_hashes(keys, 0), row)))
+    offsets = pa.Array.from_buffers(pa.int32(), len(maps) + 1, [None, ends])
+    return pa.MapArray.from_arrays(offsets, keys.take(order), items.take(order), type=maps.type)
+
+
+def _sizes(maps: pa.MapArray) -> npt.NDArray[np.int32]:
+    return _lengths(items_of(maps)[0])
 
 
 def _lengths(ends: pa.Buffer) -> npt.NDArray[np.int32]:

@@ -51,7 +51,7 @@ def _table(path: Path, engine: str, rng: random.Random) -> mg.Table:
     columns = {"p": "STRING", "k": rng.choice(["INT", "DOUBLE", "BIGINT"]), "s": "INT", "v": "INT", "f": "DOUBLE"}
     return catalog.create_table(
         "db.t",
-        columns | ({} if engine == "counting" else {"a": "ARRAY<STRING>"}),
+        columns | ({} if engine == "counting" else {"a": "ARRAY<STRING>", "m": "MAP<STRING, DOUBLE>"}),
         primary_key=["p", "k"] if keyed else [],
         partition_by=rng.choice([[], ["p"]]),
         options=options,
@@ -67,10 +67,11 @@ def _rows(rng: random.Random, engine: str, count: int) -> list[Row]:
             "v": rng.choice([1, 2, 3]) if "aggregation" in ENGINES[engine].values() else rng.choice([None, 1]),
             "f": rng.choice([None, 0.0, -0.0, float("nan"), 1.5]),
             "a": rng.choice([None, [], ["x"], ["x", None]]),
+            "m": rng.choice([None, [("x", 0.0), ("y", 1.0)], [("y", 1.0), ("x", 0.0)], [("x", -0.0), ("y", 1.0)]]),
         }
         for _ in range(count)
     ]
-    return [{name: value for name, value in row.items() if engine != "counting" or name != "a"} for row in rows]
+    return [{name: value for name, value in row.items() if engine != "counting" or name not in "am"} for row in rows]
 
 
 def _step(rng: random.Random, engine: str, table: mg.Table) -> None:
@@ -92,7 +93,8 @@ def _step(rng: random.Random, engine: str, table: mg.Table) -> None:
 
 
 def _shown(row: Row) -> tuple[Any, ...]:
-    return tuple((name, repr(value)) for name, value in row.items())
+    """Return a row as text; the entries of a map have no order."""
+    return tuple((name, repr(sorted(value) if name == "m" and value else value)) for name, value in row.items())
 
 
 def _expected(before: list[Row], after: list[Row], key: tuple[str, ...]) -> Counter[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Rows that are the same, against Python."""
+"""Rows that are the same, and their hashes, against Python."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from merganser.schema.same import same_rows
+from merganser.schema.value_hashes import row_hashes
 
 _PLAIN: dict[pa.DataType, list[Any]] = {
     pa.int32(): [None, 0, 1],
@@ -25,6 +26,7 @@ _TYPES = [
     pa.map_(pa.string(), pa.int32()),
     pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.list_(pa.string()))]),
     pa.list_(pa.struct([("a", pa.map_(pa.string(), pa.list_(pa.float32())))])),
+    pa.map_(pa.struct([("k", pa.float64())]), pa.map_(pa.string(), pa.float64())),
 ]
 
 
@@ -34,22 +36,38 @@ def _value(rng: random.Random, kind: pa.DataType, nullable: bool = True) -> Any:
     if pa.types.is_list(kind):
         return [_value(rng, kind.value_type) for _ in range(rng.randrange(3))]
     if pa.types.is_map(kind):
-        return [(key, _value(rng, kind.item_type)) for key in rng.sample("ab", rng.randrange(3))]
+        keys = rng.sample("ab" if pa.types.is_string(kind.key_type) else [{"k": 0.0}, {"k": -0.0}], rng.randrange(3))
+        return [(key, _value(rng, kind.item_type)) for key in keys]
     if pa.types.is_struct(kind):
         return {field.name: _value(rng, field.type, field.nullable) for field in kind}
     return rng.choice(_PLAIN[kind][not nullable :])
 
 
+def _written(value: Any, kind: pa.DataType) -> str:
+    """Return a value as text, with the entries of maps in one order."""
+    if value is not None and pa.types.is_map(kind):
+        return str(sorted((_written(key, kind.key_type), _written(item, kind.item_type)) for key, item in value))
+    if value is not None and pa.types.is_list(kind):
+        return str([_written(item, kind.value_type) for item in value])
+    if value is not None and pa.types.is_struct(kind):
+        return str([_written(value[field.name], field.type) for field in kind])
+    return repr(value)
+
+
 @pytest.mark.parametrize("kind", _TYPES, ids=str)
-def test_rows_are_the_same_if_python_writes_them_alike(kind: pa.DataType) -> None:
+def test_rows_and_their_hashes_are_the_same_if_python_writes_them_alike(kind: pa.DataType) -> None:
     rng = random.Random(str(kind))
     a, b = ([_value(rng, kind) for _ in range(200)] for _ in range(2))
     b = [one if rng.random() < 0.5 else other for one, other in zip(a, b, strict=True)]
+    if pa.types.is_map(kind):
+        b = [value and value[::-1] for value in b]
     left = pa.table({"c": pa.chunked_array([pa.array(a[:77], kind), pa.array(a[77:], kind)])})
     right = pa.table({"c": pa.array([None, *b], kind).slice(1)})
-    pairs = zip(left["c"].to_pylist(), right["c"].to_pylist(), strict=True)
-    wanted = [repr(one) == repr(other) for one, other in pairs]
+    texts, others = ([_written(value, kind) for value in side["c"].to_pylist()] for side in (left, right))
+    wanted = [one == other for one, other in zip(texts, others, strict=True)]
     assert same_rows(left, right).tolist() == wanted
+    hashes = [*row_hashes(left, 0).tolist(), *row_hashes(right, 0).tolist()]
+    assert len(set(hashes)) == len(set(texts + others)) == len(set(zip(hashes, texts + others, strict=True)))
     assert any(wanted)
     assert not all(wanted)
 
