@@ -9,7 +9,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test whole setup environment lint types unit format docs soak serial streams interop clean help
+.PHONY: demo test whole setup environment lint types unit format docs soak serial streams everything interop clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -53,6 +53,9 @@ serial: environment ## overlapping writers, killed and with lost replies: every 
 streams: setup ## kill a chain of Spark streams 40 times: no batch lost or applied twice; an hour
 	$(BIN)/python -m tests.streams --kills 40
 
+everything: environment ## 300 histories that draw layouts, steps and readings of all kinds, against rows in a dictionary
+	$(BIN)/python -m tests.everything --seeds 0:300
+
 interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 100 MB once, 10 minutes
 	$(BIN)/python -m tests.witness
 
@@ -64,4 +67,4 @@ clean: ## remove what was built, the environment included
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@sed -n 's/^\([a-z%-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z%-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done

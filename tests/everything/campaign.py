@@ -1,0 +1,110 @@
+"""Histories by their seeds: run, repeated, and made shorter when they fail."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.everything.history import DifferenceError, History, SkippedError, repeatable
+from tests.everything.layouts import drawn_layout
+from tests.everything.verbs import STEPS
+
+LENGTHS = (8, 12, 20)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A history that fails.
+
+    Attributes:
+        steps: the places of the steps that are needed, in the plan of the seed.
+        at: the place of the step after which it failed.
+    """
+
+    seed: int
+    steps: tuple[int, ...]
+    at: int
+    error: BaseException
+    log: tuple[str, ...]
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        what = self.error.what.split()[0] if isinstance(self.error, DifferenceError) else ""
+        return type(self.error).__name__, what
+
+
+def plan_of(seed: int, spark: bool = False) -> list[str]:
+    """Return the verbs of the steps of a history."""
+    rng = random.Random(f"{seed} plan")
+    names = list(STEPS)
+    return ["write", *rng.choices(names, [STEPS[name][1] for name in names], k=rng.choice(LENGTHS))]
+
+
+def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Failure | Counter[str]:
+    """Run a history, or some steps of it; return how it failed, or what was compared."""
+    plan = plan_of(seed, spark is not None)
+    chosen = tuple(range(len(plan)) if steps is None else steps)
+    log: list[str] = []
+    at = -1
+    with tempfile.TemporaryDirectory(prefix="everything-") as path, repeatable(str(seed)):
+        try:
+            history = History(str(seed), Path(path), spark)
+            for at in chosen:
+                rng = random.Random(f"{seed} step {at}")
+                history.tick(rng)
+                try:
+                    STEPS[plan[at]][0](history, rng)
+                except SkippedError:
+                    log.append(f"{at} {plan[at]} (skipped)")
+                    continue
+                log.append(f"{at} {plan[at]}")
+                history.compared[plan[at]] += 1
+                history.settle()
+                history.compare(random.Random(f"{seed} compare {at}"), last=at == chosen[-1])
+        except Exception as error:
+            return Failure(seed, tuple(each for each in chosen if each <= at), at, error, tuple(log))
+        return history.compared
+
+
+def shrunk(failure: Failure, spark: Any = None, tries: int = 120) -> Failure:
+    """Return a failure of the same kind with steps left out, as long as it fails without them."""
+    best, size = failure, max(1, len(failure.steps) // 2)
+    while tries > 0:
+        before = best
+        for start in range(0, len(best.steps), size):
+            if tries <= 0 or start >= len(best.steps):
+                break
+            steps = best.steps[:start] + best.steps[start + size :]
+            tries -= 1
+            found = run(best.seed, steps, spark)
+            if isinstance(found, Failure) and found.kind == failure.kind:
+                best = found
+        if best is before or len(best.steps) == len(before.steps):
+            if size == 1:
+                break
+            size = max(1, size // 2)
+    return best
+
+
+def report(failure: Failure) -> str:
+    """Return what a failure is, and how to repeat it."""
+    layout = drawn_layout(str(failure.seed))
+    error = failure.error
+    place = "".join(traceback.format_tb(error.__traceback__)[-4:])
+    return "\n".join(
+        [
+            f"FAILED seed {failure.seed}: {type(error).__name__}: {error}",
+            place,
+            f"  layout: {layout.engine}, key {layout.primary_key}, partition {layout.drawn.partition}",
+            f"  columns: {layout.drawn.columns}",
+            f"  options: {layout.options}",
+            f"  steps: {'; '.join(failure.log)}",
+            f"  repeat: python -m tests.everything --seeds {failure.seed} --steps {','.join(map(str, failure.steps))}",
+        ]
+    )

@@ -1,0 +1,383 @@
+"""One history: a table of a drawn layout, drawn steps on it, and comparisons with the model after each step."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+import merganser as mg
+from merganser.storage.env import Env
+from merganser.testing.builders import catalog_over, memory_with
+from merganser.testing.engines_oracle import Change
+from tests.everything.layouts import drawn_layout
+from tests.everything.model import Fields, Model, image
+from tests.everything.values import Row, converter, filters_of
+from tests.oracle.drawn_tables import DrawnTable
+
+WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
+_numbers = itertools.count()
+FUTURE = "2100-01-01"
+Refusal = tuple[type[Exception], str]
+"""(class of an error that is expected, pattern of its reason)."""
+
+
+class DifferenceError(AssertionError):
+    """The table and the model differ.
+
+    Attributes:
+        what: which comparison, so that a shrunk history fails by the same one.
+    """
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(f"{what}: {detail}")
+        self.what = what
+
+
+class SkippedError(Exception):
+    """A step means nothing to the table as it is."""
+
+
+@dataclass
+class State:
+    """What a snapshot holds, and all that a rollback to it needs."""
+
+    model: Model
+    drawn: DrawnTable
+
+    @property
+    def fields(self) -> Fields:
+        return self.model.fields
+
+
+@dataclass
+class Line:
+    """One line of snapshots: the table or a branch.
+
+    Attributes:
+        states: by snapshot, of those that were compared.
+        tags: by name, with the id of the snapshot.
+        old: handles of earlier schemas.
+    """
+
+    table: mg.Table
+    model: Model
+    drawn: DrawnTable
+    states: dict[int, State] = field(default_factory=dict)
+    tags: dict[str, tuple[int, State]] = field(default_factory=dict)
+    old: list[mg.Table] = field(default_factory=list)
+
+    @property
+    def fields(self) -> Fields:
+        return self.model.fields
+
+
+class History:
+    """One table, its model, and what is done to both."""
+
+    def __init__(self, seed: str, path: Path, spark: Any = None) -> None:
+        self.seed, self.path, self.spark = seed, path, spark
+        self.layout = layout = drawn_layout(seed)
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.clock = 0
+        self.names = iter(f"n{i}" for i in range(10_000))
+        self.log: list[str] = []
+        self.compared: Counter[str] = Counter()
+        in_memory = spark is None and random.Random(f"{seed} storage").random() < 0.8
+        self.storage = memory_with({}, f"everything-{next(_numbers)}") if in_memory else None
+        self.catalog = self._catalog()
+        self.catalog.create_database("db")
+        table = self.catalog.create_table(
+            "db.t",
+            layout.drawn.columns,
+            primary_key=layout.primary_key,
+            partition_by=layout.drawn.partition,
+            options=layout.options,
+        )
+        rng = random.Random(f"{seed} handle")
+        self.write_only = rng.random() < 0.4 and layout.engine != "first-row" and not layout.vectors
+        model = Model(
+            layout.engine, table.schema.fields, layout.primary_key, layout.drawn.partition, layout.options, layout.moves
+        )
+        self.line = Line(self._opened(table), model, layout.drawn)
+
+    def _catalog(self) -> mg.Catalog:
+        if self.storage is not None:
+            return catalog_over(self.storage, clock=lambda: self.now)
+        catalog = mg.catalog(str(self.path), options={"local.sync": "false"}, clock=lambda: self.now)
+        catalog.env.threads = 1  # ids are drawn in one order
+        return catalog
+
+    def _opened(self, table: mg.Table) -> mg.Table:
+        return table.with_options({"write-only": "true"}) if self.write_only else table
+
+    @property
+    def table(self) -> mg.Table:
+        return self.line.table
+
+    @table.setter
+    def table(self, table: mg.Table) -> None:
+        self.line.table = table
+
+    @property
+    def model(self) -> Model:
+        return self.line.model
+
+    @property
+    def drawn(self) -> DrawnTable:
+        return self.line.drawn
+
+    # what steps share
+
+    def reopen(self) -> None:
+        """Open the catalog and the table again."""
+        self.catalog = self._catalog()
+        table = self.catalog.table("db.t")
+        assert isinstance(table, mg.Table)
+        self.table = self._opened(table)
+
+    def tick(self, rng: random.Random) -> None:
+        self.now += timedelta(seconds=rng.choice([0, 1, 60, 3600]))
+
+    def changes(self, rng: random.Random, count: int) -> list[Change]:
+        """Return rows to write, in order, with their kinds."""
+        found = []
+        kinds = [kind for kind in ("+I", "+I", "+I", "+U", "-U", "-D", "-D") if not self.model.refuses(kind)]
+        for _ in range(count):
+            row = self.drawn.row(rng)
+            kind = rng.choice(kinds)
+            if self.model.rowkind:
+                row[self.model.rowkind] = kind
+                kind = rng.choice(["+I", "-D"])  # has no meaning
+            self.clock += rng.choice([0, 1, 2]) if self.drawn.may_tie else 1
+            self.drawn.rise(row, self.clock)
+            found.append((kind, row))
+        return self.stored(found)
+
+    def stored(self, changes: Sequence[Change]) -> list[Change]:
+        """Return changes with their values as Arrow gives them back."""
+        rows = self.arrow(changes).drop_columns(["op"]).to_pylist()
+        return [(kind, row) for (kind, _), row in zip(changes, rows, strict=True)]
+
+    def arrow(self, changes: Sequence[Change], table: mg.Table | None = None) -> pa.Table:
+        """Return changes as a table whose column `op` has their kinds."""
+        schema = (table or self.table).read().schema
+        columns: dict[str, Any] = {
+            one.name: pa.array([row[one.name] for _, row in changes], one.type) for one in schema
+        }
+        return pa.table({**columns, "op": pa.array([kind for kind, _ in changes], pa.string())})
+
+    def refused(self, call: Callable[[], object], *refusals: Refusal) -> None:
+        """Make a call that must be refused, for one of some reasons, with nothing changed."""
+        before = self.table.latest_snapshot()
+        try:
+            call()
+        except Exception as error:
+            if not any(isinstance(error, kind) and re.search(reason, str(error)) for kind, reason in refusals):
+                raise
+            if self.table.latest_snapshot() != before:
+                raise DifferenceError("refusal", f"a refused call has committed: {error}") from error
+            self.compared["refusals"] += 1
+            return
+        raise DifferenceError("refusal", f"a call was taken that should have been refused: {refusals}")
+
+    # what must hold
+
+    def settle(self) -> None:
+        """Let rows that wait become visible, where reads do not see them before a compaction."""
+        if self.layout.postpones:
+            self.table.compact()
+
+    def compare(self, rng: random.Random, last: bool) -> None:
+        """Compare what can be read with the model: all rows, and some other reads; after the last step all.
+
+        Raises:
+            DifferenceError: they differ.
+        """
+        line = self.line
+        latest = line.table.latest_snapshot()
+        kept = {snapshot.id for snapshot in line.table.snapshots()}
+        line.states = {number: state for number, state in line.states.items() if number in kept}
+        if latest is not None:
+            line.states[latest.id] = State(line.model.copy(), replace(line.drawn))
+        visible = line.model.visible()
+        self.same("rows", line.table.read(), visible)
+        if (count := line.table.read().count()) != len(visible):
+            raise DifferenceError("count", f"{count}, expected {len(visible)}")
+        for look in (self._filtered, self._looked_up, self._older, self._diff):
+            if last or rng.random() < 0.6:
+                look(rng)
+        if last or rng.random() < 0.1:
+            self.check()
+
+    def check(self) -> None:
+        """The table finds no fault in itself."""
+        if findings := self.line.table.check():
+            raise DifferenceError("check", "; ".join(map(str, findings)))
+
+    def same(
+        self, what: str, scan: Any, rows: Sequence[Row], fields: Fields | None = None, columns: Sequence[str] = ()
+    ) -> None:
+        """Compare what a scan returns with rows."""
+        found = scan if isinstance(scan, pa.Table) else scan.to_arrow()
+        fields = self.line.fields if fields is None else fields
+        if columns:
+            by_name = {f.name: f for f in fields}
+            fields = tuple(by_name[name] for name in columns)
+        if found.column_names != [f.name for f in fields]:
+            raise DifferenceError(what, f"columns {found.column_names}, expected {[f.name for f in fields]}")
+        self.same_rows(what, found.to_pylist(), rows, fields)
+
+    def same_rows(self, what: str, found: Sequence[Row], rows: Sequence[Row], fields: Fields) -> None:
+        unordered = self.model.unordered()
+        got = Counter(image(row, fields, unordered) for row in found)
+        wanted = Counter(image(row, fields, unordered) for row in rows)
+        self.compared["reads"] += 1
+        self.compared["rows"] += wanted.total()
+        if got != wanted:
+            raise DifferenceError(
+                what,
+                f"{[f.name for f in fields]}\n  too many: {sorted((got - wanted).elements())[:6]}\n"
+                f"  missing:  {sorted((wanted - got).elements())[:6]}",
+            )
+
+    def _filtered(self, rng: random.Random) -> None:
+        text, holds = self.filter(rng)
+        wanted = [row for row in self.model.visible() if holds(row)]
+        names = [f.name for f in self.line.fields]
+        columns = rng.sample(names, rng.randrange(1, len(names) + 1))
+        self.same(f"columns where {text}", self.table.read(columns=columns, where=text), wanted, columns=columns)
+        count = self.table.read(where=text).count()
+        if count != len(wanted):
+            raise DifferenceError("count", f"where {text}: {count}, expected {len(wanted)}")
+
+    def filter(self, rng: random.Random, fields: Fields | None = None) -> tuple[str, Callable[[Row], bool]]:
+        """Return a filter: its text, and what it means."""
+        found = [test for f in fields or self.line.fields for test in filters_of(f.name, f.type)]
+        (one, first), (other, second) = rng.choice(found), rng.choice(found)
+        match rng.choice(["one", "one", "and", "or"]):
+            case "and":
+                return f"{one} AND {other}", lambda row: first(row) and second(row)
+            case "or":
+                return f"{one} OR {other}", lambda row: first(row) or second(row)
+        return one, first
+
+    def _looked_up(self, rng: random.Random) -> None:
+        model, visible = self.model, self.model.visible()
+        if not model.key:
+            return
+        names = [*dict.fromkeys([*model.key, *model.partition])]
+        rows = rng.sample(visible, min(3, len(visible)))
+        keys = [{name: row[name] for name in names} for row in rows]
+        absent = {name: self.drawn.draws[name](rng) for name in names}
+        known = {model.key_of(row) for row in visible}
+        if tuple(absent[name] for name in model.key) not in known:
+            keys.append(absent)
+        if keys:
+            given = pa.table(
+                {name: pa.array([k[name] for k in keys], self.table.read().schema.field(name).type) for name in names}
+            )
+            self.same("lookup", self.table.lookup(given), rows)
+
+    def _older(self, rng: random.Random) -> None:
+        """Read snapshots and tags that are still kept."""
+        line = self.line
+        if line.states:
+            number = rng.choice(sorted(line.states))
+            state = line.states[number]
+            self.same(f"snapshot {number}", line.table.read(snapshot=number), state.model.visible(), state.fields)
+        if line.tags:
+            name = rng.choice(sorted(line.tags))
+            number, state = line.tags[name]
+            self.same(f"tag {name}", line.table.read(tag=name), state.model.visible(), state.fields)
+
+    def _diff(self, rng: random.Random) -> None:
+        """Apply what two snapshots differ in, in order, to the older."""
+        line = self.line
+        if len(line.states) < 2:
+            return
+        start, end = sorted(rng.sample(sorted(line.states), 2))
+        changes = line.table.changes(start + 1, end, mode="diff").to_pylist()
+        older, newer = (self.now_of(line.states[number]) for number in (start, end))
+        copy = Copy(line.model, older)
+        copy.apply("diff", changes, strict=True)
+        self.same_rows(f"diff of {start} and {end}", copy.rows(), newer, line.fields)
+
+    def now_of(self, state: State) -> list[Row]:
+        """Return the rows of a state with the columns of now."""
+        turn = converter(state.fields, self.line.fields)
+        return [turn(row) for row in state.model.visible()]
+
+
+class Copy:
+    """A copy of the rows of a table that follows its changes."""
+
+    def __init__(self, model: Model, rows: Sequence[Row]) -> None:
+        self.model = model
+        self.keyed = bool(model.key)
+        self.by_key = {model.key_of(row): row for row in rows} if self.keyed else {}
+        self.bag = Counter() if self.keyed else Counter(self._image(row) for row in rows)
+        self.samples = {} if self.keyed else {self._image(row): row for row in rows}
+
+    def _image(self, row: Row) -> str:
+        return image(row, self.model.fields, self.model.unordered())
+
+    def rows(self) -> list[Row]:
+        """Return the rows."""
+        return list(self.by_key.values()) if self.keyed else [self.samples[one] for one in self.bag.elements()]
+
+    def apply(self, what: str, changes: Sequence[Row], *, strict: bool) -> None:
+        """Apply changes in their order.
+
+        Args:
+            strict: a removed row has to be there as it is, and an inserted one not.
+        """
+        for change in changes:
+            row = {name: value for name, value in change.items() if name != "_row_kind"}
+            kind = change["_row_kind"]
+            if not self.keyed:
+                one = self._image(row)
+                self.samples[one] = row
+                self.bag[one] += 1 if kind in ("+I", "+U") else -1
+                if self.bag[one] < 0:
+                    raise DifferenceError(what, f"{kind} of a row that is not there: {one}")
+                continue
+            key = self.model.key_of(row)
+            old = self.by_key.get(key)
+            if kind in ("-U", "-D"):
+                if strict and (old is None or self._image(old) != self._image(row)):
+                    raise DifferenceError(what, f"{kind} {self._image(row)}, but the copy has {old}")
+                self.by_key.pop(key, None)
+            else:
+                if strict and old is not None:
+                    raise DifferenceError(what, f"{kind} {self._image(row)}, but the copy has {old}")
+                self.by_key[key] = row
+        if not self.keyed:
+            self.bag = +self.bag
+
+
+@contextmanager
+def repeatable(seed: str) -> Iterator[None]:
+    """Draw ids, and the sizes of windows, from the seed."""
+    rng, sizes = random.Random(f"{seed} ids"), random.Random(f"{seed} windows")
+    rows = sizes.choice([1, 2, 7, 200_000])
+
+    def new_id(_: Env) -> str:
+        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+    with ExitStack() as stack:
+        for name in WINDOWS:
+            stack.enter_context(patch(name, rows))
+        stack.enter_context(patch.object(Env, "new_id", new_id))
+        yield

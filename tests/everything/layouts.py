@@ -1,0 +1,197 @@
+"""Tables of every layout, drawn: merge engine, keys, buckets, partitions, formats, changelog, files."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from merganser.schema import types as t
+from merganser.schema.types_text import parse_type
+from tests.everything.values import KINDS, draw
+from tests.oracle.drawn_tables import DrawnTable, choice, drawn_table
+
+ENGINES = (
+    ("deduplicate",) * 5
+    + ("first-row", "partial-update", "partial-update", "aggregation", "aggregation")
+    + (
+        "counting",
+        "append",
+        "append",
+        "append",
+    )
+)
+"""Merge engines, and the two kinds of tables without a key, as often as they are drawn."""
+VERSIONED = ("deduplicate", "partial-update", "aggregation")
+"""The engines whose tables take deletion vectors."""
+
+
+@dataclass
+class Layout:
+    """A table to create.
+
+    Attributes:
+        drawn: columns, values for them, key, partition, options.
+        moves: whether the key lacks a partition column, and a row may bring a key to another partition.
+    """
+
+    drawn: DrawnTable
+    moves: bool = False
+
+    @property
+    def engine(self) -> str:
+        return self.drawn.engine
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.drawn.options
+
+    @property
+    def producer(self) -> str:
+        return self.options.get("changelog-producer", "none")
+
+    @property
+    def vectors(self) -> bool:
+        """Whether reads do not see rows before a compaction has taken them."""
+        options = self.options
+        hidden = options.get("deletion-vectors.enabled") == "true" and self.drawn.key
+        return bool(hidden) and options.get("deletion-vectors.merge-on-read") != "true"
+
+    @property
+    def far(self) -> bool:
+        """Whether the formats of the table hold times of all years."""
+        return not any("orc" in text for text in self.options.values())
+
+    @property
+    def postpones(self) -> bool:
+        return self.options.get("bucket") == "-2"
+
+    @property
+    def primary_key(self) -> list[str]:
+        if not self.drawn.key:
+            return []
+        return list(self.drawn.key) if self.moves else [*self.drawn.partition, *self.drawn.key]
+
+
+def drawn_layout(seed: str) -> Layout:
+    """Return the layout of a seed."""
+    rng = random.Random(f"{seed} layout")
+    layout = Layout(drawn_table(rng.choice(ENGINES), rng))
+    _columns(layout, rng)
+    _partitions(layout, rng)
+    _producer(layout, rng)
+    _vectors(layout, rng)
+    _files(layout, rng)
+    if any("avro" in text for text in layout.options.values()):
+        _without_nanoseconds(layout.drawn)
+    if layout.producer == "full-compaction":
+        _always_rising(layout)
+    return layout
+
+
+def _columns(layout: Layout, rng: random.Random) -> None:
+    """Add columns of any type that no rule looks at; nested ones have no order, so a counting table has none."""
+    drawn = layout.drawn
+    if drawn.engine in ("counting", "aggregation"):
+        return
+    for i in range(rng.randrange(4)):
+        kind = rng.choice(KINDS)
+        parsed = parse_type(kind)
+        drawn.add(f"x{i}", kind, lambda rng, parsed=parsed: draw(parsed, rng, far=layout.far))
+
+
+def _partitions(layout: Layout, rng: random.Random) -> None:
+    """Give a partitioned table other partition values, or a second partition column."""
+    drawn, engine = layout.drawn, layout.engine
+    if not drawn.partition:
+        return
+    nulls: tuple[Any, ...] = () if drawn.key else (None,)
+    match rng.choice(["text", "odd", "date", "number", "two"]):
+        case "odd":
+            drawn.draws["p"] = choice("a", "b c", "ż=%", "100%", *nulls)
+        case "date":
+            drawn.columns["p"] = "DATE"
+            drawn.draws["p"] = choice(date(2026, 1, 31), date(1969, 12, 31), *nulls)
+        case "number":
+            drawn.columns["p"] = rng.choice(["INT", "BIGINT"])
+            drawn.draws["p"] = choice(-1, 7, *nulls)
+        case "two":
+            drawn.add("p2", "INT", choice(0, 1, *nulls))
+            drawn.partition.append("p2")
+    if engine == "deduplicate" and "sequence.field" not in drawn.options and rng.random() < 0.3:
+        layout.moves = True
+        drawn.options.pop("postpone.target-row-num-per-bucket", None)
+        drawn.options |= {"bucket": "-1", "dynamic-bucket.target-row-num": rng.choice(["1", "3", "20"])}
+
+
+def _producer(layout: Layout, rng: random.Random) -> None:
+    options = layout.options
+    choices = {
+        "first-row": ("none", "lookup", "lookup"),
+        "append": ("none",),
+        "counting": ("none", "input"),
+    }.get(layout.engine, ("none", "none", "input", "lookup", "lookup", "per-record", "per-record", "full-compaction"))
+    producer = rng.choice([each for each in choices if each != "per-record" or not layout.postpones])
+    if producer != "none":
+        options["changelog-producer"] = producer
+    if producer in ("lookup", "per-record", "full-compaction") and rng.random() < 0.3:
+        options["changelog-producer.row-deduplicate"] = "true"
+    if producer != "none" and rng.random() < 0.3:
+        options["changelog-file.format"] = rng.choice(["parquet", "orc", "avro"])
+
+
+def _vectors(layout: Layout, rng: random.Random) -> None:
+    options = layout.options
+    if layout.producer in ("full-compaction",) or rng.random() > 0.35:
+        return
+    if layout.engine in VERSIONED and not layout.moves:
+        options["deletion-vectors.enabled"] = "true"
+        options["deletion-vectors.bitmap64"] = rng.choice(["true", "false"])
+        options["deletion-vectors.merge-on-read"] = rng.choice(["true", "false"])
+    if layout.engine == "append" and options["bucket"] == "-1":
+        options["deletion-vectors.enabled"] = "true"
+
+
+def _files(layout: Layout, rng: random.Random) -> None:
+    """Draw options of files and metadata that promise to change no result."""
+    options, drawn = layout.options, layout.drawn
+    options |= {
+        "data-file.thin-mode": rng.choice(["true", "false"]),
+        "manifest.merge-min-count": rng.choice(["2", "3", "30"]),
+        "manifest.full-compaction-threshold-size": rng.choice(["1 b", "16 mb"]),
+        "target-file-size": rng.choice(["1 kb", "128 mb"]),
+        "snapshot.num-retained.min": "100",
+        "snapshot.num-retained.max": "1000",
+    }
+    if drawn.key and rng.random() < 0.3:
+        options["file.format.per.level"] = rng.choice(["0:avro", "5:orc", "0:avro,5:orc", "0:orc"])
+    if not drawn.key and rng.random() < 0.3:
+        options["compaction.min.file-num"] = "2"
+    indexed = [n for n, kind in drawn.columns.items() if _indexes(parse_type(kind)) and rng.random() < 0.2]
+    if indexed and rng.random() < 0.6:
+        options["file-index.bloom-filter.columns"] = ",".join(indexed)
+        options["file-index.in-manifest-threshold"] = rng.choice(["1 b", "100 b", "1 kb"])
+    if layout.engine == "deduplicate" and rng.random() < 0.2:
+        options["write.merge-schema"] = "true"
+
+
+def _always_rising(layout: Layout) -> None:
+    """Let no row come late: compactions of a table that publishes full compactions drop all deletes."""
+    drawn = layout.drawn
+    groups = [name for name in drawn.options if name.endswith(".sequence-group")]
+    orders = [tuple(name.removeprefix("fields.").removesuffix(".sequence-group").split(",")) for name in groups]
+    if "sequence.field" in drawn.options:
+        orders.append(tuple(drawn.options["sequence.field"].split(",")))
+    drawn.rising += [order for order in orders if order not in drawn.rising]
+
+
+def _without_nanoseconds(drawn: DrawnTable) -> None:
+    """Avro has none."""
+    for name, kind in drawn.columns.items():
+        if kind == "TIMESTAMP(9)":
+            drawn.columns[name] = "TIMESTAMP(6)"
+
+
+def _indexes(kind: t.DataType) -> bool:
+    return isinstance(kind, t.Int | t.BigInt | t.VarChar | t.Date)
