@@ -9,19 +9,18 @@ from typing import Any, Final
 from merganser.parsing.rules import PLAIN, Encoding
 
 _NAMED: Final[Mapping[str, Encoding]] = {
-    "io.debezium.time.Time": Encoding(unit="ms"),
-    "io.debezium.time.MicroTime": Encoding(unit="us"),
-    "io.debezium.time.NanoTime": Encoding(unit="ns"),
+    "io.debezium.time.Time": Encoding("clock", "ms"),
+    "io.debezium.time.MicroTime": Encoding("clock", "us"),
+    "io.debezium.time.NanoTime": Encoding("clock", "ns"),
     "io.debezium.time.Timestamp": Encoding(unit="ms"),
     "io.debezium.time.MicroTimestamp": Encoding(unit="us"),
     "io.debezium.time.NanoTimestamp": Encoding(unit="ns"),
-    "org.apache.kafka.connect.data.Time": Encoding(unit="ms"),
+    "org.apache.kafka.connect.data.Time": Encoding("clock", "ms"),
     "org.apache.kafka.connect.data.Timestamp": Encoding(unit="ms"),
     "io.debezium.time.IsoDate": Encoding("wall"),
     "io.debezium.time.IsoTime": Encoding("wall"),
     "io.debezium.time.IsoTimestamp": Encoding("wall"),
     "io.debezium.time.ZonedTime": Encoding("wall"),
-    "io.debezium.data.Bits": Encoding("bits"),
     "io.debezium.data.EnumSet": Encoding("set"),
     "io.debezium.data.VariableScaleDecimal": Encoding("variable-decimal"),
     "io.debezium.data.geometry.Geometry": Encoding("geometry"),
@@ -60,13 +59,17 @@ def fields_of(struct: Any) -> dict[str, Any]:
 def _encoding(field: Any) -> Encoding:
     if not isinstance(field, Mapping):
         return PLAIN
-    name, kind, parameters = field.get("name"), field.get("type"), field.get("parameters")
-    if name == "org.apache.kafka.connect.data.Decimal":
-        scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
-        try:
-            return Encoding("decimal", scale=int(scale))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            return PLAIN
+    name, kind, given = field.get("name"), field.get("type"), field.get("parameters")
+    parameters = given if isinstance(given, Mapping) else {}
+    match name:
+        case "org.apache.kafka.connect.data.Decimal":
+            scale = _number(parameters, "scale")
+            return PLAIN if scale is None else Encoding("decimal", scale=scale)
+        case "io.debezium.data.Bits":
+            return Encoding("bits", bits=max(0, _number(parameters, "length") or 0))
+        case "io.debezium.data.Enum":
+            # Debezium puts a backslash before each comma of a label, in the list of labels and in the value
+            return Encoding("escaped") if "\\," in str(parameters.get("allowed")) else PLAIN
     if isinstance(name, str) and name in _NAMED:
         return _NAMED[name]
     match kind:
@@ -79,6 +82,13 @@ def _encoding(field: Any) -> Encoding:
         case "struct":
             return _around(fields_of(field))
     return PLAIN
+
+
+def _number(parameters: Mapping[str, Any], name: str) -> int | None:
+    try:
+        return int(parameters[name])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _around(parts: Mapping[str, Any]) -> Encoding:

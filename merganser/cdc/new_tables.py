@@ -2,7 +2,8 @@
 
 Debezium's schema part tells types, and the message key the primary key; Canal tells both. No other format tells types.
 The types are wide, so that later records fit as well: all columns but those of the key take nulls, text has no length,
-and numbers of more than 38 digits are text.
+and numbers of more than 38 digits are text. So are times of the day of more digits than the milliseconds of TIME: MySQL
+sends all its times so, and they may be negative or longer than a day.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from merganser.schema.types_text import UNNUMBERED
 from merganser.schema.widening import widened
 
 _PRECISION_MAX: Final = 38
-_TIME_DIGITS_MAX: Final = 3
-"""Digits of a second that TIME stores."""
-_BITS: Final = 64
+_FINE_CLOCKS: Final = ("sqlserver", "oracle", "db2")
+"""Connectors of databases whose timestamps have more than six digits of a second; names of sources hold them."""
 _NUMBERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 _CONNECT: Final[Mapping[str, t.DataType]] = {
     "int8": t.TinyInt(),
@@ -48,9 +48,9 @@ _NAMED: Final[Mapping[str, t.DataType]] = {
     "io.debezium.time.IsoDate": t.Date(),
     "org.apache.kafka.connect.data.Date": t.Date(),
     "io.debezium.time.Time": t.Time(precision=3),
-    "io.debezium.time.MicroTime": t.Time(precision=3),
-    "io.debezium.time.NanoTime": t.Time(precision=3),
-    "io.debezium.time.IsoTime": t.Time(precision=3),
+    "io.debezium.time.MicroTime": t.VarChar(),
+    "io.debezium.time.NanoTime": t.VarChar(),
+    "io.debezium.time.IsoTime": t.VarChar(),
     "org.apache.kafka.connect.data.Time": t.Time(precision=3),
     "io.debezium.time.Timestamp": t.Timestamp(precision=3),
     "io.debezium.time.MicroTimestamp": t.Timestamp(precision=6),
@@ -63,6 +63,12 @@ _NAMED: Final[Mapping[str, t.DataType]] = {
     "io.debezium.data.geometry.Geography": t.VarBinary(),
     "io.debezium.data.geometry.Point": t.VarBinary(),
 }
+_NAMED_FINE: Final[Mapping[str, t.DataType]] = {
+    **_NAMED,
+    "io.debezium.time.IsoTimestamp": t.Timestamp(precision=9),
+    "io.debezium.time.ZonedTimestamp": t.LocalZonedTimestamp(precision=9),
+}
+"""The same for databases with more than six digits of a second: timestamps in text do not tell how many they have."""
 _MYSQL: Final[Mapping[str, tuple[t.DataType, t.DataType]]] = {
     "tinyint": (t.TinyInt(), t.SmallInt()),
     "smallint": (t.SmallInt(), t.Int()),
@@ -201,7 +207,10 @@ def _of_struct(struct: Any, format_: str) -> dict[str, t.DataType]:
     """Return the columns of a schema of Kafka Connect; none if it describes no row."""
     flat = format_ in ("debezium-flat", "debezium-flattened")
     fields = fields_of(struct if flat else row_of(struct, ("after", "before")))
-    return {name: _connect_type(field) for name, field in fields.items() if not (flat and name in FLAT)}
+    source = fields_of(struct).get("source")
+    fine = isinstance(source, Mapping) and any(name in str(source.get("name")) for name in _FINE_CLOCKS)
+    named = _NAMED_FINE if fine else _NAMED
+    return {name: _connect_type(field, named) for name, field in fields.items() if not (flat and name in FLAT)}
 
 
 def _of_types(types: Mapping[str, Any]) -> dict[str, t.DataType]:
@@ -244,24 +253,24 @@ def _loaded(text: bytes | str) -> Any:
     return found if isinstance(found, Mapping) else {}
 
 
-def _connect_type(field: Any) -> t.DataType:
+def _connect_type(field: Any, named: Mapping[str, t.DataType]) -> t.DataType:
     """Return the type of a field of a schema of Kafka Connect; text for what says none."""
     if not isinstance(field, Mapping):
         return t.VarChar()
     name, kind, parameters = field.get("name"), field.get("type"), field.get("parameters")
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(parameters if isinstance(parameters, Mapping) else {})
-    if isinstance(name, str) and name in _NAMED:
-        return _NAMED[name]
+    if isinstance(name, str) and name in named:
+        return named[name]
     match kind:
         case "array":
-            return t.Array(element=_connect_type(field.get("items")))
+            return t.Array(element=_connect_type(field.get("items"), named))
         case "map":
-            key = _connect_type(field.get("keys")).with_nullable(False)
-            return t.Map(key=key, value=_connect_type(field.get("values")))
+            key = _connect_type(field.get("keys"), named).with_nullable(False)
+            return t.Map(key=key, value=_connect_type(field.get("values"), named))
         case "struct":
             inner = fields_of(field).items()
-            parts = tuple(t.Field(i, part, _connect_type(own)) for i, (part, own) in enumerate(inner))
+            parts = tuple(t.Field(i, part, _connect_type(own, named)) for i, (part, own) in enumerate(inner))
             return t.Row(fields=parts) if parts else t.VarChar()
     return _CONNECT.get(str(kind), t.VarChar())
 
@@ -288,8 +297,8 @@ def _mysql_type(text: str) -> t.DataType:
         return t.Decimal(precision=precision, scale=scale) if precision <= _PRECISION_MAX else t.VarChar()
     if name in ("datetime", "timestamp"):
         return t.Timestamp(precision=int(first or 0))
-    if name == "time":
-        return t.Time(precision=int(first)) if first and int(first) <= 3 else t.Time() if not first else t.VarChar()
+    if name == "time":  # from -838 to 838 hours
+        return t.VarChar()
     if name == "bit":
         return t.BigInt() if int(first or 1) < 64 else t.Decimal(precision=20, scale=0)
     plain, unsigned = _MYSQL.get(name, (t.VarChar(), t.VarChar()))

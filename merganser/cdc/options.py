@@ -8,11 +8,12 @@
     unavailable               bad             bad, null: a value that the source did not send and no old row tells
     unavailable_placeholder   __debezium...   the text that stands for such a value
     missing                   unavailable     unavailable, null: a column that an update of OGG leaves out
-    binary                    base64          base64, base64-url-safe, hex, latin1 (the default of canal-json)
-    decimal                   text            text, base64: what text in DECIMAL columns is
+    binary                    base64          base64, base64-url-safe, hex, latin1 (so for canal-json), or by column
+    decimal                   text            text, base64, or by column: what text in DECIMAL columns is
     time_unit                 (none)          s, ms, us, ns, or by column: integers in TIME and TIMESTAMP columns
     time_zone                 UTC             zone of wall clocks that become instants, and the other way round
     zero_dates                bad             bad, null: 0000-00-00
+    out_of_range              bad             bad, null: dates and times that their type does not have
     database, table           (all)           patterns that the names of the source match as a whole
     metadata                  (none)          columns that are filled from the envelope: {column: name}
     computed                  (none)          columns that are computed from others: {column: expression}
@@ -34,7 +35,7 @@ from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting, checked_zone
 from merganser.expr.text import parse_projection
 from merganser.options.registry import did_you_mean
-from merganser.parsing.rules import UNITS, Rules
+from merganser.parsing.rules import BASE64_UNSAID, UNITS, Rules
 from merganser.schema import types as t
 
 FORMATS: Final = (
@@ -47,11 +48,16 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "truncate": ("bad", "ignore"),
     "unavailable": ("bad", "null"),
     "missing": ("unavailable", "null"),
-    "binary": ("base64", "base64-url-safe", "hex", "latin1"),
-    "decimal": ("text", "base64"),
     "zero_dates": ("bad", "null"),
+    "out_of_range": ("bad", "null"),
     "bad": ("keep", "fail"),
 }
+_BY_COLUMN: Final[Mapping[str, tuple[str, ...]]] = {
+    "binary": ("base64", "base64-url-safe", "hex", "latin1"),
+    "decimal": ("text", "base64"),
+    "time_unit": tuple(UNITS),
+}
+"""Options that are one value for all columns, or a dictionary of values by column."""
 _TEXTS: Final = ("unavailable_placeholder", "time_zone", "database", "table")
 _METADATA: Final = (
     "op", "database", "schema", "table", "source_ts", "ingest_ts", "position", "gtid", "transaction",
@@ -112,7 +118,7 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
             f"{_ACTION}: unknown format {format_!r:.60}. {did_you_mean(str(format_), [*FORMATS, *_OTHER_NAMES])}",
             format=str(format_),
         )
-    known = (*_CHOICES, *_TEXTS, "time_unit", "metadata", "computed")
+    known = (*_CHOICES, *_TEXTS, *_BY_COLUMN, "metadata", "computed")
     columns = [field.name for field in fields]
     for option, value in options.items():
         if option not in known:
@@ -126,12 +132,17 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
     given = dict(options)
     if name == "json" and (found := {"database", "table"} & given.keys()):
         raise _wrong(min(found), given[min(found)], "Records of the format 'json' do not name their table.")
+    for option, choices in _BY_COLUMN.items():
+        _check_by_column(option, given.get(option), choices, columns)
+    unsaid = "latin1" if name == "canal-json" else BASE64_UNSAID
     rules = Rules(
-        binary=given.get("binary", "latin1" if name == "canal-json" else "base64"),
+        binary=given.get("binary", unsaid),
         decimal=given.get("decimal", "text"),
-        time_unit=_time_unit(given.get("time_unit"), columns),
+        time_unit=given.get("time_unit"),
         time_zone=checked_zone(given.get("time_zone", "UTC")),
         zero_dates=given.get("zero_dates") == "null",
+        beyond_null=given.get("out_of_range") == "null",
+        binary_else=unsaid,
         days=name.startswith("debezium"),
     )
     return CdcOptions(
@@ -162,13 +173,14 @@ def name_patterns(options: Mapping[str, Any]) -> tuple[str | None, str | None]:
 _ACTION: Final = "cannot read change records"
 
 
-def _time_unit(value: Any, columns: Sequence[str]) -> Any:
-    for column, unit in value.items() if isinstance(value, Mapping) else [(None, value)]:
+def _check_by_column(option: str, value: Any, choices: tuple[str, ...], columns: Sequence[str]) -> None:
+    for column, choice in value.items() if isinstance(value, Mapping) else [(None, value)]:
         if column is not None and column not in columns:
-            raise _unknown_column("time_unit", column, columns)
-        if unit not in UNITS and not (unit is None and column is None):
-            raise _wrong("time_unit", value, f"A unit is one of {', '.join(map(repr, UNITS))}.")
-    return value
+            raise _unknown_column(option, column, columns)
+        if choice not in choices and not (choice is None and column is None):
+            raise _wrong(
+                option, value, f"It is one of {', '.join(map(repr, choices))}, or a dictionary of these by column."
+            )
 
 
 def _metadata(value: Any, columns: Sequence[str], format_: str) -> Mapping[str, str]:

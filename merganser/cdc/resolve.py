@@ -285,14 +285,13 @@ class _Resolving:
         """
         name = self.batch.columns[index]
         kind = self.by_name[name].type
-        rules = self.batch.options.rules
+        rules = self.batch.options.rules.of(name)
         cells = self.cells.take(where)
         code, encodings = self._encodings(index, name, change, side)
-        unit = rules.unit_of(name)
         if len(encodings) == 1:
-            return column(cells, kind, encodings[0], rules, unit)
+            return column(cells, kind, encodings[0], rules)
         return _merged(
-            [column(cells.filter(code == i), kind, encoding, rules, unit) for i, encoding in enumerate(encodings)],
+            [column(cells.filter(code == i), kind, encoding, rules) for i, encoding in enumerate(encodings)],
             code,
             kind,
         )
@@ -338,7 +337,7 @@ class _Resolving:
         bad = np.zeros(len(change), bool)
         for known in _by_precision(self.c.known.get(name, []), field.type):
             cells = known.cells.take(record)
-            found = column(cells, field.type, known.encoding, self.batch.options.rules, None)
+            found = column(cells, field.type, known.encoding, self.batch.options.rules.of(field.name))
             lacking = np.asarray(values.is_null()) & ~bad
             wrong = found.bad & lacking
             if wrong.any():

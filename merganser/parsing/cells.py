@@ -92,3 +92,11 @@ def places(children: Children, columns: int) -> Ints:
     found = np.full((len(children.roots), columns), NOTHING, np.int64)
     found[children.parents, np.asarray(children.names, dtype=np.int64)] = np.arange(len(children.kinds))
     return found
+
+
+def repeated(children: Children, columns: int) -> Ints:
+    """Return the texts that have a wanted name more than once, each as often as it has one too many."""
+    codes = children.parents * max(1, columns) + np.asarray(children.names, dtype=np.int64)
+    order = np.argsort(codes, kind="stable")
+    again = codes[order][1:] == codes[order][:-1]
+    return np.asarray(children.parents[order[1:][again]])

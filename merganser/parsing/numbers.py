@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +11,19 @@ import pyarrow.compute as pc
 
 from merganser.parsing.cells import Cells
 from merganser.parsing.json_scan import BOOLEAN, NUMBER, TEXT, Bools
-from merganser.parsing.outcome import Read, read, spread, spread_bad
+from merganser.parsing.outcome import Read, read, spread, spread_bad, whys
+from merganser.parsing.rules import Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.schema.spans import spans
 
 _NUMBER: Final = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _PARTS: Final = (
     r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?:[eE](?P<up>[+-]?)0*(?P<power>[0-9]+))?$"
 )
-_WORDS: Final = ("NaN", "Infinity", "-Infinity")
+_NO_FINITE: Final = r"(?i)^(?:[+-]?inf(?:inity)?|nan)$"
+_BLANKS: Final = " \t"
+"""What may stand around a value that is no text."""
 _DIGITS_MAX: Final = 38
 _POWER_MAX: Final = 100_000
 
@@ -27,21 +31,27 @@ _POWER_MAX: Final = 100_000
 def integers(cells: Cells, kind: t.DataType) -> Read:
     """Return whole numbers, written as such or as 7.0 or 1e1."""
     target = arrow_type(kind)
+    at, texts = _scalars(cells)
+    if not _has_byte(texts, b"x"):  # Arrow reads hexadecimal digits, too
+        try:
+            return read(spread(texts.cast(target), at), ~at & ~cells.empty, f"is no {_name(kind)}")
+        except pa.ArrowInvalid:
+            pass
     at, texts, wrong = _numeric(cells)
-    values = None
-    try:
-        values = texts.cast(target)  # hexadecimal text did not get here
-        bad = np.zeros(len(texts), bool)
-    except pa.ArrowInvalid:
-        exact, bad = exactly(texts, 19, 0)
-        low, high = (pa.scalar(Decimal(bound), exact.type) for bound in _bounds(target))
-        outside = pc.or_(pc.less(exact, low), pc.greater(exact, high)).fill_null(False)
-        bad = bad | np.asarray(outside)
-        values = pc.if_else(pa.array(bad), pa.scalar(None, exact.type), exact).cast(target)
-    return read(spread(values, at), spread_bad(bad, at) | wrong, f"is no {_name(kind)}")
+    exact, bad = exactly(texts, 19, 0)
+    low, high = (pa.scalar(Decimal(bound), exact.type) for bound in _bounds(target))
+    outside = np.asarray(pc.or_(pc.less(exact, low), pc.greater(exact, high)).fill_null(False))
+    bad = bad | outside
+    values = pc.if_else(pa.array(bad), pa.scalar(None, exact.type), exact).cast(target)
+    wider = f"does not fit {_name(kind)}. If the column of the source became wider, widen this one with retype_column"
+    return read(
+        spread(values, at),
+        spread_bad(bad, at) | wrong,
+        whys((spread_bad(outside, at), wider), otherwise=f"is no {_name(kind)}"),
+    )
 
 
-def decimals(cells: Cells, kind: t.Decimal) -> Read:
+def decimals(cells: Cells, kind: t.Decimal, rules: Rules) -> Read:
     """Return decimals with all digits that are written."""
     target = arrow_type(kind)
     at, texts, wrong = _numeric(cells)
@@ -54,24 +64,55 @@ def decimals(cells: Cells, kind: t.Decimal) -> Read:
     if values is None:
         digits, bad = exactly(texts, kind.precision, kind.scale)
         values = pa.Array.from_buffers(target, len(digits), digits.buffers(), offset=digits.offset)
-    return read(spread(values, at), spread_bad(bad, at) | wrong, f"is no {_name(kind)}")
+    bad = spread_bad(bad, at) | wrong
+    if not bad.any():
+        return Read(spread(values, at), bad, "")
+    beyond = np.zeros(len(bad), bool)
+    beyond[wrong] = (cells.kinds[wrong] == TEXT) & np.asarray(
+        pc.match_substring_regex(pc.utf8_trim(cells.texts.filter(pa.array(wrong)), _BLANKS), _NO_FINITE)
+    )
+    if rules.beyond_null:
+        bad = bad & ~beyond
+    why = whys((beyond, BEYOND.format(f"no value of {_name(kind)}")), otherwise=f"is no {_name(kind)}")
+    return read(spread(values, at), bad, why)
+
+
+BEYOND: Final = "is {}. Set out_of_range='null' to write null"
+"""What is wrong with a value that its type does not have."""
 
 
 def floats(cells: Cells, kind: t.DataType) -> Read:
     """Return the nearest floats; NaN and the infinities only from text."""
-    at, texts, wrong = _numeric(cells, _WORDS)
-    values = texts.cast(arrow_type(kind))
-    infinite = np.asarray(pc.is_inf(values))
-    if infinite.any():
-        infinite &= ~np.asarray(pc.is_in(texts, value_set=pa.array(_WORDS)))
+    target = arrow_type(kind)
+    at, texts = _scalars(cells)
+    values = None
+    if not _has_byte(texts, b"n"):  # of the words, each of which has one
+        try:
+            values, wrong = texts.cast(target), ~at & ~cells.empty
+            infinite = np.asarray(pc.is_inf(values))
+        except pa.ArrowInvalid:
+            values = None
+    if values is None:
+        at, texts, wrong = _numeric(cells, words=True)
+        values = texts.cast(target)
+        infinite = np.asarray(pc.is_inf(values))
+        if infinite.any():
+            infinite &= ~np.asarray(pc.match_substring_regex(texts, _NO_FINITE))
     return read(spread(values, at), spread_bad(infinite, at) | wrong, f"is no {_name(kind)}")
 
 
 def booleans(cells: Cells) -> Read:
-    """Return truth values: true, false, 1 and 0, also as text."""
-    yes = np.asarray(pc.is_in(cells.texts, value_set=pa.array(["true", "1"])))
-    no = np.asarray(pc.is_in(cells.texts, value_set=pa.array(["false", "0"])))
+    """Return truth values: true and false in any case, 1 and 0, also as text."""
+    texts = cells.texts
+
+    def among(*words: str) -> Bools:
+        return np.asarray(pc.is_in(texts, value_set=pa.array(words)))
+
     scalar = (cells.kinds == BOOLEAN) | (cells.kinds == NUMBER) | (cells.kinds == TEXT)
+    yes, no = among("true", "1"), among("false", "0")
+    if (scalar & ~(yes | no)).any():
+        texts = pc.ascii_lower(pc.utf8_trim(texts, _BLANKS))
+        yes, no = among("true", "1"), among("false", "0")
     known = scalar & (yes | no)
     return Read(pa.array(yes, mask=~known), ~known & ~cells.empty, "is no BOOLEAN")
 
@@ -109,23 +150,49 @@ def exactly(texts: pa.Array, precision: int, scale: int) -> tuple[pa.Array, Bool
     return pc.if_else(pa.array(bad), pa.scalar(None, values.type), values), bad
 
 
-def _numeric(cells: Cells, words: tuple[str, ...] = ()) -> tuple[Bools, pa.Array, Bools]:
-    """Return which cells hold numbers, their texts, and which hold something else."""
+def trimmed(texts: pa.Array) -> pa.Array:
+    """Return texts without the blanks around them."""
+    return pc.utf8_trim(texts, _BLANKS) if _has_byte(texts, b" ") or _has_byte(texts, b"\t") else texts
+
+
+def _scalars(cells: Cells) -> tuple[Bools, pa.Array]:
+    """Return which cells are numbers or texts, and their texts."""
+    at = (cells.kinds == NUMBER) | (cells.kinds == TEXT)
+    return at, cells.texts if at.all() else cells.texts.filter(pa.array(at))
+
+
+def _numeric(cells: Cells, *, words: bool = False) -> tuple[Bools, pa.Array, Bools]:
+    """Return which cells hold numbers, their texts, and which hold something else.
+
+    Args:
+        cells: the cells.
+        words: NaN and the infinities are numbers, too.
+    """
     at = cells.kinds == NUMBER
     quoted = cells.kinds == TEXT
+    held = cells.texts
     if quoted.any():
-        texts = cells.texts if quoted.all() else cells.texts.filter(pa.array(quoted))
+        held = trimmed(held)  # JSON's numbers have no blanks, and what else there is does not count
+        texts = held if quoted.all() else held.filter(pa.array(quoted))
         fits = np.asarray(pc.match_substring_regex(texts, _NUMBER))
-        if words:
-            fits = fits | np.asarray(pc.is_in(texts, value_set=pa.array(words)))
+        if words and not fits.all():
+            fits = fits | np.asarray(pc.match_substring_regex(texts, _NO_FINITE))
         at[np.flatnonzero(quoted)[fits]] = True
-    return at, cells.texts if at.all() else cells.texts.filter(pa.array(at)), ~at & ~cells.empty
+    return at, held if at.all() else held.filter(pa.array(at)), ~at & ~cells.empty
+
+
+def _has_byte(texts: pa.Array, letter: bytes) -> bool:
+    """Return whether a byte occurs in texts; a letter in either case."""
+    offsets, held = spans(texts)
+    data: Any = held[offsets[0] : offsets[-1]]
+    wanted = letter[0]
+    return bool(((data | 0x20) == wanted).any() if letter.isalpha() else (data == wanted).any())
 
 
 def _short(texts: pa.Array, most: int) -> bool:
     """Return whether no text is longer than the digits that Arrow's cast can shift without wrapping around."""
     longest = pc.max(pc.binary_length(texts)).as_py()
-    return longest is None or (longest <= most and not pc.any(pc.match_substring_regex(texts, "[eE]")).as_py())
+    return longest is None or (longest <= most and not _has_byte(texts, b"e"))
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:

@@ -6,6 +6,8 @@ kind it is seen through the time zone of the rules, and never through the one of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +17,7 @@ import pyarrow.compute as pc
 from merganser.expr.times import instants, wall_clocks
 from merganser.parsing.cells import Cells
 from merganser.parsing.json_scan import NUMBER, TEXT, Bools, Ints
-from merganser.parsing.numbers import integers
+from merganser.parsing.numbers import BEYOND, integers, trimmed
 from merganser.parsing.outcome import Read, whys
 from merganser.parsing.rules import UNITS, Encoding, Rules
 from merganser.schema import types as t
@@ -23,101 +25,203 @@ from merganser.schema.arrow import arrow_type, timestamp_unit
 
 _DAY: Final = 86_400
 _NANOS: Final = 1_000_000_000
-_TAIL: Final = r"^(?:\.(?P<fraction>[0-9]+))?(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?$"
+_FIRST: Final = -719_162
+_LAST: Final = 2_932_896
+"""The days of 0001-01-01 and 9999-12-31. Python, and many programs, have no others."""
+_ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
+_TAIL: Final = rf"^(?:\.(?P<fraction>[0-9]+))?(?P<zone>{_ZONE})?$"
 _ZERO_DATE: Final = r"^0000-00-00(?:[ T:]00:00:00(?:\.0*)?)?Z?$"
+_DIGITS: Final = r"^[+-]?[0-9]+$"
 _LONG_MAX: Final = np.iinfo(np.int64).max
 _LOST: Final = "has digits that {} does not hold"
 _NO_UNIT: Final = "is an integer of no known unit. Set time_unit"
+_ZEROS: Final = "is a date of zeros. Set zero_dates='null' to write null"
+_YEARS: Final = "beyond {}, which holds 0001-01-01 to 9999-12-31"
+_NANO_YEARS: Final = "beyond {}, which holds 1677-09-22 to 2262-04-10"
+_HOURS: Final = "beyond {}, which holds 00:00:00 to 23:59:59"
+_OFFSET: Final = "has an offset, which {} does not hold"
+_BEYOND_DATE: Final = (
+    r"(?i)^[+-]?infinity$|^[+-]?[0-9]{5,}-[0-9]{2}-[0-9]{2}|^-[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"|^[0-9]+-[0-9]{2}-[0-9]{2}.* BC$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T:]24:00(?::00(?:\.0*)?)?$"
+)
+_BEYOND_CLOCK: Final = r"^(?:-[0-9]{1,3}|2[4-9]|[3-9][0-9]|[0-9]{3}):[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?$"
 
 
 def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
     """Return dates: `yyyy-MM-dd`, behind it a time of zeros at most, or days since 1970 where the rules say so."""
     n = len(cells.kinds)
-    days, bad = np.zeros(n, np.int64), ~cells.empty
-    null = cells.empty
+    days, bad, beyond = np.zeros(n, np.int64), ~cells.empty, np.zeros(n, bool)
     counted = cells.kinds == NUMBER
+    zero = np.zeros(n, bool)
+    written = cells.kinds == TEXT
+    if written.any():
+        texts = _whole(cells, written)
+        found = _moments(texts)
+        seconds = found.seconds
+        zoned = (found.zones != _NO_ZONE) & ~found.dated
+        if zoned.any() and encoding.form != "wall" and not rules.days:  # an instant, which is a date if it is midnight
+            seconds = np.where(zoned, _wall_seconds(seconds - np.where(zoned, found.zones, 0), rules), seconds)
+        wrong = found.bad | (seconds % _DAY != 0) | (found.nanos != 0)
+        days[written], bad[written], beyond[written] = seconds // _DAY, wrong, found.beyond
+        zero[written] = found.zero
+        if rules.days:
+            counted[written] = found.bad & found.digits
     if counted.any() and rules.days:
-        found = integers(cells.filter(counted), t.Int())
-        days[counted], bad[counted] = np.asarray(found.values.fill_null(0)), found.bad
-    written = cells.kinds == TEXT
-    if written.any():
-        texts, zero = _texts(cells, written, rules)
-        seconds, nanos, zones, wrong = _timestamps(texts)
-        if encoding.form != "wall" and not rules.days:
-            wrong |= zones != _NO_ZONE
-        wrong |= (seconds % _DAY != 0) | (nanos != 0)
-        days[written], bad[written] = seconds // _DAY, wrong & ~zero
-        null[np.flatnonzero(written)[zero]] = True
-    values = pa.array(days.astype(np.int32), mask=null | bad).view(pa.date32())
-    return Read(values, bad, f"is no {_name(kind)}")
-
-
-def times(cells: Cells, kind: t.Time, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
-    """Return times of the day."""
-    n = len(cells.kinds)
-    nanos, bad = np.zeros(n, np.int64), ~cells.empty
-    no_unit = np.zeros(n, bool)
-    counted = cells.kinds == NUMBER
-    if counted.any():
-        found, wrong = _counts(cells, counted)
-        per_second = UNITS.get(encoding.unit or unit or "", 0)
-        if per_second:
-            wrong |= (found < 0) | (found >= _DAY * per_second)
-            nanos[counted], bad[counted] = np.where(wrong, 0, found) * (_NANOS // per_second), wrong
-        else:
-            no_unit[counted] = ~wrong
-    written = cells.kinds == TEXT
-    if written.any():
-        texts = cells.texts.filter(pa.array(written))
-        seconds, fraction, zones, wrong = _clocks(texts)
-        if encoding.form != "wall":
-            wrong |= zones != _NO_ZONE
-        nanos[written], bad[written] = seconds * _NANOS + fraction, wrong
-    lost = ~bad & (nanos % 10 ** (9 - min(kind.precision, 3)) != 0)
-    millis = (nanos // 1_000_000).astype(np.int32)
-    values = pa.array(millis, mask=cells.empty | bad | lost).view(pa.time32("ms"))
-    name = f"{_name(kind)}, which is stored in milliseconds," if kind.precision > 3 else _name(kind)
+        count = integers(cells.filter(counted), t.BigInt())
+        days[counted], bad[counted] = np.asarray(count.values.fill_null(0)), count.bad
+    beyond |= ~bad & ((days < _FIRST) | (days > _LAST))
+    null, bad = _settled(cells.empty, bad, beyond, zero, rules)
+    values = pa.array(np.where(null | bad, 0, days).astype(np.int32), mask=null | bad).view(pa.date32())
+    name = _name(kind)
     return Read(
-        values, bad | lost, whys((no_unit, _NO_UNIT), (lost, _LOST.format(name)), otherwise=f"is no {_name(kind)}")
+        values,
+        bad,
+        whys((zero, _ZEROS), (beyond, BEYOND.format(_YEARS.format(name))), otherwise=f"is no {name}")
+        if bad.any()
+        else "",
     )
 
 
-def timestamps(
-    cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding: Encoding, rules: Rules, unit: str | None
-) -> Read:
+def times(cells: Cells, kind: t.Time, encoding: Encoding, rules: Rules) -> Read:
+    """Return times of the day."""
+    n = len(cells.kinds)
+    nanos, bad, beyond = np.zeros(n, np.int64), ~cells.empty, np.zeros(n, bool)
+    no_unit, offset = np.zeros(n, bool), np.zeros(n, bool)
+    counted = cells.kinds == NUMBER
+    written = cells.kinds == TEXT
+    if written.any():
+        texts = _whole(cells, written)
+        found = _times_of_day(texts)
+        wrong = found.bad
+        if encoding.form != "wall":  # the Z of ISO texts may go; another offset would make another time
+            shifted = (found.zones != _NO_ZONE) & (found.zones != 0)
+            offset[written], wrong = shifted & ~wrong, wrong | shifted
+        nanos[written], bad[written], beyond[written] = found.seconds * _NANOS + found.nanos, wrong, found.beyond
+        counted[written] = found.bad & found.digits
+    if counted.any():
+        count, wrong = _counts(cells, counted)
+        per_second = rules.per_second(encoding.unit)
+        if per_second:
+            outside = ~wrong & ((count < 0) | (count >= _DAY * per_second))
+            beyond[counted] = outside
+            nanos[counted] = np.where(wrong | outside, 0, count) * (_NANOS // per_second)
+            bad[counted] = wrong
+        else:
+            no_unit[counted] = ~wrong
+    lost = ~bad & ~beyond & (nanos % 10 ** (9 - min(kind.precision, 3)) != 0)
+    null, bad = _settled(cells.empty, bad | lost, beyond, np.zeros(n, bool), rules)
+    values = pa.array((nanos // 1_000_000).astype(np.int32), mask=null | bad).view(pa.time32("ms"))
+    if not bad.any():
+        return Read(values, bad, "")
+    name = _name(kind)
+    stored = f"{name}, which is stored in milliseconds," if kind.precision > 3 else name
+    why = whys(
+        (no_unit, _NO_UNIT),
+        (lost, _LOST.format(stored)),
+        (offset, _OFFSET.format(name)),
+        (beyond, BEYOND.format(_HOURS.format(name))),
+        otherwise=f"is no {name}",
+    )
+    return Read(values, bad, why)
+
+
+def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding: Encoding, rules: Rules) -> Read:
     """Return wall clocks or instants, as the column holds them."""
     n = len(cells.kinds)
     seconds, nanos, bad = np.zeros(n, np.int64), np.zeros(n, np.int64), ~cells.empty
-    null, no_unit, absolute = cells.empty, np.zeros(n, bool), np.zeros(n, bool)
+    no_unit, absolute, beyond, zero = (np.zeros(n, bool) for _ in range(4))
     counted = cells.kinds == NUMBER
+    written = cells.kinds == TEXT
+    if written.any():
+        found = _moments(_whole(cells, written))
+        clock = found.seconds
+        if encoding.form != "wall":
+            zoned = found.zones != _NO_ZONE
+            clock = clock - np.where(zoned, found.zones, 0)
+            absolute[written] = zoned
+        seconds[written], nanos[written], bad[written] = clock, found.nanos, found.bad
+        beyond[written], zero[written] = found.beyond, found.zero
+        counted[written] = found.bad & found.digits
     if counted.any():
-        found, wrong = _counts(cells, counted)
-        per_second = UNITS.get(encoding.unit or unit or "", 0)
+        count, wrong = _counts(cells, counted)
+        per_second = rules.per_second(encoding.unit)
         if per_second:
-            seconds[counted] = found // per_second
-            nanos[counted] = found % per_second * (_NANOS // per_second)
+            seconds[counted] = count // per_second
+            nanos[counted] = count % per_second * (_NANOS // per_second)
             bad[counted] = wrong
             absolute[counted] = encoding.form == "instant"
         else:
             no_unit[counted] = ~wrong
-    written = cells.kinds == TEXT
-    if written.any():
-        texts, zero = _texts(cells, written, rules)
-        clock, fraction, zones, wrong = _timestamps(texts)
-        if encoding.form != "wall":
-            zoned = zones != _NO_ZONE
-            clock = clock - np.where(zoned, zones, 0)
-            absolute[written] = zoned
-        seconds[written], nanos[written], bad[written] = clock, fraction, wrong & ~zero
-        null[np.flatnonzero(written)[zero]] = True
     lost = ~bad & (nanos % 10 ** (9 - kind.precision) != 0)
     per_second = UNITS[timestamp_unit(kind.precision)]
-    outside = np.abs(seconds) >= _LONG_MAX // per_second - _DAY
-    bad = bad | outside
-    ticks = np.where(bad | null, 0, seconds) * per_second + np.where(bad, 0, nanos) // (_NANOS // per_second)
-    values = _zoned(pa.array(ticks, mask=null | bad | lost), kind, absolute, rules)
-    lost_why = _LOST.format(_name(kind))
-    return Read(values, bad | lost, whys((no_unit, _NO_UNIT), (lost, lost_why), otherwise=f"is no {_name(kind)}"))
+    outside = (seconds < _FIRST * _DAY) | (seconds >= (_LAST + 1) * _DAY)
+    if per_second == _NANOS:
+        outside |= np.abs(seconds) >= _LONG_MAX // per_second - _DAY
+    beyond |= ~bad & outside
+    gone = bad | lost | beyond | cells.empty
+    ticks = np.where(gone, 0, seconds) * per_second + np.where(gone, 0, nanos) // (_NANOS // per_second)
+    values = _zoned(pa.array(ticks), kind, absolute, rules)
+    if rules.time_zone is not None:
+        shown = np.asarray(values.cast(pa.int64())) // per_second
+        beyond |= ~gone & ((shown < _FIRST * _DAY) | (shown >= (_LAST + 1) * _DAY))
+    null, bad = _settled(cells.empty, bad | lost, beyond, zero, rules)
+    if (null | bad).any():
+        values = pc.if_else(pa.array(null | bad), pa.scalar(None, values.type), values)
+    if not bad.any():
+        return Read(values, bad, "")
+    name = _name(kind)
+    years = _NANO_YEARS if per_second == _NANOS else _YEARS
+    why = whys(
+        (no_unit, _NO_UNIT),
+        (lost, _LOST.format(name)),
+        (zero, _ZEROS),
+        (beyond, BEYOND.format(years.format(name))),
+        otherwise=f"is no {name}",
+    )
+    return Read(values, bad, why)
+
+
+def clock_texts(cells: Cells, unit: str) -> tuple[Bools, pa.Array]:
+    """Return which cells count from midnight, and the times that they mean as text, `HH:mm:ss` with the unit's digits.
+
+    The times of MySQL reach from -838 to 838 hours.
+    """
+    at = cells.kinds == NUMBER
+    count, wrong = _counts(cells, at)
+    at[at] = ~wrong
+    per_second = UNITS[unit]
+    whole = np.abs(count[~wrong])
+    seconds, rest = whole // per_second, whole % per_second
+
+    def padded(numbers: Ints, width: int) -> pa.Array:
+        return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
+
+    parts = [padded(part, 2) for part in (seconds // 3600, seconds // 60 % 60, seconds % 60)]
+    text = pc.binary_join_element_wise(*parts, ":")
+    if per_second > 1:
+        text = pc.binary_join_element_wise(text, padded(rest, len(str(per_second)) - 1), ".")
+    return at, pc.binary_join_element_wise(pc.if_else(pa.array(count[~wrong] < 0), "-", ""), text, "")
+
+
+def _settled(empty: Bools, bad: Bools, beyond: Bools, zero: Bools, rules: Rules) -> tuple[Bools, Bools]:
+    """Return which values are null and which are bad, after what the rules say of dates of zeros and far values."""
+    null, bad = empty.copy(), bad | beyond
+    for mask, is_null in ((beyond, rules.beyond_null), (zero, rules.zero_dates)):
+        if is_null:
+            null |= mask
+            bad &= ~mask
+    return null, bad
+
+
+def _wall_seconds(seconds: Ints, rules: Rules) -> Ints:
+    """Return instants as what a clock in the time zone of the rules shows."""
+    if rules.time_zone is None:
+        return seconds
+    kind = t.LocalZonedTimestamp(0)
+    inside = (seconds >= _FIRST * _DAY) & (seconds < (_LAST + 1) * _DAY)
+    ticks = pa.array(np.where(inside, seconds, 0) * UNITS[timestamp_unit(0)]).view(arrow_type(kind))
+    shown = np.asarray(wall_clocks(ticks, kind, rules.time_zone).cast(pa.int64())) // UNITS[timestamp_unit(0)]
+    return np.where(inside, shown, seconds)
 
 
 def _zoned(ticks: pa.Array, kind: t.Timestamp | t.LocalZonedTimestamp, absolute: Bools, rules: Rules) -> pa.Array:
@@ -143,13 +247,73 @@ def _counts(cells: Cells, counted: Bools) -> tuple[Ints, Bools]:
     return np.asarray(found.values.fill_null(0)), found.bad
 
 
-def _texts(cells: Cells, written: Bools, rules: Rules) -> tuple[pa.Array, Bools]:
-    """Return texts of dates, and which of them are null because they are dates of zeros."""
-    texts = cells.texts if written.all() else cells.texts.filter(pa.array(written))
-    zero = np.zeros(len(texts), bool)
-    if rules.zero_dates:
-        zero = np.asarray(pc.match_substring_regex(texts, _ZERO_DATE))
-    return texts, zero
+def _whole(cells: Cells, written: Bools) -> pa.Array:
+    return cells.texts if written.all() else cells.texts.filter(pa.array(written))
+
+
+# texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What n texts say.
+
+    Attributes:
+        seconds, nanos: since 1970 or since midnight, on the clock that is written.
+        zones: offsets in seconds, or `_NO_ZONE`.
+        bad: which say no time.
+        dated: which have no clock.
+        beyond: of the bad ones, those that say a time that the type does not have.
+        zero: of the bad ones, dates of zeros.
+        digits: of the bad ones, integers.
+    """
+
+    seconds: Ints
+    nanos: Ints
+    zones: Ints
+    bad: Bools
+    dated: Bools
+    beyond: Bools
+    zero: Bools
+    digits: Bools
+
+
+_Parsed = Callable[[pa.Array], tuple[Ints, Ints, Ints, Bools]]
+
+
+def _moments(texts: pa.Array) -> _Found:
+    return _looked_at_twice(texts, _timestamps, _DATE_FORMS, _BEYOND_DATE)
+
+
+def _times_of_day(texts: pa.Array) -> _Found:
+    return _looked_at_twice(texts, _clocks, _CLOCK_FORMS, _BEYOND_CLOCK)
+
+
+_DATED: Final = rf"^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}) ?({_ZONE})?$"
+_BLANK_BEFORE_ZONE: Final = (rf" ({_ZONE})$", r"\1")
+_DATE_FORMS: Final = (
+    (_DATED, r"\1 00:00:00\2"),
+    (rf"^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T:][0-9]{{2}}:[0-9]{{2}})( ?(?:{_ZONE}))?$", r"\1:00\2"),
+    _BLANK_BEFORE_ZONE,
+)
+_CLOCK_FORMS: Final = ((rf"^([0-9]{{2}}:[0-9]{{2}})( ?(?:{_ZONE}))?$", r"\1:00\2"), _BLANK_BEFORE_ZONE)
+"""Forms that are written in another way before they are read, and the way."""
+
+
+def _looked_at_twice(texts: pa.Array, parsed: _Parsed, forms: Sequence[tuple[str, str]], far: str) -> _Found:
+    """Return what texts say: most are of one form, and only those that are not are rewritten and read again."""
+    seconds, nanos, zones, bad = parsed(texts)
+    dated, beyond, zero, digits = (np.zeros(len(texts), bool) for _ in range(4))
+    if bad.any():
+        few = trimmed(texts.filter(pa.array(bad)))
+        dated[bad] = np.asarray(pc.match_substring_regex(few, _DATED))
+        zero[bad] = np.asarray(pc.match_substring_regex(few, _ZERO_DATE))
+        digits[bad] = np.asarray(pc.match_substring_regex(few, _DIGITS))
+        beyond[bad] = np.asarray(pc.match_substring_regex(few, far))
+        for form, other in forms:
+            few = pc.replace_substring_regex(few, form, other)
+        seconds[bad], nanos[bad], zones[bad], bad[bad] = parsed(few)
+    return _Found(seconds, nanos, zones, bad, dated, beyond & bad, zero & bad, digits & bad)
 
 
 # digits
@@ -168,12 +332,6 @@ def _timestamps(texts: pa.Array) -> tuple[Ints, Ints, Ints, Bools]:
         days, bad = _days(table)
         return days * _DAY, np.zeros(n, np.int64), np.full(n, _NO_ZONE), bad
     short = size < 19
-    if short.any():
-        # 2024-05-01, maybe with Z: as with a time of zeros
-        few = pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2}-[0-9]{2})(Z?)$", r"\1 00:00:00\2")
-        texts = pc.if_else(pa.array(short), few, texts)
-        size = np.asarray(pc.binary_length(texts))
-        short = size < 19
     if short.any():
         texts = pc.if_else(pa.array(short), "0000-00-00 00:00:00", texts)  # which is no date
     table = _bytes(texts, 19)

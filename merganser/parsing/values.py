@@ -8,31 +8,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.parsing.binary import decoded, integers_of, reversed_bytes
-from merganser.parsing.cells import NO_TEXT, Cells, cells_of, places
-from merganser.parsing.json_scan import ARRAY, NUMBER, OBJECT, TEXT, Bools, compact, scan
+from merganser.parsing.binary import decoded, integers_of, looks_hexadecimal, reversed_bytes
+from merganser.parsing.cells import NO_TEXT, Cells, cells_of, joined, places, repeated
+from merganser.parsing.json_scan import ARRAY, NUMBER, OBJECT, TEXT, Bools, Children, Ints, compact, scan
 from merganser.parsing.numbers import booleans, decimals, floats, integers
 from merganser.parsing.outcome import Read, read, spread, spread_bad, whys
-from merganser.parsing.rules import Encoding, Rules
-from merganser.parsing.times import dates, times, timestamps
+from merganser.parsing.rules import BASE64_UNSAID, Encoding, Rules
+from merganser.parsing.times import clock_texts, dates, times, timestamps
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
 _NO_TEXT_WHY: Final = "holds half a surrogate pair"
+_SHOWN_MAX: Final = 60
+_SCALE_MAX: Final = 20_000
+"""Maximum digits behind the point of a number that is written out; PostgreSQL has up to 16,383."""
+_LOOKS_HEX: Final = "is read as base64 and looks like hexadecimal. Set binary='hex', or binary='base64' if it is base64"
 
 
-def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
+def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> Read:
     """Return cells as values of a type.
 
     Args:
         given: n cells.
         kind: the type of the column.
         encoding: what is known of the form of the values.
-        rules: what the caller chose.
-        unit: of integers that stand for times, if the caller chose one for this column.
+        rules: what the caller chose for the column.
     """
     given, undecoded = _decoded(given, kind, encoding, rules)
-    found = _typed(given, kind, encoding, rules, unit)
+    found = _typed(given, kind, encoding, rules)
+    if found.bad.any() and _is_decoded_number(kind, encoding, rules):
+        found = Read(found.values, found.bad, _which_number(given.texts, found.why))
     if undecoded.any():
         found = read(found.values, found.bad | undecoded, found.why)
     if (given.kinds == NO_TEXT).any():
@@ -42,33 +47,50 @@ def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules, uni
     return found
 
 
-def _typed(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
+def _typed(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> Read:
     match kind:
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             return integers(given, kind)
         case t.Float() | t.Double():
             return floats(given, kind)
         case t.Decimal():
-            return decimals(given, kind)
+            return decimals(given, kind, rules)
         case t.Boolean():
             return booleans(given)
         case t.Char() | t.VarChar():
-            return _texts(given, kind)
+            return _texts(given, kind, encoding)
         case t.Binary() | t.VarBinary():
             return _binaries(given, kind, encoding, rules)
         case t.Date():
             return dates(given, kind, encoding, rules)
         case t.Time():
-            return times(given, kind, encoding, rules, unit)
+            return times(given, kind, encoding, rules)
         case t.Timestamp() | t.LocalZonedTimestamp():
-            return timestamps(given, kind, encoding, rules, unit)
+            return timestamps(given, kind, encoding, rules)
         case t.Array():
-            return _arrays(given, kind, encoding, rules, unit)
+            return _arrays(given, kind, encoding, rules)
         case t.Map():
-            return _maps(given, kind, encoding, rules, unit)
+            return _maps(given, kind, encoding, rules)
         case t.Row():
-            return _rows(given, kind, encoding, rules, unit)
+            return _rows(given, kind, encoding, rules)
     raise AssertionError(kind)
+
+
+def _is_decoded_number(kind: t.DataType, encoding: Encoding, rules: Rules) -> bool:
+    """Return whether numbers of a column stand in records as bytes."""
+    if encoding.form in ("decimal", "variable-decimal"):
+        return True
+    return encoding.form == "" and rules.decimal == "base64" and isinstance(kind, t.Decimal)
+
+
+def _which_number(numbers: pa.Array, why: pa.Array | str) -> pa.Array:
+    """Return reasons that begin with the number: a reason shows the value as it is sent, and that is base64."""
+    cut = pc.utf8_slice_codeunits(numbers, 0, _SHOWN_MAX)
+    shown = pc.if_else(pc.equal(cut, numbers), cut, pc.binary_join_element_wise(cut, "...", ""))
+    digits = pc.utf8_length(pc.replace_substring_regex(numbers, r"[^0-9]|^-?0\.0*", ""))
+    return pc.binary_join_element_wise(
+        "is the number ", shown, " of ", digits.cast(pa.string()), " digits, which ", why, ""
+    )
 
 
 def readable(kind: t.DataType) -> bool:
@@ -90,8 +112,13 @@ def readable(kind: t.DataType) -> bool:
 # text and bytes
 
 
-def _texts(given: Cells, kind: t.Char | t.VarChar) -> Read:
+def _texts(given: Cells, kind: t.Char | t.VarChar, encoding: Encoding) -> Read:
     texts = given.texts
+    if encoding.form == "clock":
+        counted, clocks = clock_texts(given, encoding.unit or "us")
+        texts = _put(texts, counted, clocks)
+    elif encoding.form == "escaped":
+        texts = pc.replace_substring(texts, "\\,", ",")
     nested = (given.kinds == OBJECT) | (given.kinds == ARRAY)
     if nested.any():
         texts = pc.replace_with_mask(texts, pa.array(nested), compact(texts.filter(pa.array(nested))))
@@ -106,14 +133,21 @@ def _texts(given: Cells, kind: t.Char | t.VarChar) -> Read:
 
 def _binaries(given: Cells, kind: t.Binary | t.VarBinary, encoding: Encoding, rules: Rules) -> Read:
     at = given.kinds == TEXT
-    form = "base64" if encoding.form in ("bytes", "bits", "geometry") else rules.binary
-    values, wrong = decoded(given.texts.filter(pa.array(at)), form)
+    form = "base64" if encoding.form in ("bytes", "bits", "geometry") else str(rules.binary)
+    texts = given.texts.filter(pa.array(at))
+    values, wrong = decoded(texts, form)
     if encoding.form == "bits":
-        values = reversed_bytes(values.fill_null(b""))
+        values = reversed_bytes(values.fill_null(b""), -(-encoding.bits // 8))
+    hexadecimal = looks_hexadecimal(texts) if form == BASE64_UNSAID else np.zeros(len(texts), bool)
+    wrong = wrong | hexadecimal
     long = np.asarray(pc.greater(pc.binary_length(values), kind.length).fill_null(False))
     wrong_all, long_all = spread_bad(wrong, at), spread_bad(long, at)
     bad = (~at & ~given.empty) | wrong_all | long_all
-    why = whys((long_all, f"does not fit {_name(kind)}"), otherwise=f"is no {_name(kind)} as {form}")
+    why = whys(
+        (spread_bad(hexadecimal, at), _LOOKS_HEX),
+        (long_all, f"does not fit {_name(kind)}"),
+        otherwise=f"is no {_name(kind)} as {'base64' if form == BASE64_UNSAID else form}",
+    )
     return read(spread(values, at), bad, why)
 
 
@@ -133,8 +167,8 @@ def _decoded(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -
         case "bits" if not isinstance(kind, t.Binary | t.VarBinary | t.Char | t.VarChar | t.Boolean):
             at = given.kinds == TEXT
             values, wrong = decoded(given.texts.filter(pa.array(at)), "base64")
-            digits, long = integers_of(values, little=True, signed=False)
-            return _replaced(given, at, NUMBER, digits), spread_bad(wrong | long, at)
+            digits = integers_of(values.fill_null(b""), little=True, signed=False)
+            return _replaced(given, at, NUMBER, digits), spread_bad(wrong, at)
         case "geometry" if isinstance(kind, t.Binary | t.VarBinary):
             at = given.kinds == OBJECT
             members = scan(given.texts.filter(pa.array(at)), pa.array(["wkb"]), trusted=True)
@@ -154,9 +188,8 @@ def _scaled(given: Cells, scales: np.ndarray) -> tuple[Cells, Bools]:  # type: i
     at = given.kinds == TEXT
     values, wrong = decoded(given.texts.filter(pa.array(at)), "base64")
     empty = np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(False))
-    digits, long = integers_of(values)
-    texts = _pointed(digits, scales[at])
-    return _replaced(given, at, NUMBER, texts), spread_bad(wrong | long | empty, at)
+    texts = _pointed(integers_of(values.fill_null(b"")), scales[at])
+    return _replaced(given, at, NUMBER, texts), spread_bad(wrong | empty, at)
 
 
 def _pointed(digits: pa.Array, scales: np.ndarray) -> pa.Array:  # type: ignore[type-arg]
@@ -167,8 +200,10 @@ def _pointed(digits: pa.Array, scales: np.ndarray) -> pa.Array:  # type: ignore[
             continue
         at = pa.array(scales == scale)
         few = digits.filter(at)
-        if scale < 0 or scale > 64:
+        if abs(scale) > _SCALE_MAX:
             few = pc.binary_join_element_wise(few, str(-scale), "e")
+        elif scale < 0:
+            few = pc.if_else(pc.equal(few, "0"), "0", pc.binary_join_element_wise(few, "0" * -scale, ""))
         else:
             sign = pc.if_else(pc.starts_with(few, "-"), "-", "")
             padded = pc.utf8_lpad(pc.utf8_ltrim(few, characters="-"), width=scale + 1, padding="0")
@@ -231,12 +266,12 @@ def _put(texts: pa.Array, at: Bools, others: pa.Array) -> pa.Array:
 # nested
 
 
-def _arrays(given: Cells, kind: t.Array, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
+def _arrays(given: Cells, kind: t.Array, encoding: Encoding, rules: Rules) -> Read:
     at, texts = _nested(given)
     found = scan(texts)
     wrong = found.roots != ARRAY
     kept = ~wrong[found.parents] if len(found.parents) else np.zeros(0, bool)
-    inner = column(cells_of(found).filter(kept), kind.element, encoding.of("element"), rules, unit)
+    inner = column(cells_of(found).filter(kept), kind.element, encoding.of("element"), rules)
     parents = found.parents[kept]
     wrong[parents[inner.bad]] = True
     if not kind.element.nullable:
@@ -247,20 +282,12 @@ def _arrays(given: Cells, kind: t.Array, encoding: Encoding, rules: Rules, unit:
     return _outer(values, at, wrong, given, kind)
 
 
-def _maps(given: Cells, kind: t.Map, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
+def _maps(given: Cells, kind: t.Map, encoding: Encoding, rules: Rules) -> Read:
     at, texts = _nested(given)
     found = scan(texts)
-    wrong = found.roots != OBJECT
-    kept = ~wrong[found.parents] if len(found.parents) else np.zeros(0, bool)
-    broken = np.asarray(found.names.is_null())
-    wrong[found.parents[broken & kept]] = True
-    kept &= ~broken
-    chosen = np.flatnonzero(kept)
-    chosen = chosen[_last_of_equal(found.parents[chosen], found.names.take(pa.array(chosen)))]
-    parents = found.parents[chosen]
-    names = Cells(np.full(len(chosen), TEXT, np.uint8), found.names.take(pa.array(chosen)))
-    keys = column(names, kind.key, encoding.of("key"), rules, unit)
-    items = column(cells_of(found).take(chosen), kind.value, encoding.of("value"), rules, unit)
+    parents, keys_given, values_given, wrong = _entries(found, kind, rules)
+    keys = column(keys_given, kind.key, encoding.of("key"), rules)
+    items = column(values_given, kind.value, encoding.of("value"), rules)
     lost = keys.bad | items.bad | np.asarray(keys.values.is_null())
     if not kind.value.nullable:
         lost = lost | np.asarray(items.values.is_null())
@@ -273,15 +300,63 @@ def _maps(given: Cells, kind: t.Map, encoding: Encoding, rules: Rules, unit: str
     return _outer(values, at, wrong, given, kind)
 
 
-def _rows(given: Cells, kind: t.Row, encoding: Encoding, rules: Rules, unit: str | None) -> Read:
+def _entries(found: Children, kind: t.Map, rules: Rules) -> tuple[Ints, Cells, Cells, Bools]:
+    """Return the entries of maps: the map of each, its key and its value; and which maps are none.
+
+    A map is an object, or, if its keys are no text, a list of pairs, as Kafka Connect writes it. In files it is a list
+    of `{"key": ..., "value": ...}`.
+    """
+    roots, parents, cells = found.roots, found.parents, cells_of(found)
+    listed_too = rules.files or not isinstance(kind.key, t.Char | t.VarChar)
+    wrong = ~(((roots == OBJECT) & (not rules.files)) | ((roots == ARRAY) & listed_too))
+    kept = ~wrong[parents] if len(parents) else np.zeros(0, bool)
+    of_object = kept & (roots[parents] == OBJECT) if len(parents) else kept
+    broken = of_object & np.asarray(found.names.is_null()) if len(found.names) else of_object
+    wrong[parents[broken]] = True
+    plain = np.flatnonzero(of_object & ~broken)
+    if len(plain):
+        plain = plain[_last_of_equal(parents[plain], found.names.take(pa.array(plain)))]
+        names = Cells(np.full(len(plain), TEXT, np.uint8), found.names.take(pa.array(plain)))
+    else:
+        names = Cells.absent(0)
+    listed = np.flatnonzero(kept & ~of_object)
+    of_list, keys, values, no_pairs = _pairs(cells.take(listed), rules)
+    wrong[parents[listed[no_pairs]]] = True
+    order = np.argsort(np.concatenate([parents[plain], parents[listed[of_list]]]), kind="stable")
+    return (
+        np.concatenate([parents[plain], parents[listed[of_list]]])[order],
+        joined([names, keys]).take(order),
+        joined([cells.take(plain), values]).take(order),
+        wrong,
+    )
+
+
+def _pairs(elements: Cells, rules: Rules) -> tuple[Ints, Cells, Cells, Bools]:
+    """Return which elements of lists are entries of maps, their keys and values, and which elements are none."""
+    if rules.files:
+        found = scan(elements.texts, pa.array(["key", "value"]), trusted=True)
+        where = places(found, 2)
+        good = (elements.kinds == OBJECT) & (where >= 0).all(axis=1) & (found.counts == 2)
+    else:
+        found = scan(elements.texts, trusted=True)
+        good = (elements.kinds == ARRAY) & (found.counts == 2)
+        first = np.cumsum(found.counts) - found.counts
+        where = np.column_stack([first, first + 1])
+    cells, which = cells_of(found), np.flatnonzero(good)
+    return which, cells.take(where[which, 0]), cells.take(where[which, 1]), ~good
+
+
+def _rows(given: Cells, kind: t.Row, encoding: Encoding, rules: Rules) -> Read:
     at, texts = _nested(given)
     names = [field.name for field in kind.fields]
     found = scan(texts, pa.array(names, pa.string()))
     wrong = found.roots != OBJECT
+    if rules.files:
+        wrong[repeated(found, len(names))] = True
     members, where = cells_of(found), places(found, len(names))
     children = []
     for i, field in enumerate(kind.fields):
-        inner = column(members.take(where[:, i]), field.type, encoding.of(field.name), rules, unit)
+        inner = column(members.take(where[:, i]), field.type, encoding.of(field.name), rules)
         wrong = wrong | inner.bad
         if not field.type.nullable:
             wrong = wrong | np.asarray(inner.values.is_null())

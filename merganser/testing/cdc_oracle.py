@@ -23,9 +23,15 @@ PLACEHOLDER: Final = "__debezium_unavailable_value"
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _NUMBER_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _STAMP: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[ T:](\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)(?:[ T:](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?)? ?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII
 )
-_CLOCK: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_CLOCK: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+_NO_FINITE: Final = re.compile("[+-]?inf(?:inity)?|nan", re.IGNORECASE)
+_BEYOND: Final = (
+    r"[+-]?infinity|[+-]?\d{5,}-\d\d-\d\d.*|-\d{4}-\d\d-\d\d.*|\d+-\d\d-\d\d.* BC"
+    r"|\d{4}-\d\d-\d\d[ T:]24:00(?::00(?:\.0*)?)?"
+)
+_BEYOND_CLOCK: Final = r"(?:-\d{1,3}|2[4-9]|[3-9]\d|\d{3}):\d\d(?::\d\d(?:\.\d+)?)?"
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _WIDE: Final = Context(prec=400)
 _EPOCH: Final = datetime.combine(date(1970, 1, 1), time())
@@ -35,6 +41,10 @@ Kind = Literal["null", "text", "number", "boolean", "object", "array"]
 
 class Bad(Exception):  # noqa: N818 - not an error
     """The record is bad; the text begins with the code."""
+
+
+class Beyond(ValueError):  # noqa: N818 - not an error
+    """The type has no such value."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +161,9 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
             _check(-(1 << bits - 1) <= found < 1 << bits - 1)
             return found
         case t.Float() | t.Double():
-            if node.kind == "text" and node.value in ("NaN", "Infinity", "-Infinity"):
+            if node.kind == "text" and _NO_FINITE.fullmatch(node.value.strip(" \t")):
                 return float(node.value)
-            text = node.raw if node.kind == "number" else _text(node)
+            text = node.raw if node.kind == "number" else _text(node).strip(" \t")
             _check(_NUMBER_TEXT.fullmatch(text) is not None)
             found_float = float(text)
             if isinstance(kind, t.Float):
@@ -168,11 +178,13 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
                 _check(node.kind in ("text", "number"))
                 if node.kind == "text":
                     data = _base64(node.value)
-                    _check(0 < len(data) <= 16)
+                    _check(len(data) > 0)
                     node = Node("number", f"{int.from_bytes(data, 'big', signed=True)}e-{scale}")
+            if node.kind == "text" and _NO_FINITE.fullmatch(node.value.strip(" \t")):
+                raise Beyond
             return _decimal(_number(node), precision, scale)
         case t.Boolean():
-            text = node.value if node.kind == "text" else node.raw
+            text = node.value.strip(" \t").lower() if node.kind == "text" else node.raw
             _check(node.kind in ("text", "number", "boolean") and text in ("true", "1", "false", "0"))
             return text in ("true", "1")
         case t.Char(length=length) | t.VarChar(length=length):
@@ -180,7 +192,9 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
             _check(len(text) <= length)
             return text
         case t.Binary(length=length) | t.VarBinary(length=length):
-            data = _bytes(_text(node), options["binary"])
+            text = _text(node)
+            _check("binary" in options or not re.fullmatch("(?:[0-9a-f]{2}){6,}", text))
+            data = _bytes(text, options.get("binary", "base64"))
             _check(len(data) <= length)
             return data
         case t.Date():
@@ -193,14 +207,15 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
             node = _nested(node, "array")
             return [_inner(part, element, options, unit) for part in node.value]
         case t.Map(key=key, value=item):
-            node = _nested(node, "object")
-            names = dict(node.value)
+            node = _nested(node, "object", *(() if isinstance(key, t.VarChar) else ("array",)))
+            if node.kind == "array":
+                _check(all(pair.kind == "array" and len(pair.value) == 2 for pair in node.value))
+                pairs = [tuple(pair.value) for pair in node.value]
+            else:
+                pairs = [(Node("text", "", name), part) for name, part in dict(node.value).items()]
             return [
-                (
-                    _inner(Node("text", "", name), key.with_nullable(False), options, unit),
-                    _inner(part, item, options, unit),
-                )
-                for name, part in names.items()
+                (_inner(name, key.with_nullable(False), options, unit), _inner(part, item, options, unit))
+                for name, part in pairs
             ]
         case t.Row(fields=fields):
             node = _nested(node, "object")
@@ -209,7 +224,12 @@ def value_of(node: Node | None, kind: t.DataType, options: Mapping[str, Any], un
 
 
 def _inner(node: Node | None, kind: t.DataType, options: Mapping[str, Any], unit: str | None) -> Any:
-    found = value_of(node, kind, options, unit)
+    try:
+        found = value_of(node, kind, options, unit)
+    except Beyond:
+        if options.get("out_of_range") != "null":
+            raise
+        found = None
     _check(found is not None or kind.nullable)
     return found
 
@@ -225,7 +245,7 @@ def _text(node: Node) -> str:
 
 
 def _number(node: Node) -> Decimal:
-    text = node.raw if node.kind == "number" else _text(node)
+    text = node.raw if node.kind == "number" else _text(node).strip(" \t")
     _check(_NUMBER_TEXT.fullmatch(text) is not None)
     try:
         return Decimal(text)
@@ -261,9 +281,9 @@ def _bytes(text: str, form: str) -> bytes:
     return _base64(text)
 
 
-def _nested(node: Node, kind: Kind) -> Node:
+def _nested(node: Node, *kinds: Kind) -> Node:
     found = parse(node.value) if node.kind == "text" else node
-    _check(found.kind == kind)
+    _check(found.kind in kinds)
     return found
 
 
@@ -278,14 +298,21 @@ def _zero(node: Node, options: Mapping[str, Any]) -> bool:
     return re.fullmatch(r"0000-00-00(?:[ T:]00:00:00(?:\.0*)?)?Z?", node.value) is not None
 
 
-def _stamp(text: str) -> tuple[datetime, int, int | None]:
-    """Return the whole seconds, nanoseconds, and the offset of a zone in seconds."""
+def _stamp(given: str) -> tuple[datetime, int, int | None, bool]:
+    """Return the whole seconds, nanoseconds, the offset of a zone in seconds, and whether there is a clock."""
+    text = given.strip(" \t")
+    if re.fullmatch(_BEYOND, text, re.IGNORECASE | re.ASCII):
+        raise Beyond
     found = _STAMP.fullmatch(text)
-    _check(found is not None and not (found[4] is None and found[8] not in (None, "Z")))
+    _check(found is not None)
     assert found
     clock = time(int(found[4] or 0), int(found[5] or 0), int(found[6] or 0))
-    moment = datetime.combine(date(int(found[1]), int(found[2]), int(found[3])), clock)  # Python knows no year 0
-    return moment, _nanos(found[7]), _offset(found[8])
+    nanos, offset = _nanos(found[7]), _offset(found[8])
+    if found[1] == "0000":
+        date(4, int(found[2]), int(found[3]))
+        raise Beyond
+    moment = datetime.combine(date(int(found[1]), int(found[2]), int(found[3])), clock)
+    return moment, nanos, offset, found[4] is not None
 
 
 def _nanos(fraction: str | None) -> int:
@@ -302,34 +329,54 @@ def _offset(zone: str | None) -> int | None:
     return (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
 
 
+def _is_count(node: Node) -> bool:
+    return node.kind == "number" or (
+        node.kind == "text" and re.fullmatch(r"[ \t]*[+-]?[0-9]+[ \t]*", node.value, re.ASCII) is not None
+    )
+
+
+def _shown(moment: datetime, offset: int, options: Mapping[str, Any]) -> datetime:
+    """Return an instant as a clock in the time zone shows it."""
+    try:
+        instant = (moment - timedelta(seconds=offset)).replace(tzinfo=UTC)
+        return instant.astimezone(ZoneInfo(options["time_zone"])).replace(tzinfo=None)
+    except OverflowError:
+        raise Beyond from None
+
+
 def _date(node: Node, options: Mapping[str, Any]) -> date | None:
-    if node.kind == "number":
-        _check(options["days"])
-        days = value_of(node, t.Int(), {}, None)
+    if options["days"] and _is_count(node):
+        days = value_of(node, t.BigInt(), {}, None)
         try:
             return date(1970, 1, 1) + timedelta(days=days)
         except OverflowError:
-            raise NotImplementedError from None
+            raise Beyond from None
     if _zero(node, options):
         return None
-    moment, nanos, offset = _stamp(_text(node))
-    _check((offset is None or options["days"]) and nanos == 0 and moment.time() == time())
+    moment, nanos, offset, has_clock = _stamp(_text(node))
+    if offset is not None and has_clock and not options["days"]:
+        moment = _shown(moment, offset, options)
+    _check(nanos == 0 and moment.time() == time())
     return moment.date()
 
 
 def _time(node: Node, precision: int, unit: str | None) -> time:
-    if node.kind == "number":
+    if _is_count(node):
         count = _whole(node)
         _check(unit is not None)
         per_second = _UNITS[unit or ""]
-        _check(0 <= count < 86_400 * per_second)
+        if not 0 <= count < 86_400 * per_second:
+            raise Beyond
         nanos = count * (1_000_000_000 // per_second)
     else:
-        found = _CLOCK.fullmatch(_text(node))
+        text = _text(node).strip(" \t")
+        if re.fullmatch(_BEYOND_CLOCK, text, re.ASCII):
+            raise Beyond
+        found = _CLOCK.fullmatch(text)
         _check(found is not None)
         assert found
-        _check(found[5] is None)
-        clock = time(int(found[1]), int(found[2]), int(found[3]))
+        _check(_offset(found[5]) in (None, 0))
+        clock = time(int(found[1]), int(found[2]), int(found[3] or 0))
         nanos = (clock.hour * 3600 + clock.minute * 60 + clock.second) * 1_000_000_000 + _nanos(found[4])
     _check(nanos % 10 ** (9 - min(precision, 3)) == 0)
     return (_EPOCH + timedelta(microseconds=nanos // 1000)).time()
@@ -340,28 +387,30 @@ def _timestamp(
 ) -> datetime | None:
     zone = ZoneInfo(options["time_zone"])
     offset: int | None
-    if node.kind == "number":
+    if _is_count(node):
         count = _whole(node)
         _check(unit is not None)
         seconds, rest = divmod(count, _UNITS[unit or ""])
         nanos, offset = rest * (1_000_000_000 // _UNITS[unit or ""]), None
+        _check(nanos % 10 ** (9 - kind.precision) == 0)
         try:
             moment = _EPOCH + timedelta(seconds=seconds)
         except OverflowError:
-            raise NotImplementedError from None
+            raise Beyond from None
     else:
         if _zero(node, options):
             return None
-        moment, nanos, offset = _stamp(_text(node))
+        moment, nanos, offset, _ = _stamp(_text(node))
     _check(nanos % 10 ** (9 - kind.precision) == 0)
     moment += timedelta(microseconds=nanos // 1000)
-    if isinstance(kind, t.LocalZonedTimestamp):
-        if offset is None:
-            return moment.replace(tzinfo=zone).astimezone(UTC)
-        return (moment - timedelta(seconds=offset)).replace(tzinfo=UTC)
-    if offset is None:
-        return moment
-    return (moment - timedelta(seconds=offset)).replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+    try:
+        if isinstance(kind, t.LocalZonedTimestamp):
+            if offset is None:
+                return moment.replace(tzinfo=zone).astimezone(UTC)
+            return (moment - timedelta(seconds=offset)).replace(tzinfo=UTC)
+    except OverflowError:
+        raise Beyond from None
+    return moment if offset is None else _shown(moment, offset, options)
 
 
 # records
@@ -707,8 +756,17 @@ def _need_key(image: _Image, target: Target) -> None:
 def _read(field: t.Field, image: _Image, target: Target) -> Any:
     units = target.options.get("time_unit")
     unit = units.get(field.name) if isinstance(units, dict) else units
+    options = dict(target.options)
+    for name in ("binary", "decimal"):
+        if isinstance(options.get(name), dict):
+            options[name] = options[name].get(field.name, "latin1" if target.format == "canal-json" else None)
+            options = {key: value for key, value in options.items() if value is not None}
     try:
-        return value_of(image.get(field.name), field.type, target.options, unit)
+        return value_of(image.get(field.name), field.type, options, unit)
+    except Beyond:
+        if options.get("out_of_range") == "null":
+            return None
+        raise Bad("bad-value") from None
     except (ValueError, JSONDecodeError):
         raise Bad("bad-value") from None
 

@@ -38,6 +38,10 @@ TEXTS = (
     "10:30:00Z", "1969-12-31 23:59:59.999999", "9999-12-31 23:59:59", "AP8Q", "AP8Q=", "b2s=", "ff00", "ÿ\x00", "a,b",
     "[1,2]", '["p", null]', '{"a":1}', '{"k":2, "k":3}', "[1,", "{}", "[]", 'q"uo\\te\n\t',
     "2024-05-01T10:30:00.1234567891",
+    "2024-05-01T10:30Z", "2024-05-01 10:30:00 +02:00", "2024-05-01+02:00", "2024-05-01 02:00:00+02:00", " 10:30 ",
+    "10:30:00+02:00", "infinity", "-infinity", "10000-01-01", "0000-05-01", "0044-03-15 BC", "24:00:00", "838:59:59",
+    "TRUE", " false ", "7 ", "nan", "+INF", "deadbeefdeadbeef", "1714559400000", "0001-01-01T00:00:00+02:00",
+    "9999-12-31T23:59:59Z", "[[1,2]]",
     PLACEHOLDER, "2024-05-01 10:30", "\u007f", "a" * 30, "1E+2", "00000000000000000001.50",
 )  # fmt: skip
 NUMBERS = (
@@ -94,11 +98,12 @@ class Drawn:
             ("truncate", ("bad", "ignore")),
             ("unavailable", ("bad", "null")),
             ("missing", ("unavailable", "null")),
-            ("binary", ("base64", "base64-url-safe", "hex", "latin1")),
-            ("decimal", ("text", "base64")),
+            ("binary", ("base64", "base64-url-safe", "hex", "latin1", {names[0]: "hex"})),
+            ("decimal", ("text", "base64", {names[0]: "base64"})),
             ("time_unit", ("ms", "us", {names[0]: "s"})),
             ("time_zone", ("Europe/Berlin", "Asia/Shanghai", "+05:30")),
             ("zero_dates", ("bad", "null")),
+            ("out_of_range", ("bad", "null")),
         ):
             if draw.random() < 0.25:
                 self.options[option] = draw.choice(values)
@@ -106,8 +111,8 @@ class Drawn:
         """How likely a value is of any kind."""
 
     def target(self) -> Target:
-        defaults = {
-            "binary": "latin1" if self.format == "canal-json" else "base64",
+        defaults: dict[str, Any] = {
+            **({"binary": "latin1"} if self.format == "canal-json" else {}),
             "days": self.format.startswith("debezium"),
             "time_zone": "UTC",
         }
