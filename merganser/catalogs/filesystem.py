@@ -26,12 +26,13 @@ from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table, open_table, table_of
+from merganser.ingest.folders import HIVE_NULL
 from merganser.meta.refs import MAIN
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.migrate.build import table_with_files, table_with_rows
 from merganser.migrate.clone import clone
-from merganser.migrate.folder import HIVE_NULL, folder_of
+from merganser.migrate.folder import folder_of
 from merganser.migrate.plan import plan_of
 from merganser.migrate.source import checked_way, given_types, located
 from merganser.options.registry import did_you_mean
@@ -316,6 +317,7 @@ class Catalog:
         options: Mapping[str, Any] | None = None,
         comment: str | None = None,
         store: Mapping[str, Any] | None = None,
+        format: str | None = None,
     ) -> Table:
         """Make a table of a folder of Parquet, ORC or Avro files. The folder is only read.
 
@@ -335,6 +337,8 @@ class Catalog:
             primary_key: columns that identify a row; without them, the table is an append table.
             options, comment: of the table.
             store: options of the store of the folder, such as {"s3.region": "eu-west-1"}, where it is another one.
+            format: "parquet", "orc" or "avro": the format of all files, such as Hive's `000000_0`, whose names do not
+                say it. None: the extensions say it.
 
         Raises:
             NotFoundError: the database does not exist, or the folder has no data file.
@@ -353,7 +357,7 @@ class Catalog:
         keyed = bool(_names(primary_key, "primary_key"))
         how = checked_way(how, keyed=keyed, beside=storage is self.env.storage, what=what)
         null = str((options or {}).get(PARTITION_DEFAULT_NAME.key, HIVE_NULL))
-        folder = folder_of(storage, self.env, root, null=null, what=what)
+        folder = folder_of(storage, self.env, root, form=format, null=null, what=what)
 
         def define(fields: Sequence[Field], partition_by: Sequence[str]) -> TableSchema:
             named = {PARTITION_DEFAULT_NAME.key: HIVE_NULL, PARTITION_LEGACY_NAME.key: "false"} if partition_by else {}

@@ -154,6 +154,15 @@ def migrate(
         typer.Option("--option", "-o", metavar="KEY=VALUE", help="Table option, such as bucket=4. Repeatable."),
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="Description of the table.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of all files, whatever their names: parquet, orc or avro.  [default: as extensions say]",
+            show_default=False,
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -171,6 +180,7 @@ def migrate(
         primary_key=names(primary_key),
         options=pairs(option, "--option"),
         comment=comment,
+        format=form,
     )
     print(made.path)
 

@@ -123,7 +123,7 @@ def write(
     """Write the rows of files into a table, as one commit.
 
     Columns are matched by name. A row replaces an older row with the same key. Options of files are
-    csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null and csv.binary.
+    format, csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null and csv.binary.
     """
     from merganser.cli import rows
     from merganser.cli.target import names, pairs, table_of

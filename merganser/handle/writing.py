@@ -282,11 +282,13 @@ class WriteVerbs(TableBase):
         """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
         Args:
-            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv". The extension gives the format:
-                parquet, csv, json (one object per line) or arrow. Text is converted to the types of the table.
+            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", or a directory; what its partition
+                directories (`day=1`) say becomes columns. The extension gives the format: parquet, orc, avro, csv, json
+                (one object per line) or arrow. Text is converted to the types of the table.
             kinds, columns, overwrite, commit_user, identifier: see `write`.
-            options: the layout of CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}, and options of the
-                store of the files if it is not the store of the table. See `docs/files.md`.
+            options: the format of all files if their names do not say it, such as {"format": "orc"}; the layout of
+                CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}; options of the store of the files if it is
+                not the store of the table. See `docs/files.md`.
             watermark, changes: see `write`.
 
         Raises:

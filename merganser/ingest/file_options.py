@@ -2,6 +2,7 @@ r"""What may be said about files of rows: the layout of CSV files, and how the s
 
 ::
 
+    format          (none)     of all files, whatever their names say: parquet, orc, avro, csv, json or arrow
     csv.delimiter   ,          between the fields; '\t' is a tab
     csv.quote       "          around fields; empty: no field is quoted. A quote inside a quoted field is doubled
     csv.escape      (none)     makes the next character a plain one
@@ -24,6 +25,10 @@ from merganser.errors import InvalidInputError
 from merganser.options.registry import did_you_mean
 
 CSV_KEYS: Final = ("delimiter", "quote", "escape", "header", "encoding", "null", "binary")
+FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "arrow")
+"""The formats in which files hold rows."""
+
+_FORMAT: Final = "format"
 _STORES: Final = ("s3.", "gs.", "az.")
 _BINARY: Final = ("base64", "text")
 
@@ -58,10 +63,12 @@ class FileOptions:
     Attributes:
         csv: how CSV files are laid out.
         store: options of the store that holds the files; they may hold keys, so no repr shows them.
+        form: the format of all files; None: their names say it.
     """
 
     csv: CsvFormat = CsvFormat()
     store: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: str | None = None
 
 
 def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptions:
@@ -80,11 +87,16 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
         raise InvalidInputError(
             f"{action}: options is a {type(options).__name__}. Give a dictionary, such as {{'csv.null': ',NA'}}."
         )
-    known = [f"csv.{name}" for name in CSV_KEYS]
+    known = [_FORMAT, *(f"csv.{name}" for name in CSV_KEYS)]
+    form: str | None = None
     csv: dict[str, str] = {}
     store: dict[str, str] = {}
     for key, value in options.items():
-        if key in known:
+        if key == _FORMAT:
+            form = str(value).strip().lower()
+            if form not in FORMATS:
+                raise _wrong(action, key, value, f"It is {', '.join(map(repr, FORMATS))}.")
+        elif key in known:
             csv[key] = str(value).lower() if isinstance(value, bool) else value
             if not isinstance(csv[key], str):
                 raise _wrong(action, key, value, "Give text.")
@@ -94,7 +106,7 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
             raise InvalidInputError(
                 f"{action}: unknown option {key!r} of files. {did_you_mean(str(key), known)}", option=str(key)
             )
-    return FileOptions(_csv_format(csv, action), store)
+    return FileOptions(_csv_format(csv, action), store, form)
 
 
 def _csv_format(given: Mapping[str, str], action: str) -> CsvFormat:

@@ -4,9 +4,10 @@
     path    -> `RowFiles.portions` -> neighbouring rows of one file, with how many they are at most
     portion -> `RowFiles.tables` -> its rows, in order, a batch at a time
 
-The extension says the format, behind it an extension of a compression may stand for text (`.csv.gz`). Memory holds a
-batch: of Parquet some pages of a row group, of text a block, of Arrow files one record batch, which is decompressed as
-a whole.
+The extension says the format, unless the caller does; behind it an extension of a compression may stand for text
+(`.csv.gz`). Of a directory, files in its partition directories (`day=1`) count too, and have what their directories say
+as columns. Memory holds a batch: of Parquet some pages of a row group, of ORC a stripe, of text a block, of Arrow files
+one record batch, which is decompressed as a whole, and of Avro the file.
 """
 
 from __future__ import annotations
@@ -20,15 +21,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from merganser.codec.data_format import format_of
 from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.ingest import parquet
-from merganser.ingest.file_options import CsvFormat, FileOptions, file_options
+from merganser.ingest.data_files import DataFileRows
+from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options
+from merganser.ingest.folders import (
+    HIVE_NULL,
+    Texts,
+    entries_below,
+    is_shown,
+    known_format,
+    partition_columns,
+    partition_of,
+)
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
+from merganser.options.write import PARTITION_DEFAULT_NAME
 from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type
+from merganser.schema.casts import CastError, cast_array
 from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside
 from merganser.storage.protocol import Storage
@@ -42,17 +56,21 @@ _ROWS_PER_BYTE_MAX: Final = {"gzip": 1 << 11, "zstd": 1 << 16, "bz2": 1 << 21, "
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files of a pattern.
+    """The files of a pattern; those of zero bytes, which have no rows, are left out.
 
     Attributes:
         storage: where they live.
         paths: in order.
         sizes: their bytes.
+        root: the directory that was named, if it has partition directories.
+        partition_by: its partition columns.
     """
 
     storage: Storage
     paths: tuple[str, ...]
     sizes: tuple[int, ...]
+    root: str | None = None
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +111,18 @@ class RowFiles:
         fields: columns of the table: what text in CSV and JSON files is read as.
         csv: how CSV files are laid out.
         names: columns of CSV files without a heading, by position.
+        form: the format of all files; None: their names say it.
+        root: the directory below which the directories of a file are partitions; None: they say nothing.
+        null: the second text of partition directories that stands for null.
     """
 
     storage: Storage
     fields: tuple[t.Field, ...]
     csv: CsvFormat = field(default_factory=CsvFormat)
     names: tuple[str, ...] = ()
+    form: str | None = None
+    root: str | None = None
+    null: str = HIVE_NULL
 
     def schema(self, path: str) -> pa.Schema | None:
         """Return the columns of a file as `tables` gives them; None where only reading its rows tells them.
@@ -106,13 +130,18 @@ class RowFiles:
         Raises:
             FormatError: the file is damaged.
         """
+        form = self._format(path)
+        if form in ("csv", "json"):
+            return None
         with self._errors(path), self.storage.open(path) as file:
-            match format_of(path):
+            match form:
                 case "parquet":
-                    return parquet.ParquetRows(file, path).schema
-                case "arrow" | "ipc" | "feather":
-                    return pa.ipc.open_file(file).schema.remove_metadata()
-        return None
+                    own = parquet.ParquetRows(file, path).schema
+                case "arrow":
+                    own = pa.ipc.open_file(file).schema.remove_metadata()
+                case _:
+                    own = DataFileRows(file, form, path).schema
+        return self._with_partition(own.empty_table(), path).schema
 
     def portions(self, path: str) -> list[Portion]:
         """Return the rows of a file in portions as small as they can be read, in order.
@@ -120,20 +149,24 @@ class RowFiles:
         Raises:
             FormatError: the file is damaged.
         """
+        form = self._format(path)
         with self._errors(path), self.storage.open(path) as file:
-            match format_of(path):
+            size = file.size()
+            match form:
+                case "csv" | "json":
+                    return [Portion(path, None, size * _ROWS_PER_BYTE_MAX.get(_compression(path) or "", 1), size)]
                 case "parquet":
                     rows = parquet.ParquetRows(file, path)
                     return [
                         Portion(path, (i, i + 1), count, size)
                         for i, (count, size) in enumerate(zip(rows.group_rows, rows.group_bytes, strict=True))
                     ]
-                case "arrow" | "ipc" | "feather":
+                case "arrow":
                     counts = _batch_rows(file)
-                    share = file.size() // max(1, len(counts))
-                    return [Portion(path, (i, i + 1), count, share) for i, count in enumerate(counts)]
-            size = file.size()
-            return [Portion(path, None, size * _ROWS_PER_BYTE_MAX.get(_compression(path) or "", 1), size)]
+                case _:
+                    counts = list(DataFileRows(file, form, path).group_rows)
+            share = size // max(1, len(counts))
+            return [Portion(path, (i, i + 1), count, share) for i, count in enumerate(counts)]
 
     def whole(self, path: str) -> Portion:
         """Return all rows of a file as one portion, without reading the file; the number of rows stays unknown."""
@@ -147,28 +180,76 @@ class RowFiles:
                 column, the row and the value.
             FormatError: the bytes are no such file.
         """
+        for table in self._own_tables(portion):
+            yield self._with_partition(table, portion.path)
+
+    def _own_tables(self, portion: Portion) -> Iterator[pa.Table]:
         path, groups = portion.path, portion.groups
-        match format_of(path):
+        form = self._format(path)
+        match form:
             case "parquet":
                 with self._errors(path), self.storage.open(path) as file:
                     yield from parquet.ParquetRows(file, path).tables(groups)
             case "csv":
                 with self._errors(path):
-                    names = self.names or tuple(column.name for column in self.fields)
-                    yield from csv_tables(path, lambda: self._text(path), self.fields, self.csv, names)
-            case "json" | "jsonl" | "ndjson":
+                    own = self._own_fields(path)
+                    names = self.names or tuple(column.name for column in own)
+                    yield from csv_tables(path, lambda: self._text(path), own, self.csv, names)
+            case "json":
                 with self._errors(path):
-                    yield from json_tables(path, lambda: self._text(path), self.fields)
-            case "arrow" | "ipc" | "feather":
+                    yield from json_tables(path, lambda: self._text(path), self._own_fields(path))
+            case "arrow":
                 with self._errors(path), self.storage.open(path) as file:
                     batches = pa.ipc.open_file(file)
                     for i in range(*groups) if groups else range(batches.num_record_batches):
                         yield pa.Table.from_batches([batches.get_batch(i)]).replace_schema_metadata(None)
-            case other:
+            case _:
+                with self._errors(path), self.storage.open(path) as file:
+                    yield from DataFileRows(file, form, path).tables(groups)
+
+    def _format(self, path: str) -> str:
+        form = self.form or known_format(path)
+        if form is None:
+            raise InvalidInputError(
+                f"cannot read '{path}': its name does not say the format of its rows, which is one of "
+                f"{', '.join(FORMATS)}. Nothing was written. Give it the extension of its format, or name the format "
+                "of all files with the option 'format'.",
+                path=path,
+            )
+        return form
+
+    def _partition(self, path: str) -> Texts:
+        """Return what the directories of a file say."""
+        if self.root is None:
+            return ()
+        below = (path if "://" in path else os.path.abspath(path)).removeprefix(self.root).split("/")[:-1]
+        return tuple(said for name in below if (said := partition_of(name, self.null)) is not None)
+
+    def _own_fields(self, path: str) -> tuple[t.Field, ...]:
+        said = dict(self._partition(path))
+        return tuple(column for column in self.fields if column.name not in said)
+
+    def _with_partition(self, table: pa.Table, path: str) -> pa.Table:
+        """Return rows of a file with what its directories say, which takes the place of a column of that name."""
+        kinds = {column.name: column.type for column in self.fields}
+        for name, text in self._partition(path):
+            kind = kinds.get(name, t.string()).with_nullable(True)
+            try:
+                found = cast_array(pa.array([text], pa.string()), t.string(), kind)
+            except (CastError, MerganserError, pa.ArrowException):
+                found = pa.nulls(1, arrow_type(kind))
+            if text is not None and found.null_count:
                 raise InvalidInputError(
-                    f"cannot read '{path}': rows are read from parquet, csv, json and arrow files, not '{other}'.",
+                    f"cannot read the rows of '{path}': its directory says that '{name}' is '{text}', which is no "
+                    f"{kind}. Nothing was written.",
                     path=path,
+                    column=name,
+                    value=text,
                 )
+            if name in table.column_names:
+                table = table.drop_columns([name])
+            table = table.append_column(name, found.take(pa.array(np.zeros(table.num_rows, np.int64))))
+        return table
 
     def _text(self, path: str) -> pa.NativeFile:
         file, compression = self.storage.open(path), _compression(path)
@@ -184,17 +265,21 @@ class RowFiles:
             raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
 
 
-def found_files(pattern: str | os.PathLike[str], options: FileOptions, beside: Storage) -> FoundFiles:
-    """Return the files of a pattern, ordered by path; of a directory, the files in it.
+def found_files(
+    pattern: str | os.PathLike[str], options: FileOptions, beside: Storage, *, null: str = HIVE_NULL
+) -> FoundFiles:
+    """Return the files of a pattern, ordered by path; of a directory, those in it and in its partition directories.
 
     Args:
         pattern: a path or URL, with `*`, `?`, `[a-z]` or `**` in it where several files are meant.
         options: options of the store where they live.
         beside: the store of the table, whose options hold for files in it too.
+        null: a second name of partition directories that stands for null.
 
     Raises:
-        InvalidInputError: it is no pattern.
+        InvalidInputError: it is no pattern, or files of a directory have other partition columns than others.
         NotFoundError: there is none.
+        UnsupportedError: the directory is a table of another format.
     """
     pattern = os.fspath(pattern) if isinstance(pattern, os.PathLike) else pattern
     if not isinstance(pattern, str):
@@ -203,23 +288,41 @@ def found_files(pattern: str | os.PathLike[str], options: FileOptions, beside: S
             "text, such as 'in/*.parquet'."
         )
     storage, root = storage_beside(beside, pattern, options.store)
-    found = _on_disk(root) if isinstance(storage, LocalStorage) else _in_store(storage, root)
+    local = isinstance(storage, LocalStorage)
+    found = _on_disk(root) if local else _in_store(storage, root)
+    columns: tuple[str, ...] = ()
+    if found is None:
+        root = os.path.abspath(root) if local else root.rstrip("/")
+        what = f"cannot load the files of '{pattern}'"
+        entries = entries_below(storage, root, fetch=map, null=null, what=what, through=False)
+        columns = partition_columns(entries, what)
+        found = [(entry.path, entry.size) for entry in entries]
+        if not found:
+            raise NotFoundError(
+                f"{what}: no file with bytes lies in it or in a directory of a partition such as 'day=1'. Check the "
+                "path; for files in other directories, name a pattern such as '.../**/*.parquet'.",
+                pattern=pattern,
+            )
     if not found:
-        place = f" (working directory '{os.getcwd()}')" if isinstance(storage, LocalStorage) else ""
+        place = f" (working directory '{os.getcwd()}')" if local else ""
         raise NotFoundError(f"no file matches '{pattern}'{place}.", pattern=pattern)
-    found.sort()
-    return FoundFiles(storage, tuple(path for path, _ in found), tuple(size for _, size in found))
+    found = sorted(one for one in found if one[1])
+    paths, sizes = tuple(path for path, _ in found), tuple(size for _, size in found)
+    return FoundFiles(storage, paths, sizes, root if columns else None, columns)
 
 
-def _on_disk(pattern: str) -> list[tuple[str, int]]:
+def _on_disk(pattern: str) -> list[tuple[str, int]] | None:
+    """Return the files that a pattern names; None: it is a directory."""
     if os.path.isdir(pattern):
-        pattern = os.path.join(glob.escape(pattern), "*")
+        return None
     found = glob.glob(pattern, recursive=True)
-    return [(path, os.path.getsize(path)) for path in found if _shown(os.path.basename(path)) and os.path.isfile(path)]
+    return [
+        (path, os.path.getsize(path)) for path in found if is_shown(os.path.basename(path)) and os.path.isfile(path)
+    ]
 
 
-def _in_store(storage: Storage, pattern: str) -> list[tuple[str, int]]:
-    """Return the files that a pattern names in a store that knows no patterns: directory by directory."""
+def _in_store(storage: Storage, pattern: str) -> list[tuple[str, int]] | None:
+    """Return the files that a pattern names in a store that knows no patterns; None: it is a directory."""
     scheme, _, below = pattern.partition("://")
     bucket, *parts = below.split("/")
     root = f"{scheme}://{bucket}"
@@ -228,7 +331,7 @@ def _in_store(storage: Storage, pattern: str) -> list[tuple[str, int]]:
         return _matching(storage, "/".join([root, *parts[:plain]]), parts[plain:])
     if parts and (own := _matching(storage, "/".join([root, *parts[:-1]]), [glob.escape(parts[-1])])):
         return own
-    return _matching(storage, "/".join([root, *parts]), ["*"])
+    return None
 
 
 def _matching(storage: Storage, directory: str, parts: list[str]) -> list[tuple[str, int]]:
@@ -238,7 +341,7 @@ def _matching(storage: Storage, directory: str, parts: list[str]) -> list[tuple[
         found += _matching(storage, directory, rest)
     for entry in storage.list(directory):
         path = f"{directory}/{entry.name}"
-        if not _shown(entry.name) or not fnmatch.fnmatchcase(entry.name, "*" if first == "**" else first):
+        if not is_shown(entry.name) or not fnmatch.fnmatchcase(entry.name, "*" if first == "**" else first):
             continue
         if entry.is_directory and first == "**":
             found += _matching(storage, path, parts)
@@ -247,10 +350,6 @@ def _matching(storage: Storage, directory: str, parts: list[str]) -> list[tuple[
         elif not entry.is_directory and not rest:
             found.append((path, entry.size))
     return found
-
-
-def _shown(name: str) -> bool:
-    return not name.startswith(("_", "."))
 
 
 def _compression(path: str) -> str | None:
@@ -291,11 +390,14 @@ def rows_of_files(
     Raises:
         InvalidInputError: the pattern is none, or an option has no meaning.
         NotFoundError: there is no file.
+        UnsupportedError: it names a table of another format.
     """
     said = file_options(options, action=f"cannot load files into '{table.name}'")
-    found = found_files(pattern, said, beside)
+    null = table.options.get(PARTITION_DEFAULT_NAME)
+    found = found_files(pattern, said, beside, null=null)
     fields = table.schema.user_fields
     names = tuple(columns if columns is not None else (column.name for column in fields))
+    names = tuple(name for name in names if name not in found.partition_by)
     if isinstance(kinds, str) and kinds not in names:
         names = (*names, kinds)
-    return found, RowFiles(found.storage, fields, said.csv, names)
+    return found, RowFiles(found.storage, fields, said.csv, names, said.form, found.root, null)

@@ -328,7 +328,7 @@ def _all_stats(
             raise UnsupportedError(
                 f"{what}: '{file.path}' has a column '{field.name}' of its own, and its footer does not say that each "
                 f"value of it is {value!r}, as the directory says. Nothing was changed. Write the rows with "
-                "table.load(...), which takes the values of the files.",
+                "table.load('.../*/*.parquet'): of a pattern of files it takes the values of the files.",
                 column=field.name,
                 path=file.path,
             )

@@ -88,7 +88,7 @@ def load(
     Args:
         spark: the session whose tasks do the work.
         files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", which the driver and all tasks can read.
-            The extension gives the format (parquet, csv, json, arrow).
+            The extension gives the format (parquet, orc, avro, csv, json, arrow).
         table: a table, or its path.
         kinds: the column of the files with the row kinds ("+I", "-U", "+U", "-D"); it is not stored. None: all rows
             are inserts.
@@ -96,7 +96,7 @@ def load(
         overwrite: the partitions to replace; see `Table.write`.
         commit_user: the name of the committer.
         identifier: the number of this commit; see `Table.write`.
-        options: the layout of CSV files, and options of their store; see `Table.load`.
+        options: the format and the layout of files, and options of their store; see `Table.load`.
         watermark: the time up to which all rows by event time are there; see `Table.write`.
         changes: False: the commit publishes no changes; see `Table.write`.
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from merganser.schema import types as t
+from merganser.schema.blank import is_blank
 
 _ESCAPED: Final = {chr(c) for c in (*range(0x20), 0x7F)} | set("\"#%'*/:=?\\{}[]^")
 DEFAULT_PARTITION: Final = "__DEFAULT_PARTITION__"
@@ -59,7 +60,7 @@ def partition_text(value: Any, kind: t.DataType, *, default_name: str, legacy: b
         legacy: `partition.legacy-name`: dates as day numbers, times as milliseconds, timestamps in ISO form.
     """
     text = None if value is None else _text(value, kind, legacy=legacy)
-    return default_name if text is None or not text.strip() else text
+    return default_name if text is None or is_blank(text) else text
 
 
 def _text(value: Any, kind: t.DataType, *, legacy: bool) -> str:

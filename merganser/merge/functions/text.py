@@ -6,6 +6,7 @@ delimiter, and tokens that are blank or there already add nothing.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -19,12 +20,10 @@ from merganser.merge.functions.segments import apart, empty, taken, validity
 from merganser.merge.groups import Groups, Mask, Positions
 from merganser.merge.keys import sorted_positions
 from merganser.schema import types as t
+from merganser.schema.blank import BLANKS
 from merganser.schema.spans import spans
 
-_BLANK: Final = (
-    r"\A[\x{9}-\x{D}\x{1C}-\x{20}\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200A}\x{2028}\x{2029}\x{205F}\x{3000}]*\z"
-)
-"""White space as the JVM has it: without the spaces that forbid a line break, with the separators U+001C to U+001F."""
+_BLANK: Final = rf"\A[{re.escape(''.join(sorted(BLANKS)))}]*\z"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,9 @@ def test_a_heading_alone_is_no_row_and_nothing_is_no_file(tmp_path: Path) -> Non
     assert _loaded(tmp_path, "s,d,n") == []
     assert _loaded(tmp_path, "s", {"s": "STRING"}) == _loaded(tmp_path, "s\n", {"s": "STRING"}) == []
     assert _loaded(tmp_path, "", {"s": "STRING"}, header="false") == []
+    assert _loaded(tmp_path, "") == []
     with pytest.raises(FormatError, match="it is empty, so no row names its columns"):
-        _loaded(tmp_path, "")
+        _loaded(tmp_path, "\n")
 
 
 def test_values_with_line_breaks_go_on_over_many_blocks(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.errors import FormatError, InvalidInputError, NotFoundError
-from merganser.ingest.file_options import FileOptions, file_options
+from merganser.errors import FormatError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.ingest.file_options import FORMATS, FileOptions, file_options
 from merganser.ingest.files import Portion, RowFiles, found_files, rows_of_files
 from merganser.storage.local import LocalStorage
 from merganser.storage.memory import MemoryStorage
@@ -54,6 +57,86 @@ def test_patterns_name_files_in_the_order_of_their_paths(kind: str, tmp_path: Pa
     assert _names(f"{root}/x/[ce].*", storage) == ["x/c.csv", "x/e.json"]
     with pytest.raises(NotFoundError, match="no file matches"):
         _names(f"{root}/*.orc", storage)
+
+
+def _written(path: Path, data: pa.Table, form: str) -> None:
+    """Write rows in a format, whatever the name of the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    match form:
+        case "parquet":
+            pq.write_table(data, path)
+        case "orc":
+            orc.write_table(data, str(path))
+        case "arrow":
+            with pa.ipc.new_file(path, data.schema) as out:
+                out.write_table(data)
+        case "csv":
+            pa_csv.write_csv(data, path)
+        case "json":
+            path.write_text("".join(json.dumps(row) + "\n" for row in data.to_pylist()))
+        case "avro":
+            fields = [{"name": name, "type": ["null", "long"]} for name in data.column_names]
+            with path.open("wb") as file:
+                fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, data.to_pylist())
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", ["disk", "store"])
+def test_a_directory_has_the_rows_of_its_partitions_and_of_files_with_bytes(
+    kind: str, form: str, tmp_path: Path
+) -> None:
+    """Names as Hive and Hadoop give them: without an extension, empty, hidden, half copied."""
+    folder = tmp_path / "in"
+    for i, day in enumerate(["day=2024-01-01/at=a%2Fb", "day=2024-01-01/at=", "day=__HIVE_DEFAULT_PARTITION__/at=c"]):
+        _written(folder / day / "000000_0", pa.table({"v": [i, None]}), form)
+        (folder / day / "000001_0").touch()
+        for name in ("_SUCCESS", ".000000_0.crc", "000002_0._COPYING_"):
+            (folder / day / name).write_text("no rows")
+    (folder / "empty.csv").touch()
+    table = _table({"v": "BIGINT", "day": "DATE", "at": "STRING"}, tmp_path.name)
+    place = str(folder)
+    if kind == "store":
+        place = f"memory://{tmp_path.name}/in"
+        for path in folder.rglob("*"):
+            if path.is_file():
+                table.env.storage.create(f"{place}/{path.relative_to(folder)}", path.read_bytes())
+    table.load(place, options={"format": form})
+    first = date(2024, 1, 1)
+    assert [(row["v"], row["day"], row["at"]) for row in table.read(columns=["v", "day", "at"]).to_pylist()] == [
+        *((value, first, "") for value in (1, None)),
+        *((value, first, "a/b") for value in (0, None)),
+        *((value, None, "c") for value in (2, None)),
+    ]
+
+
+def test_what_directories_say_must_fit_and_be_said_by_all(tmp_path: Path) -> None:
+    table = _table({"v": "BIGINT", "n": "INT"}, tmp_path.name)
+    _written(tmp_path / "n=1" / "a.parquet", pa.table({"v": [1], "n": [7]}), "parquet")
+    table.load(tmp_path)
+    table.load(tmp_path / "*" / "*.parquet")  # a pattern of files: what the files say
+    assert [row["n"] for row in table.read().to_pylist()] == [1, 7]
+    (tmp_path / "n=x").mkdir()
+    (tmp_path / "n=1" / "a.parquet").rename(tmp_path / "n=x" / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r"says that 'n' is 'x', which is no INT\. Nothing"):
+        table.load(tmp_path)
+    (tmp_path / "b.csv").write_text("v\n1\n")
+    with pytest.raises(InvalidInputError, match=r"b.csv' lies in no directory of a partition"):
+        table.load(tmp_path)
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(UnsupportedError, match="is a table of Delta Lake"):
+        table.load(tmp_path)
+    with pytest.raises(NotFoundError, match=r"\*\*"):
+        table.load(tmp_path / "_delta_log")
+    assert table.read().count() == 2
+
+
+def test_files_of_zero_bytes_alone_commit_nothing(tmp_path: Path) -> None:
+    table = _table({"v": "BIGINT"}, tmp_path.name)
+    for name in ("a.parquet", "b.csv", "c.orc"):
+        (tmp_path / name).touch()
+    assert table.load(f"{tmp_path}/*") is None
+    with pytest.raises(InvalidInputError, match="'format' is 'xlsx'"):
+        table.load(f"{tmp_path}/*", options={"format": "xlsx"})
 
 
 def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
@@ -192,7 +275,7 @@ def test_damaged_files_are_named(name: str, tmp_path: Path) -> None:
 
 def test_a_format_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.xlsx").write_bytes(b"x")
-    with pytest.raises(InvalidInputError, match="parquet, csv, json and arrow files, not 'xlsx'"):
+    with pytest.raises(InvalidInputError, match=r"one of parquet, .*arrow. Nothing was written.*option 'format'"):
         _table({"n": "INT"}, tmp_path.name).load(str(tmp_path / "a.xlsx"))
 
 

@@ -263,6 +263,25 @@ def test_hidden_files_are_passed_over(catalog: mg.Catalog, folder: Path) -> None
     assert rows(catalog.migrate(folder, "db.t")) == [{"id": 1, "_part": 1}]
 
 
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+def test_names_need_not_say_the_format_and_files_of_zero_bytes_do_not_count(
+    catalog: mg.Catalog, folder: Path, form: str
+) -> None:
+    put(folder / "p=1" / f"x.{form}", {"id": [1]})
+    (folder / "p=1" / f"x.{form}").rename(folder / "p=1" / "000000_0")
+    (folder / "p=1" / "000001_0").touch()
+    (folder / "empty.csv").touch()
+    with pytest.raises(InvalidInputError, match="format='orc'"):
+        catalog.migrate(folder, "db.t")
+    with pytest.raises(InvalidInputError, match="format is 'csv'"):
+        catalog.migrate(folder, "db.t", format="csv")
+    for how in WAYS:
+        made = catalog.migrate(folder, f"db.{how}", how=how, format=form)
+        assert rows(made, where="id = 1") == [{"id": 1, "p": 1}]
+        made.compact(full=True)
+        assert rows(made) == [{"id": 1, "p": 1}]
+
+
 def test_what_is_no_data_file_is_refused(catalog: mg.Catalog, folder: Path) -> None:
     with pytest.raises(NotFoundError, match="no data files"):
         catalog.migrate(folder, "db.t")

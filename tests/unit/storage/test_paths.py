@@ -41,3 +41,24 @@ def test_time_partitions_lie_in_directories_of_their_text() -> None:
     vectors = [v for v in json.loads(GOLDEN.read_text())["vectors"] if v["type"] == "TIME(3)"]
     assert [v["legacy_false"] for v in vectors] == ["p=12%3A34%3A56.789"]
     assert paths.partition_directory(["p"], [45_296_789], [kind]) == "/t/p=12%3A34%3A56.789"
+
+
+@pytest.mark.parametrize(
+    ("characters", "directory"),
+    [
+        ("\t\n\v\f\r\x1c\x1d\x1e\x1f ", None),
+        ("\u1680\u2000\u2006\u2008\u200a\u2028\u2029\u205f\u3000", None),
+        ("\x85", "\x85"),
+        ("\u00a0", "\u00a0"),
+        ("\u2007", "\u2007"),
+        ("\u202f", "\u202f"),
+        ("\u200b", "\u200b"),
+    ],
+)
+def test_text_is_blank_where_the_jvm_says_so(characters: str, directory: str | None) -> None:
+    kind = parse_type("STRING")
+    paths = TablePaths("/t")
+    for text in (characters, *characters):
+        wanted = "__DEFAULT_PARTITION__" if directory is None else text
+        assert paths.partition_directory(["p"], [text], [kind]) == f"/t/p={wanted}"
+    assert paths.partition_directory(["p"], [f"{characters}a"], [kind]) != "/t/p=__DEFAULT_PARTITION__"
