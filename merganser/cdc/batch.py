@@ -24,7 +24,9 @@ UPSERT: Final = 1
 UPDATE: Final = 2
 DELETE: Final = 3
 TOMBSTONE: Final = 4
-"""Actions: new row; new row that replaces one; old and new row; old row; the row of the message key goes."""
+ROW: Final = 5
+"""Actions: new row; new row that replaces one; old and new row; old row; the row of the message key goes; new row that
+may replace one."""
 
 
 @dataclass(frozen=True, slots=True)

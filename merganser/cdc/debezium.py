@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import uuid
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merganser.cdc import control
 from merganser.cdc.batch import (
     DELETE,
     INSERT,
+    ROW,
     UPDATE,
     UPSERT,
     Batch,
@@ -28,8 +27,9 @@ from merganser.cdc.batch import (
     overlaid,
 )
 from merganser.cdc.connect_schema import encodings_of
-from merganser.parsing.cells import UNAVAILABLE, Cells
-from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, compact
+from merganser.cdc.stand_ins import stand_ins, unavailable
+from merganser.parsing.cells import Cells
+from merganser.parsing.json_scan import ABSENT, BOOLEAN, NULL, OBJECT, TEXT
 from merganser.parsing.rules import Encoding
 
 _ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
@@ -80,8 +80,8 @@ def envelopes(batch: Batch) -> Changes:
     before = np.where((action == INSERT), -1, found.place("before")[record])
     assert found.inside is not None
     cells = found.inside.cells
-    marks = _placeholders(cells, options.placeholder)
-    new, old = (_unavailable(marks, found.images(place)) for place in (after, before))
+    marks = stand_ins(cells, options.placeholder)
+    new, old = (unavailable(marks, found.images(place)) for place in (after, before))
     has_new, has_old = (found.are_objects(place) for place in (after, before))
     changes = Changes(record, action, new, has_new, old, has_old, cells, schemas)
     if source is not None and options.metadata:
@@ -91,8 +91,9 @@ def envelopes(batch: Batch) -> Changes:
 
 def flattened(batch: Batch) -> Changes:
     """Return the changes of records of debezium-flat, which are rows."""
-    names = tuple(dict.fromkeys((*batch.columns, *FLAT)))
+    names = tuple(dict.fromkeys((*batch.columns, *FLAT, *control.NAMES)))
     found, schemas = _unwrapped(batch, names, (), alone=True)
+    control.skip(batch, found)
     batch.choose_tables(found.of("__db"), found.of("__table"))
     marks = found.of("__deleted")
     flag = marks.texts
@@ -110,9 +111,10 @@ def flattened(batch: Batch) -> Changes:
     batch.unknown(op, batch.among(op, "", "c", "r", "u", "d"))
     deletes, upserts = gone | batch.among(op, "d"), batch.among(op, "u")
     record = np.flatnonzero(batch.open)
-    action = np.where(deletes, DELETE, np.where(upserts, UPSERT, INSERT)).astype(np.uint8)[record]
+    inserts = np.where(batch.among(op, "c", "r"), INSERT, ROW)
+    action = np.where(deletes, DELETE, np.where(upserts, UPSERT, inserts)).astype(np.uint8)[record]
     columns = np.array([names.index(name) for name in batch.columns], np.int64)
-    where = _unavailable(_placeholders(found.cells, batch.options.placeholder), found.where[record][:, columns])
+    where = unavailable(stand_ins(found.cells, batch.options.placeholder), found.where[record][:, columns])
     none, removed = no_images(*where.shape), action == DELETE
     new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
     changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
@@ -237,35 +239,3 @@ def _known(found: Document, source: Document) -> dict[str, list[Known]]:
         "gtid": [Known(source.of("gtid"))],
         "transaction": [Known(documents(found.of("transaction"), ["id"]).of("id"))],
     }
-
-
-# values that the source did not send
-
-
-def _unavailable(marks: Bools, where: Ints) -> Ints:
-    """Return where the columns of images lie, UNAVAILABLE for those that are marked."""
-    if not marks.any():
-        return where
-    return np.where((where >= 0) & marks[np.maximum(where, 0)], UNAVAILABLE, where)
-
-
-def _placeholders(cells: Cells, text: str) -> Bools:
-    """Return which cells stand for a value that the source did not send, in the form that its type has."""
-    raw = text.encode()
-    plain = pa.array([text, base64.b64encode(raw).decode()])
-    found = (cells.kinds == TEXT) & np.asarray(pc.is_in(cells.texts, value_set=plain))
-    nested = (cells.kinds == ARRAY) | (cells.kinds == OBJECT)
-    if nested.any():
-        quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        # the id of a name without a namespace, as Java makes it
-        digest = bytearray(hashlib.md5(raw, usedforsecurity=False).digest())
-        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
-        forms = [
-            f"[{quoted}]",
-            f'["{plain[1]}"]',
-            "[" + ",".join(str(byte) for byte in raw) + "]",
-            f'["{uuid.UUID(bytes=bytes(digest))}"]',
-            f"{{{quoted}:{quoted}}}",
-        ]
-        found[nested] = np.asarray(pc.is_in(compact(cells.texts.filter(pa.array(nested))), value_set=pa.array(forms)))
-    return np.asarray(found)

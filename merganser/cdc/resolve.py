@@ -6,7 +6,7 @@ A change keeps its place: its old row comes right before its new one. All rows o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +31,9 @@ from merganser.schema.row_kind import UPDATE_BEFORE as MINUS_U
 _SHOWN_MAX: Final = 100
 _KEYLESS: Final = ("canal-json", "ogg-json")
 """Formats whose message keys say nothing to rely on."""
+_UPDATE_WITHOUT_KEY: Final = (
+    "missing-before: an update of a table without primary key needs the whole row before the change"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,10 @@ class _Resolving:
         self.key_encodings: list[dict[str, Encoding]] = [{}]
         self.key_schema: Ints | None = None
         self.from_key: dict[int, tuple[Bools, Bools]] = {}
+        expressions = [found for name, found in batch.options.computed.items() if name in batch.table_key]
+        names = {*batch.table_key, *(name for expression in expressions for name in expression.columns)}
+        self._identity = names if batch.table_key else {field.name for field in fields}
+        """Columns that tell which row is meant."""
         action = changes.action
         self.updates = action == UPDATE
         self.deletes = (action == DELETE) | (action == TOMBSTONE)
@@ -99,6 +106,7 @@ class _Resolving:
             (action == DELETE) & (~self.c.has_old | part),
             "missing-before: a delete from a table without primary key needs the whole row before the change",
         )
+        self._reject(action == UPSERT, _UPDATE_WITHOUT_KEY)
 
     def fill_unavailable(self) -> None:
         """Take values that the new image lacks from the old one; without them the record is bad, or they are null."""
@@ -189,10 +197,7 @@ class _Resolving:
         updates, keyed = self.updates, bool(self.key)
         both = updates & (self.whole | moved)
         if not keyed:
-            self._reject(
-                updates & ~self.whole,
-                "missing-before: an update of a table without primary key needs the whole row before the change",
-            )
+            self._reject(updates & ~self.whole, _UPDATE_WITHOUT_KEY)
         live = self.batch.open[self.c.record]
         self.emits = np.column_stack([live & (self.deletes | both), live & ~self.deletes])
         old_kind = np.where(updates & ~moved, MINUS_U, MINUS_D)
@@ -239,12 +244,14 @@ class _Resolving:
                 index = self.batch.columns.index(field.name)
                 where = np.where(side == 1, self.new[change, index], self.old[change, index])
                 found = self._read(index, where, change, side)
+                found = self._spared(field.name, found, kinds)
                 self._reject_values(index, found, change, where=where)
             self._reject_nulls(field, found, change, kinds)
             columns[field.name] = found.values
         for field in self.fields:
             if field.name in options.computed:
                 found = computed(options.computed[field.name], pa.table(columns), field.type)
+                found = self._spared(field.name, found, kinds)
                 bad = np.flatnonzero(found.bad)
                 if len(bad):
                     why = found.why.take(pa.array(bad)) if isinstance(found.why, pa.Array) else found.why
@@ -261,6 +268,12 @@ class _Resolving:
         if not kept.all():
             table, kinds, record = table.filter(pa.array(kept)), kinds[kept], record[kept]
         return Rows(table, pa.array(kinds, pa.int8()), record)
+
+    def _spared(self, name: str, found: Read, kinds: Any) -> Read:
+        """Return values of a column, of which those of deletes are not bad if they do not tell which row is meant."""
+        if name in self._identity or not found.bad.any():
+            return found
+        return replace(found, bad=found.bad & (kinds != MINUS_D))
 
     def _reject_nulls(self, field: t.Field, found: Read, change: Ints, kinds: Any) -> None:
         """Reject rows without a value that they need: a delete needs the primary key alone."""

@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merganser.cdc import control
 from merganser.cdc.batch import (
     DELETE,
     INSERT,
+    ROW,
     UPDATE,
     Batch,
     Changes,
@@ -18,6 +20,7 @@ from merganser.cdc.batch import (
     Schemas,
     no_images,
 )
+from merganser.cdc.stand_ins import stand_ins, unavailable
 from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells
 from merganser.parsing.json_scan import ABSENT, BOOLEAN, TEXT, Bools, Ints
 from merganser.parsing.rules import Encoding
@@ -32,13 +35,16 @@ _MAXWELL_CONTROL = (
 
 def plain(batch: Batch) -> Changes:
     """Return the changes of records of json, which are rows."""
-    found = batch.opened(batch.columns)
+    names = tuple(dict.fromkeys((*batch.columns, *control.NAMES)))
+    found = batch.opened(names)
+    control.skip(batch, found)
     batch.skip_tombstones()
     record = np.flatnonzero(batch.open)
-    where = found.where[record]
+    marks = stand_ins(found.cells, batch.options.placeholder)
+    where = unavailable(marks, found.where[record][:, : len(batch.columns)])
     yes = np.ones(len(record), bool)
-    inserts = np.full(len(record), INSERT, np.uint8)
-    return Changes(record, inserts, where, yes, no_images(*where.shape), ~yes, found.cells, _no_schemas(batch))
+    rows = np.full(len(record), ROW, np.uint8)
+    return Changes(record, rows, where, yes, no_images(*where.shape), ~yes, found.cells, _no_schemas(batch))
 
 
 def maxwell(batch: Batch) -> Changes:

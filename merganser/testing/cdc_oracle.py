@@ -459,7 +459,7 @@ def rows_of(record: str | None, key: str | None, target: Target) -> list[Row]:
         case "debezium-flat":
             return _flat(root, key, target)
         case "json":
-            return _insert(_image(root, target), key, target, "+I")
+            return [] if _is_control(root, target) else _insert(_image(root, target), key, target, "+I")
         case "maxwell-json":
             return _maxwell(root, key, target)
         case "ogg-json":
@@ -512,7 +512,7 @@ def _member(root: Node, name: str, target: Target) -> _Image | None:
 
 def _image(node: Node, target: Target) -> _Image:
     found = {f.name: part for f in target.fields if (part := node.get(f.name)) is not None}
-    if target.format.startswith("debezium"):
+    if target.format.startswith("debezium") or target.format == "json":
         return {name: MISSING if _is_placeholder(part) else part for name, part in found.items()}
     if target.format == "ogg-json":
         for f in target.fields:
@@ -523,15 +523,18 @@ def _image(node: Node, target: Target) -> _Image:
 
 
 def _is_placeholder(node: Node) -> bool:
-    encoded = base64.b64encode(PLACEHOLDER.encode()).decode()
-    forms = [
-        f'["{PLACEHOLDER}"]',
-        f'["{encoded}"]',
-        "[" + ",".join(str(byte) for byte in PLACEHOLDER.encode()) + "]",
-        '["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]',
-        f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}',
-    ]
-    return (node.kind == "text" and node.value in (PLACEHOLDER, encoded)) or node.raw in forms
+    raw = PLACEHOLDER.encode()
+    encoded = base64.b64encode(raw).decode()
+    texts = [PLACEHOLDER, encoded, encoded.rstrip("="), raw.hex(), raw.hex().upper()]
+    hstore = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+    arrays = [f'["{text}"]' for text in texts]
+    if node.kind == "text":
+        return node.value in (*texts, *arrays, hstore, hstore.replace(":", ": "))
+    wkb = node.get("wkb")
+    if wkb is not None and wkb.kind == "text" and wkb.value in texts[1:]:
+        return True
+    arrays += ["[" + ",".join(f"{byte}{end}" for byte in raw) + "]" for end in ("", ".0")]
+    return node.raw in (hstore, f"[{hstore}]", *arrays, '["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]')
 
 
 def _debezium(root: Node, key: str | None, target: Target) -> list[Row]:
@@ -555,7 +558,24 @@ def _debezium(root: Node, key: str | None, target: Target) -> list[Row]:
     return _insert(after, key, target, "+I") if op != "u" else _update(before, after, key, target)
 
 
+def _is_control(root: Node, target: Target) -> bool:
+    names = {name for name, _ in root.value}
+    columns, times = {f.name for f in target.fields}, {"ts_ms", "ts_us", "ts_ns"}
+    for needed, others, member, values in (
+        ({"status", "id"}, {"event_count", "data_collections"}, "status", ("BEGIN", "END")),
+        ({"op", "message"}, {"source", "transaction"}, "op", ("m",)),
+        ({"ts_ms"}, set(), "", ()),
+        ({"ddl"}, {"databaseName", "schemaName", "tableChanges", "source"}, "", ()),
+    ):
+        told = root.get(member)
+        if needed <= names <= needed | others | times and not names <= columns:
+            return not member or (told is not None and told.kind == "text" and told.value in values)
+    return False
+
+
 def _flat(root: Node, key: str | None, target: Target) -> list[Row]:
+    if _is_control(root, target):
+        return []
     mark, op_node = root.get("__deleted"), root.get("__op")
     gone = False
     if mark is not None and mark.kind != "null":
@@ -677,6 +697,8 @@ def _tombstone(key: str | None, target: Target) -> list[Row]:
 def _insert(new: _Image | None, key: str | None, target: Target, kind: str) -> list[Row]:
     if new is None:
         raise Bad("missing-after")
+    if kind == "+U" and not target.key:
+        raise Bad("missing-before")
     new = _with_key(_available(new, {}, target), key, target)
     _need_key(new, target)
     return [_row(kind, new, target)]
@@ -772,7 +794,14 @@ def _read(field: t.Field, image: _Image, target: Target) -> Any:
 
 
 def _row(kind: str, image: _Image, target: Target) -> Row:
-    values = [_read(field, image, target) for field in target.fields]
+    values = []
+    for field in target.fields:
+        try:
+            values.append(_read(field, image, target))
+        except Bad:
+            if kind != "-D" or not target.key or field.name in target.key:
+                raise
+            values.append(None)
     for field, value in zip(target.fields, values, strict=True):
         if value is None and field.name in target.key:
             raise Bad("missing-key")
