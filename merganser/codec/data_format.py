@@ -10,14 +10,17 @@ and never gives a wrong row if the format has a checksum.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from merganser.codec.avro_file import AvroFileReader, AvroFileWriter
 from merganser.codec.avro_schema import avro_schema
-from merganser.codec.orc import OrcFileReader, OrcFileWriter
+from merganser.codec.orc import OrcFileReader, OrcFileWriter, beyond_orc
 from merganser.codec.parquet import ParquetFileReader, ParquetFileWriter
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.row_groups import WriteFormat
@@ -30,6 +33,7 @@ __all__ = [
     "FileReader",
     "FileWriter",
     "GroupBounds",
+    "ValueLimits",
     "WriteFormat",
     "check_can_hold",
     "format_of",
@@ -205,6 +209,36 @@ def check_can_hold(format: str, fields: Sequence[Field]) -> None:
     """
     if format == "avro":
         avro_schema(fields)  # Parquet and ORC hold all columns of the format
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLimits:
+    """What files of some formats cannot hold, of types that `check_can_hold` accepts.
+
+    ORC files hold no timestamp outside the years 1677 to 2262; Parquet and Avro hold every value.
+
+    Attributes:
+        formats: the formats that a table's options name.
+    """
+
+    formats: tuple[str, ...]
+
+    @property
+    def any(self) -> bool:
+        """Whether there are values that one of the formats cannot hold."""
+        return "orc" in self.formats
+
+    def beyond(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return bool[n], which values a file of one of the formats cannot hold."""
+        return beyond_orc(values) if self.any else np.zeros(len(values), np.bool_)
+
+    @property
+    def why(self) -> str:
+        """Why they cannot, as the rest of a sentence about a value."""
+        return (
+            "outside the years 1677 to 2262, which are all that timestamps in ORC files hold, and options of the table "
+            "name ORC: name parquet in 'file.format', 'file.format.per.level' and 'changelog-file.format'"
+        )
 
 
 def open_writer(

@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
@@ -35,6 +37,7 @@ from merganser.codec.physical import decoding, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
+from merganser.schema.cast_values import items_of
 
 _FIELD_ID: Final = "paimon.id"
 _CODECS: Final = {
@@ -206,7 +209,7 @@ class OrcFileWriter:
 
     def _write_group(self, group: pa.Table) -> None:
         for name, values in zip(group.column_names, group.columns, strict=True):
-            if not _fits_nanos(values):
+            if any(beyond_orc(chunk).any() for chunk in values.chunks):
                 raise UnsupportedError(
                     f"cannot write column '{name}' as ORC: it holds a timestamp outside the years 1677 to 2262, "
                     "which could not be read back. Store the table as Parquet.",
@@ -318,27 +321,25 @@ def _has_rows(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _has_rows(kind.value_type))
 
 
-def _fits_nanos(values: pa.ChunkedArray | pa.Array) -> bool:
+def beyond_orc(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values of an array ORC files cannot hold: those with a timestamp beyond 64-bit nanoseconds."""
     kind = values.type
     if pa.types.is_timestamp(kind):
         most = _NANOS_MAX // (_PER_SECOND["ns"] // _PER_SECOND[kind.unit])
-        ends = pc.min_max(values.cast(pa.int64())).as_py()
-        return ends["min"] is None or (-most <= ends["min"] and ends["max"] <= most)
-    if pa.types.is_nested(kind):
-        return all(_fits_nanos(part) for chunk in _chunks(values) for part in _parts(chunk))
-    return True
-
-
-def _chunks(values: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
-    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-
-
-def _parts(values: pa.Array) -> list[pa.Array]:
-    if pa.types.is_struct(values.type):
-        return list(values.flatten())
-    if pa.types.is_map(values.type):
-        return [values.keys, values.items]
-    return [values.flatten()]
+        counts = pc.fill_null(values.view(pa.int64()), 0).to_numpy()
+        far: npt.NDArray[np.bool_] = (counts < -most) | (counts > most)
+        return far
+    found = np.zeros(len(values), np.bool_)
+    if pa.types.is_struct(kind):
+        for part in values.flatten():
+            found |= beyond_orc(part)
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        ends, parts = items_of(values)
+        at = np.frombuffer(ends, np.int32)
+        row = np.repeat(np.arange(len(values)), at[1:] - at[:-1])
+        for part in parts:
+            found[row[beyond_orc(part)]] = True
+    return found
 
 
 def _columns_with_far_timestamps(footer: bytes, names: Sequence[str]) -> frozenset[str]:

@@ -13,10 +13,11 @@ from merganser.expr.names import resolve, spelled
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import Sides, parse_projection
+from merganser.files.layout import value_limits
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
-from merganser.schema.conform import conform
+from merganser.schema.conform import Limits, conform
 from merganser.schema.hidden import nulls
 
 TARGET: Final = "target"
@@ -35,6 +36,7 @@ class Assignments:
         named_by: columns that name a row in messages; none: by its number.
         prefix: what the names of columns that stay begin with; None: none stays, of new rows.
         keys: key columns of new rows, which are never null.
+        limits: values that files of the table cannot hold; None: they hold all.
     """
 
     fields: tuple[t.Field, ...]
@@ -43,6 +45,7 @@ class Assignments:
     named_by: tuple[str, ...] = ()
     prefix: str | None = ""
     keys: tuple[str, ...] = ()
+    limits: Limits | None = None
 
     @property
     def columns(self) -> frozenset[str]:
@@ -58,11 +61,12 @@ class Assignments:
 
     def of(self, table: TableDef) -> Assignments:
         """Return the same for the table with another schema, in which the named columns are the same."""
-        schema = table.schema
+        schema, limits = table.schema, value_limits(table.options)
         keys = schema.shown.primary_keys
         if self.prefix is None:
-            return replace(self, fields=schema.fields_with_defaults, named_by=keys, keys=keys)
-        return replace(self, fields=tuple(replace(field, default=None) for field in schema.shown.fields), named_by=keys)
+            return replace(self, fields=schema.fields_with_defaults, named_by=keys, keys=keys, limits=limits)
+        fields = tuple(replace(field, default=None) for field in schema.shown.fields)
+        return replace(self, fields=fields, named_by=keys, limits=limits)
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Return rows with the new values: all columns of `fields`, in their types.
@@ -84,7 +88,12 @@ class Assignments:
             else:
                 made[field.name] = self._evaluated(field.name, value, rows)
         return conform(
-            pa.table(made), self.fields, action=self.action, not_null_names=self.keys, named_by=self.named_by
+            pa.table(made),
+            self.fields,
+            action=self.action,
+            not_null_names=self.keys,
+            named_by=self.named_by,
+            limits=self.limits,
         )
 
     def _evaluated(self, name: str, value: Projection, rows: pa.Table) -> pa.Array:
@@ -129,7 +138,8 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
                 )
         values[field.name] = _value(text, field, action, setting, shown.fields if among is None else among)
     fields = tuple(replace(field, default=None) for field in shown.fields)
-    return Assignments(fields, values, action, shown.primary_keys, "" if among is None else f"{TARGET}.")
+    prefix = "" if among is None else f"{TARGET}."
+    return Assignments(fields, values, action, shown.primary_keys, prefix, limits=value_limits(table.options))
 
 
 def inserted(table: TableDef, given: Any, action: str, setting: Setting, source: Sequence[t.Field]) -> Assignments:
@@ -167,7 +177,8 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
                 column=name,
             )
     keys = schema.shown.primary_keys
-    return Assignments(schema.fields_with_defaults, values, action, keys, prefix=None, keys=keys)
+    limits = value_limits(table.options)
+    return Assignments(schema.fields_with_defaults, values, action, keys, prefix=None, keys=keys, limits=limits)
 
 
 def _places(table: TableDef) -> dict[str, tuple[str, ...]]:

@@ -12,15 +12,18 @@ import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from merganser.codec.data_format import WriteFormat, check_can_hold
+import pyarrow as pa
+
+from merganser.codec.data_format import ValueLimits, WriteFormat, check_can_hold
 from merganser.codec.stats import StatsMode, parse_stats_mode
-from merganser.errors import UnsupportedError
+from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.files.index import FilterSettings, filters_of
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.checks import named_formats
 from merganser.schema import types as t
+from merganser.schema.literals import default_value
 from merganser.schema.nullability import loosened
 from merganser.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from merganser.storage.env import Env
@@ -170,12 +173,13 @@ def _stats_modes(table: TableDef, level: int) -> tuple[StatsMode, ...]:
 
 
 def check_formats(schema: TableSchema, *, what: str) -> None:
-    """Refuse a table with a column that files of one of its formats cannot hold, at any level.
+    """Refuse a table with a column, or a default, that files of one of its formats cannot hold, at any level.
 
     Args:
         what: beginning of the message, such as "cannot create 'db.orders'".
 
     Raises:
+        InvalidInputError: a default; names the column. Nothing was changed.
         UnsupportedError: names the column; nothing was changed.
     """
     for file_format in named_formats(schema.options):
@@ -183,6 +187,25 @@ def check_formats(schema: TableSchema, *, what: str) -> None:
             check_can_hold(file_format, schema.fields)
         except UnsupportedError as error:
             raise UnsupportedError(f"{what}: {error.message}. Nothing was changed.", **error.context) from None
+
+    limits = value_limits(schema.options)
+    for field in schema.fields_with_defaults if limits.any else ():
+        if field.default is None:
+            continue
+        default = default_value(field)
+        if limits.beyond(pa.array([default], default.type))[0]:
+            raise InvalidInputError(
+                f"{what}: the default of column '{field.name}' is {field.default}, {limits.why}. Nothing was changed.",
+                column=field.name,
+            )
+
+
+def value_limits(options: Options) -> ValueLimits:
+    """Return which values files of the table cannot hold.
+
+    Rows are rewritten at other levels, and as changelog rows, so each format that the options name counts.
+    """
+    return ValueLimits(named_formats(options))
 
 
 def physical_name(field: t.Field) -> str:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +38,17 @@ _NAMED_BY_MAX: Final = 3
 _PIECE_BYTES_MAX: Final = (1 << 31) - 1
 
 _Convert = Callable[[pa.Array], pa.Array]
+
+
+class Limits(Protocol):
+    """Values that files of a table cannot hold, whatever their types; see `codec.data_format.ValueLimits`."""
+
+    def beyond(self, values: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return bool[n], which values they cannot hold."""
+
+    @property
+    def why(self) -> str:
+        """Why, as the rest of a sentence about a value."""
 
 
 class _MisfitError(Exception):
@@ -67,6 +79,7 @@ def conform(
     named_by: Sequence[str] = (),
     still_true: str = "Nothing was written.",
     fills: bool = False,
+    limits: Limits | None = None,
 ) -> pa.Table:
     """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
 
@@ -82,6 +95,7 @@ def conform(
             what one task was given. None of them: by its number.
         still_true: how messages end: what a refusal leaves as it was.
         fills: fields of ROWs that the data lacks are null.
+        limits: values that files of the table cannot hold; None: they hold all.
 
     Returns:
         As many rows in the same order. Columns that need no conversion share their memory with `data`.
@@ -94,7 +108,7 @@ def conform(
     naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX], still_true)
     columns = []
     for field in fields:
-        column = _conform_column(data.column(field.name), field, action, naming, fills)
+        column = _conform_column(data.column(field.name), field, action, naming, fills, limits)
         if column.null_count and field.default is not None:
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
@@ -207,7 +221,7 @@ def _first_plain(value: pa.Scalar) -> pa.Scalar:
 
 
 def _conform_column(
-    column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming, fills: bool
+    column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming, fills: bool, limits: Limits | None
 ) -> pa.ChunkedArray:
     target = arrow_type(field.type)
     chunks = []
@@ -221,6 +235,8 @@ def _conform_column(
                     _check_text(converted)
                 if _holds_maps(target):
                     _check_map_keys(converted)
+                if limits is not None:
+                    _check_limits(converted, limits)
                 chunks.append(converted)
                 start += len(piece)
     except _MisfitError as error:
@@ -249,6 +265,14 @@ def _holds_maps(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return True
     return pa.types.is_nested(kind) and any(_holds_maps(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _check_limits(array: pa.Array, limits: Limits) -> None:
+    """Refuse values that files of the table cannot hold."""
+    beyond = np.flatnonzero(limits.beyond(array))
+    if len(beyond):
+        index = int(beyond[0])
+        raise _MisfitError(index, f"is {_shown(array[index])}, {limits.why}")
 
 
 def _check_map_keys(array: pa.Array) -> None:

@@ -37,6 +37,7 @@ from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 from merganser.upkeep.nulls import check_no_nulls
 from merganser.upkeep.shard_stream import settle, with_stream_as_asked
+from merganser.upkeep.stored_values import check_values
 
 _NOTHING: Final = "Nothing was changed."
 
@@ -71,6 +72,8 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
                 check_no_nulls(now, made, env, newest, what=what)
             check_can_keep(made, now.schema, what=what)
             check_formats(made, what=what)
+            if newest is not None:
+                check_values(now, made, env, newest, what=what)
             check_filters(made, what=what)
         except InvalidInputError as error:
             if before is now.schema:

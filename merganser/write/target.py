@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError
+from merganser.files.layout import value_limits
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import UNTRACKED_FILE, check_partitions_off, publishes_by_compaction, untracked_of
@@ -133,6 +134,7 @@ class WriteTarget:
             action=self.action,
             not_null_names=self.table.schema.primary_keys,
             fills=self.table.options.get(w.MERGE_SCHEMA),
+            limits=value_limits(self.table.options),
         )
         prepared = accepted(self.table, rows, kinds, None, action=self.action)
         return prepared[0], prepared[1]
@@ -176,6 +178,7 @@ class WriteTarget:
             needed_by_deletes=options.get(w.SEQUENCE_FIELD),  # a null there is older than the row
             named_by=(table.schema.primary_keys or rows.column_names) if in_task else (),
             fills=options.get(w.MERGE_SCHEMA),
+            limits=value_limits(options),
         )
         if self.spec:
             self._check_inside(rows)

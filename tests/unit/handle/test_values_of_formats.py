@@ -1,0 +1,102 @@
+"""Values that a later step of the table could not write: they are refused before anything is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from merganser.errors import InvalidInputError
+
+_FAR = datetime(9999, 12, 31)
+_NEAR = datetime(2026, 1, 1)
+
+_NAMES_ORC: dict[str, dict[str, str]] = {
+    "level": {"deletion-vectors.enabled": "true", "file.format.per.level": "5:orc", "bucket": "1"},
+    "changelog": {"changelog-producer": "lookup", "changelog-file.format": "orc", "bucket": "1"},
+    "all files": {"file.format": "orc", "bucket": "1"},
+}
+_VERBS: dict[str, Callable[[mg.Table], object]] = {
+    "write": lambda t: t.write([{"id": 0, "t": _FAR, "r": None}]),
+    "overwrite": lambda t: t.write([{"id": 0, "t": _FAR, "r": None}], overwrite={}),
+    "some columns": lambda t: t.write([{"id": 0, "t": _FAR}], columns=["id", "t"]),
+    "upsert": lambda t: t.upsert([{"id": 1, "t": _FAR, "r": None}]),
+    "upsert of columns": lambda t: t.upsert([{"id": 1, "t": _FAR}], columns=["id", "t"]),
+    "update": lambda t: t.update("id = 1", {"t": "TIMESTAMP '9999-12-31 00:00:00'"}),
+    "merge": lambda t: (
+        t.merge([{"id": 1, "t": _FAR}], on="target.id = source.id").when_matched_update({"t": "source.t"}).execute()
+    ),
+    "insert of a merge": lambda t: (
+        t.merge([{"id": 3, "t": _FAR}], on="target.id = source.id").when_not_matched_insert(None).execute()
+    ),
+    "nested": lambda t: t.write([{"id": 0, "t": None, "r": {"m": [("a", [_NEAR, _FAR])]}}], columns=["id", "t", "r"]),
+    "change records": lambda t: t.write_changes(
+        [json.dumps({"op": "c", "before": None, "after": {"id": 1, "t": "9999-12-31 00:00:00"}})],
+        "debezium-json",
+    ),
+}
+
+
+def _table(path: Path, options: dict[str, str], kind: str = "TIMESTAMP(6)", key: bool = True) -> mg.Table:
+    catalog = mg.catalog(str(path))
+    catalog.create_database("s")
+    columns = {"id": "INT", "t": kind, "r": "ROW<m MAP<STRING, ARRAY<TIMESTAMP(3)>>>"}
+    return catalog.create_table("s.t", columns, primary_key=["id"] if key else [], options=options)
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+@pytest.mark.parametrize("named", _NAMES_ORC)
+def test_a_timestamp_that_a_later_file_cannot_hold_is_refused(named: str, verb: str, tmp_path: Path) -> None:
+    table = _table(tmp_path, _NAMES_ORC[named])
+    table.write([{"id": 1, "t": _NEAR}], columns=["id", "t"])
+    before = len(table.snapshots())
+    with pytest.raises(
+        InvalidInputError, match=r"column '[tr]' is .*outside the years 1677 to 2262.*Nothing was written"
+    ):
+        _VERBS[verb](table)
+    assert len(table.snapshots()) == before
+    assert table.read(columns=["id", "t"]).to_pylist() == [{"id": 1, "t": _NEAR}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "key", "change"),
+    [
+        ("TIMESTAMP(6)", _FAR, True, mg.changes.set_option("file.format", "orc")),
+        ("TIMESTAMP(6)", _FAR, False, mg.changes.set_option("file.format.per.level", "5:orc")),
+        ("TIMESTAMP(6)", datetime(1, 1, 1), True, mg.changes.set_option("changelog-file.format", "orc")),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", _FAR.astimezone(), True, mg.changes.set_option("file.format", "orc")),
+        ("ARRAY<TIMESTAMP(3)>", [_NEAR, _FAR], True, mg.changes.set_option("file.format", "orc")),
+    ],
+)
+def test_a_format_that_cannot_hold_what_is_there_is_refused(
+    kind: str, value: Any, key: bool, change: mg.changes.Change, tmp_path: Path
+) -> None:
+    table = _table(tmp_path, {"bucket": "1"} if key else {}, kind, key)
+    catalog = mg.catalog(str(tmp_path))
+    table.write([{"id": 1, "t": value}], columns=["id", "t"])
+    with pytest.raises(InvalidInputError, match=r"column 't' of a row is .*1677 to 2262.* Nothing was changed"):
+        catalog.alter_table("s.t", [change])
+    near = [_NEAR] if kind.startswith("ARRAY") else _NEAR.astimezone() if "ZONE" in kind else _NEAR
+    table.write([{"id": 1, "t": near}], columns=["id", "t"], overwrite={})
+    catalog.alter_table("s.t", [change])
+
+
+def test_a_type_or_a_default_that_brings_such_values_is_refused(tmp_path: Path) -> None:
+    table = _table(tmp_path, _NAMES_ORC["all files"], "DATE")
+    catalog = mg.catalog(str(tmp_path))
+    table.write([{"id": 1, "t": _FAR.date()}], columns=["id", "t"])
+    catalog.alter_table("s.t", [mg.changes.add_column("v", "TIMESTAMP(6)")])
+    far = "9999-12-31 00:00:00"
+    for change in (
+        mg.changes.retype_column("t", "TIMESTAMP(6)"),
+        mg.changes.add_column("u", "TIMESTAMP(6)", default=far),
+        mg.changes.set_default("v", far),
+        mg.changes.set_option("fields.v.default-value", far),
+    ):
+        with pytest.raises(InvalidInputError, match=r"column '[tuv]' .*1677 to 2262.*Nothing was changed"):
+            catalog.alter_table("s.t", [change])
