@@ -13,9 +13,12 @@ import gc
 import os
 import random
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests import s3_server
 
 settings.register_profile("merganser", deadline=None, print_blob=True)
 settings.load_profile("merganser")
@@ -48,6 +51,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # thousands of tests stay for the whole run: the collector need not look at them again and again
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server on the loopback, for the tests marked `s3`; deselect them with `-m "not s3"`."""
+    pytest.importorskip("moto.server")
+    with s3_server.running() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str) -> s3_server.Bucket:
+    """A fresh bucket."""
+    pytest.importorskip("boto3")
+    return s3_server.new_bucket(s3_endpoint)
 
 
 def _left_out(items: list[pytest.Item]) -> set[int]:

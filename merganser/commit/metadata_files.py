@@ -22,7 +22,7 @@ from functools import partial
 from merganser.codec.binary_row import deserialize, sort_key
 from merganser.codec.stats import ColumnStats, SimpleStats, encode_stats
 from merganser.commit.compact_manifests import merge_span, merged_entries
-from merganser.errors import AlreadyExistsError, MerganserError
+from merganser.errors import MerganserError
 from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry, write_index_manifest
 from merganser.meta.manifest import write_manifest
@@ -206,6 +206,4 @@ class MetadataFiles:
         return encode_stats(columns, kinds)
 
     def _create(self, name: str, data: bytes) -> None:
-        # The name is ours alone, so what is there already was sent twice by the storage below.
-        with contextlib.suppress(AlreadyExistsError):
-            self._env.storage.create(self._table.paths.manifest(name), data)
+        self._env.storage.replace(self._table.paths.manifest(name), data, durable=True)

@@ -11,7 +11,6 @@ Format: section "file index".
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from merganser.codec.bloom import (
     value_hashes,
 )
 from merganser.codec.file_index import ColumnIndex, decode_file_index, encode_file_index
-from merganser.errors import AlreadyExistsError, InvalidInputError, MerganserError, StorageError
+from merganser.errors import InvalidInputError, MerganserError, StorageError
 from merganser.meta.data_file import DataFile
 from merganser.options import write as w
 from merganser.options.option import Options
@@ -157,9 +156,7 @@ def place_index(
     held = encode_file_index(indexes, checked=False)
     if len(held) <= in_manifest_max_bytes:
         return held, ()
-    # The name is ours alone, so what is there already was sent twice by the storage below.
-    with contextlib.suppress(AlreadyExistsError):
-        env.storage.create(join(directory, name + INDEX_SUFFIX), encode_file_index(indexes, checked=True))
+    env.storage.replace(join(directory, name + INDEX_SUFFIX), encode_file_index(indexes, checked=True), durable=True)
     return None, (name + INDEX_SUFFIX,)
 
 

@@ -10,14 +10,13 @@ Format: section "HASH index".
 
 from __future__ import annotations
 
-import contextlib
 import zlib
 from typing import Final
 
 import numpy as np
 
 from merganser.codec.hashing import Hashes
-from merganser.errors import AlreadyExistsError, FormatError, NotFoundError
+from merganser.errors import FormatError, NotFoundError
 from merganser.files.masks import index_path
 from merganser.meta.index_manifest import HASH, IndexEntry
 from merganser.meta.live_files import BucketId
@@ -72,7 +71,5 @@ def write_hashes(table: TableDef, env: Env, bucket: BucketId, hashes: Hashes) ->
     data = hashes.astype(_STORED).tobytes()
     name = f"index-{env.new_id()}-0"
     entry = IndexEntry(*bucket, HASH, name, len(data), len(hashes), checksum=zlib.crc32(data))
-    # The name is ours alone, so what is there already was sent twice by the storage below.
-    with contextlib.suppress(AlreadyExistsError):
-        env.storage.create(index_path(table, entry), data)
+    env.storage.replace(index_path(table, entry), data, durable=True)
     return entry

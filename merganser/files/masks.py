@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from merganser.codec.deletion_vector import FRAME_BYTES, Positions, decode_vector, encode_vectors
-from merganser.errors import AlreadyExistsError, FormatError, MerganserError, NotFoundError
+from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.index_manifest import DELETION_VECTORS, IndexEntry, VectorRange
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
@@ -239,9 +239,7 @@ def _written(table: TableDef, env: Env, bucket: BucketId, vectors: Mapping[str, 
     )
     name = f"index-{env.new_id()}-0"
     entry = IndexEntry(*bucket, DELETION_VECTORS, name, len(data), len(ranges), ranges)
-    # The name is ours alone, so what is there already was sent twice by the storage below.
-    with contextlib.suppress(AlreadyExistsError):
-        env.storage.create(index_path(table, entry), data)
+    env.storage.replace(index_path(table, entry), data, durable=True)
     return entry
 
 

@@ -19,7 +19,8 @@ from typing import Final
 from merganser.errors import AlreadyExistsError, FormatError, MerganserError, NotFoundError, StorageError
 from merganser.storage.env import Env
 
-_ATTEMPTS: Final = 3
+_WAITS_MS: Final = (10, 40, 160, 640)
+"""Milliseconds before each further attempt: a store that is busy refuses requests for some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ def create_once(env: Env, path: str, data: bytes, *, is_ours: Callable[[bytes, b
     unknown: MerganserError | None = None
     refused: StorageError | None = None
     sent = False
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            env.sleep_ms(10 * 4 ** (attempt - 1))
+    for wait_ms in (0, *_WAITS_MS):
+        if wait_ms:
+            env.sleep_ms(wait_ms)
         try:
             env.storage.create(path, data)
             return Created(stored=data)

@@ -67,7 +67,8 @@ def clone(table: TableDef, source: Env, snapshot: Snapshot | None, env: Env, roo
     with place(env, root, name) as aside:
         paths = TablePaths(aside)
         for number in ids:
-            env.storage.create(paths.schema(number), source.storage.read(table.paths.schema(number)))
+            data = source.storage.read(table.paths.schema(number))
+            env.storage.replace(paths.schema(number), data, durable=True)  # of a directory that is ours alone
         if snapshot is not None:
             try:
                 _fill(table, source, snapshot, env, aside, name)

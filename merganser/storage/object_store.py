@@ -3,7 +3,9 @@
 `create` is one put with `If-None-Match: *` (or the store's own precondition): the store lets exactly one of many
 racing writers through, and an object appears whole or not at all. It is sent once. The client's own retries
 are off for it, since the second try of a put whose reply was lost would meet the object of the first and
-call it another writer's. A reply that is lost comes out as StorageError, and the caller reads back.
+call it another writer's. A reply that is lost comes out as StorageError, and the caller reads back
+(`meta.create_once`). All other requests may be sent twice without harm. The client repeats them, and `_repeated` those
+that the client does not.
 
 Some servers take `If-None-Match` and overwrite all the same. Amazon, Google and Azure are known to keep it; behind
 an endpoint that was configured, the first `create` of each process writes a hidden probe beside the file, twice,
@@ -24,11 +26,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import obstore
 import pyarrow as pa
@@ -57,8 +60,13 @@ _TAIL_BYTES: Final = 64 * 1024
 _READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 _DELETE_BATCH: Final = 1000
 _COPIES_AT_ONCE: Final = 16
+_WAITS_S: Final = (0.05, 0.2, 0.8)
+"""Seconds before each repetition of a request that the client does not repeat."""
+_REPEATED_WITHIN_S: Final = 5.0
+"""Seconds after which a failed request is not repeated any more."""
 
 Below: TypeAlias = list[tuple[str, int]]
+T = TypeVar("T")
 
 
 class ObjectStorage:
@@ -99,7 +107,7 @@ class ObjectStorage:
     def read(self, path: str) -> bytes:
         key = self._key(path)
         with self._errors("read", path, missing=True):
-            return bytes(obstore.get(self._client(), key).bytes())
+            return _repeated(lambda: bytes(obstore.get(self._client(), key).bytes()))
 
     def open(self, path: str) -> pa.NativeFile:
         key = self._key(path)
@@ -118,7 +126,7 @@ class ObjectStorage:
     def list(self, path: str) -> Entries:
         key = self._key(path, is_directory=True)
         with self._errors("list", path):
-            found = obstore.list_with_delimiter(self._client(), key or None)
+            found = _repeated(lambda: obstore.list_with_delimiter(self._client(), key or None))
             start = len(key) + 1 if key else 0
             entries = [
                 Entry(name, True, 0, 0) for prefix in found["common_prefixes"] if (name := prefix[start:].rstrip("/"))
@@ -240,8 +248,22 @@ class ObjectStorage:
     def _below(self, path: str) -> Iterator[Below]:
         """Yield key and size of all objects below a directory, in batches."""
         key = self._key(path, is_directory=True)
+        pages = last = None
+
+        def page() -> Sequence[Any] | None:
+            nonlocal pages
+            if pages is None:
+                prefix = f"{key}/" if key else None
+                pages = obstore.list(self._client(), prefix, offset=last, chunk_size=_DELETE_BATCH)
+            try:
+                return next(pages, None)
+            except BaseException:
+                pages = None  # the next attempt goes on after the last page
+                raise
+
         with self._errors("list", path):
-            for items in obstore.list(self._client(), f"{key}/" if key else None, chunk_size=_DELETE_BATCH):
+            while items := _repeated(page):
+                last = items[-1]["path"]
                 # Tools leave empty objects "key/" to stand for the directory; they come without the slash.
                 yield [(item["path"], item["size"]) for item in items if item["path"] != key]
 
@@ -251,7 +273,7 @@ class ObjectStorage:
         client = self._client()
         with self._errors("delete", f"{self.root}/{keys[0]}"):
             try:
-                obstore.delete(client, keys)
+                _repeated(lambda: obstore.delete(client, keys))
             except FileNotFoundError:  # Google and Azure say so, and do not say which
                 for key in keys:
                     with contextlib.suppress(FileNotFoundError):
@@ -440,7 +462,9 @@ class _RangedFile(io.RawIOBase):
         except (StoreError, NotImplementedError):  # an empty object has no last bytes; Azure has no such request
             size = int(obstore.head(client, self._key)["size"])
             start = max(0, size - _TAIL_BYTES)
-            return (bytes(obstore.get_range(client, self._key, start=start, end=size)) if size else b""), size
+            if not size:
+                return b"", 0
+            return _repeated(lambda: bytes(obstore.get_range(client, self._key, start=start, end=size))), size
 
     def readable(self) -> bool:
         return True
@@ -481,7 +505,8 @@ class _RangedFile(io.RawIOBase):
         if start == self._last_end and end - start < _READ_AHEAD_BYTES:
             wanted = min(start + _READ_AHEAD_BYTES, limit)
         with self._storage._errors("read", self._path, missing=True):
-            data = bytes(obstore.get_range(self._storage._client(), self._key, start=start, end=wanted))
+            client = self._storage._client()
+            data = _repeated(lambda: bytes(obstore.get_range(client, self._key, start=start, end=wanted)))
         if len(data) != wanted - start:
             raise StorageError(
                 f"cannot read '{self._path}': of bytes {start} to {wanted} (exclusive) the store returned {len(data)}.",
@@ -490,6 +515,25 @@ class _RangedFile(io.RawIOBase):
         if wanted > end:
             self._ahead_start, self._ahead = start, data
         return data[: end - start]
+
+
+def _repeated(request: Callable[[], T]) -> T:
+    """Return the result of a request that may be repeated, where the client does not repeat it by itself.
+
+    The client repeats what the store refuses. It does not repeat a request whose reply breaks off in the middle of a
+    list, nor a removal whose reply is lost. An error that comes late is one that the client has repeated already.
+    """
+    began = time.monotonic()
+    for wait_s in _WAITS_S:
+        try:
+            return request()
+        except FileNotFoundError:
+            raise
+        except StoreError:
+            if time.monotonic() - began > _REPEATED_WITHIN_S:
+                raise
+            time.sleep(wait_s)
+    return request()
 
 
 def _no_condition(path: str, root: str) -> UnsupportedError:

@@ -6,7 +6,9 @@ only, no open handles), so jobs carry it to other processes.
 * `create` is the commit point of the whole system: of any number of racing callers exactly one succeeds, the
   file is durable before it is visible, and no reader sees part of it.
 * `replace` swaps a small file whole; readers see the old bytes or the new ones. This is enough for hints. For other
-  files the caller asks for a durable replace.
+  files the caller asks for a durable replace. It may be sent twice without harm, so clients of object stores repeat it.
+  Hence small files under a name that no other writer uses are made with a durable `replace`, not with `create`, which
+  is sent once: a single refusal of a busy store would fail the commit.
 * `writer` makes a new file under a name that no other writer uses. Its bytes count only after `close`, which makes
   them durable. A crash before leaves an orphan that no metadata names.
 

@@ -35,6 +35,7 @@ from merganser.errors import (
     NotFoundError,
     SnapshotExistsError,
 )
+from merganser.meta.create_once import create_once
 from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name, same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -179,15 +180,17 @@ def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:
 
 
 def _build(table: TableDef, env: Env, kept: Tag | None, aside: str) -> None:
-    schemas = SchemaStore(table.paths, env)
-    newest = schemas.ids()[-1] if kept is None else kept.snapshot.schema_id
+    """Write the metadata of a new branch into a directory that is ours alone."""
+
+    def put(kind: str, name: str, data: bytes) -> None:
+        env.storage.replace(join(aside, kind, name), data, durable=True)
+
+    newest = SchemaStore(table.paths, env).ids()[-1] if kept is None else kept.snapshot.schema_id
     for schema_id in range(newest + 1):
-        env.storage.create(
-            join(aside, "schema", f"schema-{schema_id}"), env.storage.read(table.paths.schema(schema_id))
-        )
+        put("schema", f"schema-{schema_id}", env.storage.read(table.paths.schema(schema_id)))
     if kept is not None:
-        env.storage.create(join(aside, "snapshot", f"snapshot-{kept.snapshot.id}"), kept.snapshot.to_json())
-        env.storage.create(join(aside, "tag", f"tag-{kept.name}"), env.storage.read(table.paths.tag(kept.name)))
+        put("snapshot", f"snapshot-{kept.snapshot.id}", kept.snapshot.to_json())
+        put("tag", f"tag-{kept.name}", env.storage.read(table.paths.tag(kept.name)))
 
 
 def _refuse_lost(ours: SnapshotStore, theirs: SnapshotStore, name: str, what: str) -> None:
@@ -289,5 +292,15 @@ def _replace_schemas(main: TablePaths, branch: TablePaths, env: Env, keep: int) 
             env.cache.drop(main.schema(schema_id))
     for schema_id in SchemaStore(branch, env).ids():
         if schema_id >= keep:
-            with contextlib.suppress(AlreadyExistsError):
-                env.storage.create(main.schema(schema_id), env.storage.read(branch.schema(schema_id)))
+            _put_schema(main.schema(schema_id), env.storage.read(branch.schema(schema_id)), env)
+
+
+def _put_schema(path: str, data: bytes, env: Env) -> None:
+    """Make a schema file unless there is one.
+
+    Raises:
+        StorageError, AlreadyExistsError: it is not known whether it is there.
+    """
+    made = create_once(env, path, data, is_ours=lambda found, _: found == data)
+    if made.unknown is not None:
+        raise made.unknown

@@ -333,7 +333,7 @@ def test_leaving_a_writer_after_a_failed_commit_removes_its_files() -> None:
     faulty = FaultyStorage(storage)
     with catalog_over(faulty).table("db.t").writer() as writer:
         writer.write(*_split(SECOND))
-        faulty._state.plan = _failing("/manifest/", verbs=frozenset({"create"}))
+        faulty._state.plan = _failing("/manifest/", verbs=frozenset({"replace"}))
         with pytest.raises(StorageError):
             writer.commit()
         faulty._state.plan = None

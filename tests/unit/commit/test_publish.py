@@ -329,16 +329,16 @@ def test_a_store_that_sends_a_create_twice_below_us_does_no_harm() -> None:
 
 def test_a_failing_hint_does_not_fail_the_commit() -> None:
     table = _table()
-    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace"})))
+    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace"}), "LATEST"))
     assert table.write(_row(1)) is not None
     assert _keys(table) == [1]
 
 
 def test_files_of_a_failed_commit_are_removed_but_its_error_is_the_one_told() -> None:
     table = _table()
-    faulty = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"create", "delete"})))
+    faulty = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace", "delete"}), "/manifest/"))
     table.env.storage = faulty
-    with pytest.raises(StorageError, match="create"):
+    with pytest.raises(StorageError, match="replace"):
         table.write(_row(1))
 
 

@@ -377,7 +377,7 @@ def test_an_undo_that_fails_leaves_the_error_of_the_commit(caplog: pytest.LogCap
     table = _table()
     logs = [_Log(), _Log(fails="undo")]
     messages = _files(table, 1)
-    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"create"})))
+    table.env.storage = FaultyStorage(table.env.storage, Plan(Fault.FAIL, 1, 99, frozenset({"replace"}), "/manifest/"))
     with pytest.raises(StorageError), caplog.at_level(logging.WARNING):
         _commit(table, messages, steps=logs)
     assert "could not be undone" in caplog.text

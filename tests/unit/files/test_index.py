@@ -105,7 +105,7 @@ def test_a_writer_that_stops_leaves_no_index() -> None:
 def test_an_index_that_cannot_be_written_leaves_nothing_behind() -> None:
     inner = memory_with({}, f"index-{next(_names)}")
     table = _table(BESIDE, storage=inner)
-    plan = Plan(Fault.FAIL, 1, verbs=frozenset({"create"}), path_part=".index")
+    plan = Plan(Fault.FAIL, 1, verbs=frozenset({"replace"}), path_part=".index")
     with pytest.raises(StorageError):
         catalog_over(FaultyStorage(inner, plan)).table("db.t").write(_rows(range(5)))
     assert _paths(table) == _paths(table, ".parquet") == set()

@@ -87,18 +87,18 @@ def test_a_lost_reply_is_remembered_when_a_later_create_finds_the_file() -> None
 
 
 def test_nobody_can_tell_while_the_file_cannot_be_read() -> None:
-    made = _create(_Scripted("lost", "made", "made", unreadable=3))
+    made = _create(_Scripted("lost", *["made"] * 4, unreadable=5))
     assert made.stored is None
     assert isinstance(made.unknown, AlreadyExistsError)
-    made = _create(_Scripted("failed", "failed", "failed"))
-    assert str(made.unknown) == "the network was down at call 3"
+    made = _create(_Scripted(*["failed"] * 5))
+    assert str(made.unknown) == "the network was down at call 5"
 
 
 def test_a_failure_that_changed_nothing_is_tried_again_and_is_no_doubt() -> None:
     assert _create(_Scripted("sure", "made")) == Created(stored=OURS)
-    with pytest.raises(StorageError, match="the disk was full at call 3"):
-        _create(_Scripted("sure", "sure", "sure", unreadable=9))
-    made = _create(_Scripted("lost", "sure", "sure", unreadable=9))
+    with pytest.raises(StorageError, match="the disk was full at call 5"):
+        _create(_Scripted(*["sure"] * 5, unreadable=9))
+    made = _create(_Scripted("lost", *["sure"] * 4, unreadable=9))
     assert str(made.unknown) == "the reply was lost"
 
 
@@ -106,9 +106,9 @@ def test_a_file_of_which_nobody_can_tell_whose_it_is_is_unknown() -> None:
     def damaged(found: bytes, sent: bool) -> bool:
         raise FormatError("not a snapshot", path=PATH)
 
-    made = create_once(PatientEnv(store := _Scripted(*["made"] * 3, there=b"{")), PATH, OURS, is_ours=damaged)
+    made = create_once(PatientEnv(store := _Scripted(*["made"] * 5, there=b"{")), PATH, OURS, is_ours=damaged)
     assert isinstance(made.unknown, AlreadyExistsError)
-    assert store.sent == 3
+    assert store.sent == 5
 
 
 def test_a_store_that_cannot_promise_one_winner_is_asked_once() -> None:
