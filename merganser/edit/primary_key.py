@@ -64,7 +64,7 @@ from merganser.scan.plan import level_0_waits
 from merganser.scan.read import read_split
 from merganser.scan.rows import counted, with_schema
 from merganser.scan.split import ReadJob, Split
-from merganser.schema.arrow import arrow_schema
+from merganser.schema.arrow import arrow_schema, nullable_schema
 from merganser.schema.table_schema import CURRENT_VERSION, TableSchema
 from merganser.storage.env import Env
 from merganser.upkeep.after_commit import after_commit
@@ -240,7 +240,7 @@ class _Rekeying:
         if self._folds:
             return
         keys = copy.made.schema.primary_keys
-        empty = arrow_schema([field for name in keys for field in source.fields if field.name == name]).empty_table()
+        empty = nullable_schema([field for name in keys for field in source.fields if field.name == name]).empty_table()
         repeated = rows = 0
         shown: list[str] = []
         for group in _apart(copy.made, source.files):
@@ -344,7 +344,7 @@ class _Rekeying:
             turn.end()
         named = {file.name for message in messages for file in message.added}
         remove_files(made, env, [_without(message, named) for message in copy.messages])
-        with suppress(MerganserError):  # rows and key are there; a later merge of manifests does it, too
+        with suppress(Exception):  # rows and key are there; a later merge of manifests does it, too
             self._leave_old_entries_out(made)
         after_commit(made, env, Committed(messages, snapshot, change.commit_user, BATCH_IDENTIFIER))
 

@@ -711,8 +711,12 @@ def _upkeep_beside(request: SinkRequest) -> None:
         if running is not None and running.is_alive():
             return
         thread = threading.Thread(target=_upkeep, args=(request,), name="merganser-upkeep", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the batch is committed, so nothing is raised
+            _log.warning("upkeep beside a stream into '%s' did not start: %s", request.table.name, error)
+            return
         _upkeeps[place] = thread
-    thread.start()
 
 
 _upkeeps: Final[dict[str, threading.Thread]] = {}

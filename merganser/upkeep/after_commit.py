@@ -33,11 +33,20 @@ _log = logging.getLogger(__name__)
 
 
 def after_commit(table: TableDef, env: Env, committed: Committed, *, run: RunJobs | None = None) -> None:
-    """Do the upkeep that is due after a commit, unless the table is `write-only`. A failure does not fail the commit.
+    """Do the maintenance that is due after a commit, unless the table is `write-only`.
+
+    Any error is logged and not raised: the commit succeeded, and a caller that got the error would repeat the write.
 
     Args:
         run: where compactions run; None: on the threads of this process.
     """
+    try:
+        _maintain(table, env, committed, run)
+    except Exception as error:  # such as a thread that cannot be started, for want of memory or since Python ends
+        _warn("'%s' is committed, and the maintenance after it failed; the next commit does it: %s", table.name, error)
+
+
+def _maintain(table: TableDef, env: Env, committed: Committed, run: RunJobs | None) -> None:
     follow(table, env, committed, run=run)
     _remember_shards(table, env, committed)
     if table.options.get(w.WRITE_ONLY):
