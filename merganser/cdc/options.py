@@ -62,6 +62,8 @@ _TEXTS: Final = ("unavailable_placeholder", "time_zone", "database", "table")
 _METADATA: Final = (
     "op", "database", "schema", "table", "source_ts", "ingest_ts", "position", "gtid", "transaction",
 )  # fmt: skip
+COLUMNWISE: Final = ("metadata", "computed", "time_unit", "binary", "decimal")
+"""Options that may name columns, in a dictionary."""
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 
 
@@ -159,6 +161,11 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
         _computed(given, fields, key),
         given.get("bad") == "fail",
     )
+
+
+def without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that name no columns, so that they have a meaning for any table."""
+    return {key: value for key, value in options.items() if not isinstance(value, Mapping)}
 
 
 def name_patterns(options: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from merganser.cdc import debezium
 from merganser.cdc.batch import Batch, Changes, with_tombstones
 from merganser.cdc.canal import canal
-from merganser.cdc.options import CdcOptions, cdc_options
+from merganser.cdc.options import CdcOptions, cdc_options, without_columns
 from merganser.cdc.resolve import rows_of
 from merganser.cdc.row_records import golden_gate, maxwell, plain
 from merganser.errors import InvalidInputError, UnsupportedError
@@ -197,6 +197,23 @@ def chunked(values: Any, what: str) -> pa.ChunkedArray:
             "array or a list."
         )
     return found
+
+
+def changes_among(records: Any, format_: str, options: Mapping[str, Any]) -> pa.ChunkedArray:
+    """Return those of some records that are changes of the tables that options choose, whatever their values are.
+
+    Raises:
+        InvalidInputError: an option has no meaning.
+    """
+    chosen = cdc_options(format_, without_columns(options), (), ())
+    texts, open_ = chunked(records, "records"), [np.zeros(0, np.bool_)]
+    for piece in pieces(texts):
+        found, damaged = utf8(piece)
+        batch = Batch(found.fill_null(""), None, (), (), chosen, np.asarray(piece.is_null()))
+        batch.reject(damaged, "")
+        _FORMATS[chosen.format](batch)
+        open_.append(batch.open)
+    return texts.filter(pa.array(np.concatenate(open_)))
 
 
 def without(records: Any, which: pa.ChunkedArray) -> pa.ChunkedArray:

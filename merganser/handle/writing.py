@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, letters_of, letters_user, parse_records, without
+from merganser.cdc.records import Parsed, changes_among, letters_of, letters_user, parse_records, without
 from merganser.edit.images import Upserted
 from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
@@ -208,11 +208,13 @@ class WriteVerbs(TableBase):
                 WriteTarget(made).accepted(found.rows, found.kinds)
 
             now, action = newest(self.definition, self.env), f"cannot write to '{self.name}'"
-            told = columns_told(records, format, now.schema.user_fields, action)
+            changes = changes_among(records, format, chosen)
+            told = columns_told(changes, format, now.schema.user_fields, action)
             if dead_letters is not None and not takes(now, told):
                 made = replace(self, definition=with_room(now, told))
                 bad = made._parsed(records, format, keys, chosen).rejected.column("record")
-                told = columns_told(without(records, bad), format, now.schema.user_fields, action)
+                changes = changes_among(without(records, bad), format, chosen)
+                told = columns_told(changes, format, now.schema.user_fields, action)
             table = replace(self, definition=with_columns_of(self.definition, self.env, told, check))
         return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
 from merganser.catalogs.filesystem import Catalog
-from merganser.cdc.options import cdc_options, name_patterns
+from merganser.cdc.options import COLUMNWISE, cdc_options, name_patterns, without_columns
 from merganser.cdc.records import letters_user, parse_records
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
@@ -27,7 +27,7 @@ from merganser.spark.change_records import NUMBERS as POSITIONS
 from merganser.spark.change_records import TEXTS, column_of
 from merganser.spark.dead_letters import check_letters_table
 from merganser.spark.feed_tables import CatalogTables, GivenTables, catalog_tables, given_tables
-from merganser.spark.feed_tasks import CARRIERS, COLUMNWISE, DELIVERED, UNKNOWN, Deliver, Feed, Route, options_of
+from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Feed, Route, options_of
 from merganser.spark.jobs import NUMBERS, on_any_python
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
@@ -275,7 +275,7 @@ def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, 
         tables: those that are known.
         named: a column names the table of each record.
     """
-    plain = {key: value for key, value in options.items() if key not in COLUMNWISE}
+    plain = without_columns(options)
     if cdc_options(format_, {}, (), ()).format == "json":
         name_patterns(plain)
         plain = {key: value for key, value in plain.items() if key not in ("database", "table")}

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from merganser.cdc.new_tables import Untold, table_told
-from merganser.cdc.options import name_patterns
+from merganser.cdc.options import COLUMNWISE, name_patterns, without_columns
 from merganser.cdc.records import letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
@@ -49,8 +49,6 @@ number there; records of unknown tables that were left out; and the rows, null i
 DELIVERED: Final = f"{OUTCOME_SCHEMA}, ignored long"
 """The schema of what `Deliver` yields; the message is null where nothing was written."""
 UNKNOWN: Final = ("fail", "ignore", "keep")
-COLUMNWISE: Final = ("metadata", "computed", "time_unit")
-"""Options that name columns. Each table takes those of its own columns."""
 _RECORDS_MAX: Final = 1 << 16
 _RECORD_BYTES_MAX: Final = 1 << 25
 """So many records, or bytes of them, are parsed at once, since each table of a batch costs some milliseconds."""
@@ -269,8 +267,7 @@ class Route:
     def _sources(self, rows: pa.Table) -> Sources:
         if "table" in rows.column_names:
             return named_sources(_whole(rows, "table").cast(pa.string()))
-        options = {key: value for key, value in self.options.items() if key not in COLUMNWISE}
-        return sources_of(_whole(rows, "value"), self.format, options)
+        return sources_of(_whole(rows, "value"), self.format, without_columns(self.options))
 
     def _parse(self, rows: pa.Table, place: str, load: _Load) -> None:
         """Add the rows of records of one table."""
@@ -335,7 +332,9 @@ class Route:
 
     def _changes(self, rows: pa.Table) -> pa.Table:
         """Return the records that are changes, or bad, in the form of bad records; others are skipped."""
-        options = {key: value for key, value in self.options.items() if key not in (*COLUMNWISE, "database", "table")}
+        options = {
+            key: value for key, value in without_columns(self.options).items() if key not in ("database", "table")
+        }
         found = parse_records(_whole(rows, "value"), self.format, (), (), options, _keys(rows))
         at = np.flatnonzero(np.bincount(found.record.to_numpy(), minlength=rows.num_rows))
         texts = rows.take(pa.array(at))

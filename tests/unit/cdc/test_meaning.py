@@ -1,4 +1,4 @@
-"""What change records mean: values that were not sent, records about the stream, updates and deletes of part of a row."""
+"""What change records mean: values not sent, records about the stream, updates and deletes of part of a row."""
 
 from __future__ import annotations
 

@@ -298,6 +298,42 @@ def test_a_record_that_becomes_a_dead_letter_brings_no_column(make: Make) -> Non
     assert mg.table(table.path).schema.names == ("id", "good")
 
 
+@pytest.mark.parametrize("format_", ["debezium-json", "debezium-flat", "canal-json"])
+def test_records_of_other_tables_and_of_the_stream_bring_no_column(make: Make, format_: str) -> None:
+    table = make(schema={"id": "BIGINT"}, **{"write.merge-schema": "true"})
+    records = [_of_table(format_, "t", {"id": 1, "own": "a"}), _of_table(format_, "u", {"id": 2, "other": "b"})]
+    fields = [{"field": name, "type": "string"} for name in ("status", "id", "event_count")]
+    begin = {"status": "BEGIN", "id": "7", "event_count": None}
+    records.append(json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": begin}))
+    for _ in range(2):
+        written = table.write_changes(records[: 2 if format_ == "canal-json" else 3], format_, table="t")
+    assert mg.table(table.path).schema.names == ("id", "own")
+    assert mg.table(table.path).read().to_pylist() == [{"id": 1, "own": "a"}]
+    assert written.skipped["other-table"] == 1
+
+
+def test_recorded_records_of_another_table_bring_no_column(make: Make) -> None:
+    lines = (Path(__file__).parents[2] / "debezium/cases/16_merge_schema_other_table.jsonl").read_text().splitlines()
+    values, keys = ([json.loads(line)[part] for line in lines] for part in ("value", "key"))
+    table = make(schema={"id": "INT"}, **{"write.merge-schema": "true"})
+    table.write_changes(values, "debezium-json", keys=keys, table="evolve", database="w2")
+    assert mg.table(table.path).schema.names == ("id", "a", "b")
+
+
+def _of_table(format_: str, table: str, row: dict[str, Any]) -> str:
+    if format_ == "canal-json":
+        types = {"id": "bigint", "own": "text", "other": "text"}
+        told = {name: types[name] for name in row}
+        return json.dumps({"type": "INSERT", "table": table, "data": [row], "mysqlType": told})
+    fields = [{"field": name, "type": "int64" if name == "id" else "string"} for name in row]
+    if format_ == "debezium-flat":
+        fields.append({"field": "__table", "type": "string"})
+        return json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": {**row, "__table": table}})
+    payload = {"op": "c", "after": row, "source": {"table": table}}
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    return json.dumps({"schema": schema, "payload": payload})
+
+
 def test_computed_columns_may_be_partitions_and_a_row_without_a_value_is_bad_alone(tmp_path: Path) -> None:
     catalog = mg.catalog(tmp_path)
     catalog.create_database("db")
