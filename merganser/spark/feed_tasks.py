@@ -273,9 +273,10 @@ class Route:
         """Add the rows of records of one table."""
         request = self.feed.sink(place)
         table = request.table
-        fields = table.schema.shown.fields
+        shown = table.schema.shown
+        fields = shown.fields
         found = parse_records(
-            _whole(rows, "value"), self.format, fields, table.schema.primary_keys,
+            _whole(rows, "value"), self.format, fields, shown.primary_keys,
             options_of(self.options, [field.name for field in fields]), _keys(rows),
         )  # fmt: skip
         if found.rejected.num_rows:

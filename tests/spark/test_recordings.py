@@ -1,0 +1,58 @@
+"""What Debezium recorded of a real PostgreSQL, written by Spark: tables hold what the database holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import merganser as mg
+import merganser.spark as ms
+from tests.debezium import on_spark, recordings
+from tests.debezium.replica import declare, unexplained
+from tests.debezium.test_recordings import DEFAULTS, REFUSED
+
+pytestmark = pytest.mark.spark
+
+
+def _sources(letter: str) -> list[recordings.Source]:
+    every = recordings.sources().values()
+    return [one for one in every if not REFUSED.keys() & {(letter, one.name), ("*", one.name)}]
+
+
+@pytest.mark.parametrize("letter", ["C", "E"])
+def test_one_call_writes_all_tables(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, letter: str) -> None:
+    setting, records = recordings.setting(letter), recordings.records(letter)
+    on_spark.lay(tmp_path / "in", records, size=len(records))
+    wrong = []
+    for sources, options in on_spark.feeds(_sources(letter), setting):
+        tables = {source.topic: declare(catalog, f"shop.{source.topic}", source, setting) for source in sources}
+        on_spark.write(spark, tmp_path / "in", tables, setting, table_column="topic", **options)
+        for source in sources:
+            wrong += unexplained(source, tables[source.topic], records, setting, DEFAULTS)
+    assert not wrong
+
+
+@pytest.mark.parametrize("letter", ["J"])
+def test_a_stream_that_is_stopped_goes_on(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, letter: str
+) -> None:
+    setting, records = recordings.setting(letter), recordings.records(letter)
+    on_spark.lay(tmp_path / "in", records, size=130)
+    ((sources, options),) = on_spark.feeds(_sources(letter), setting)
+    tables = {source.name: declare(catalog, f"shop.{source.topic}", source, setting) for source in sources}
+    for trigger in ({"processingTime": "0 seconds"}, "availableNow"):
+        frame = on_spark.stream(spark, tmp_path / "in")
+        query = ms.cdc.write_stream(
+            frame, setting.format, tables, str(tmp_path / "cp"), unknown="ignore", trigger=trigger, **options
+        )
+        while trigger != "availableNow" and (query.lastProgress is None or query.lastProgress["batchId"] < 1):
+            query.awaitTermination(0.1)
+        if trigger == "availableNow":
+            query.awaitTermination()
+        query.stop()
+    wrong = []
+    for source in sources:
+        wrong += unexplained(source, tables[source.name], records, setting, DEFAULTS)
+    assert not wrong
