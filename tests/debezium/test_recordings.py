@@ -17,8 +17,6 @@ DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {"evolve": {"d1": "2020-01-01
 
 REFUSED: Final = {
     ("*", "toast"): "values that the source did not send",
-    ("A", "types"): "numbers beyond 127 bits",
-    ("G", "types"): "numbers beyond 127 bits",
     ("G", "nopk"): "updates of a table without a key in a flattened stream",
 }
 """Tables whose records are refused."""
