@@ -7,7 +7,7 @@ import json
 import lzma
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,13 +33,26 @@ class Record:
 
 @dataclass(frozen=True)
 class Source:
-    """A table of the database when the recording ended."""
+    """A table of the database when the recording ended.
+
+    Attributes:
+        told: its columns: name, type, and whether it takes nulls (YES or NO).
+        rows: texts of their values.
+    """
 
     name: str
-    columns: Mapping[str, SourceType]
-    required: frozenset[str]
+    told: Sequence[Sequence[str]]
     key: tuple[str, ...]
     rows: Sequence[Sequence[str | None]]
+
+    @cached_property
+    def columns(self) -> Mapping[str, SourceType]:
+        return {column: source_type(kind) for column, kind, _ in self.told}
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that take no nulls."""
+        return frozenset(column for column, _, nullable in self.told if nullable == "NO")
 
     @property
     def topic(self) -> str:
@@ -70,6 +83,4 @@ def sources(folder: Path = POSTGRES) -> Mapping[str, Source]:
 
 def source(name: str, found: Mapping[str, Any]) -> Source:
     """Return a table as `expected.json.gz` describes it."""
-    columns = {column: source_type(kind) for column, kind, _ in found["columns"]}
-    required = frozenset(column for column, _, nullable in found["columns"] if nullable == "NO")
-    return Source(name, columns, required, tuple(found["key"]), found["rows"])
+    return Source(name, found["columns"], tuple(found["key"]), found["rows"])

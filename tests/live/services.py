@@ -1,0 +1,209 @@
+"""PostgreSQL and MariaDB from Debian packages: each is started on loopback in a folder of its own, and stopped."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+_START_SECONDS: Final = 60
+_STOP_SECONDS: Final = 60
+
+
+class UnavailableError(RuntimeError):
+    """What a live test needs is not there; the text says what to do."""
+
+
+def program(name: str, package: str) -> str:
+    """Return the path of a program, from a Debian package that is installed if it is not there.
+
+    Raises:
+        UnavailableError: it cannot be installed.
+    """
+    found = _program(name)
+    if found is None:
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            raise UnavailableError(f"there is no {name}. Install Debian's package '{package}'.")
+        print(f"installing {package} through apt", flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+            done = subprocess.run(["apt-get", *command], env=environment, capture_output=True, text=True, check=False)
+        found = _program(name)
+        if found is None:
+            raise UnavailableError(f"there is no {name}, and apt could not install '{package}': {done.stderr[-500:]}")
+    return found
+
+
+def _program(name: str) -> str | None:
+    # Debian keeps the server's programs of each version of PostgreSQL apart
+    folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    return shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", ""), "/usr/sbin"]))
+
+
+class Server:
+    """A database server that runs until `stop`.
+
+    Attributes:
+        port: on 127.0.0.1.
+        folder: where its files lie.
+    """
+
+    user: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir()
+        if os.geteuid() == 0:
+            shutil.chown(folder, self.user, self.user)
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, **self._as_user(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise UnavailableError(f"{command[0]} failed: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+
+    def _as_user(self) -> dict[str, Any]:
+        """Return who programs of the server run as: root may not run them, so its user does."""
+        options: dict[str, Any] = {"cwd": self.folder, "stdin": subprocess.DEVNULL}
+        if os.geteuid() == 0:
+            found = pwd.getpwnam(self.user)
+            options |= {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+        return options
+
+    def _start(self, *command: str) -> None:
+        with (self.folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(command, **self._as_user(), stdout=log, stderr=log)
+        until = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                log_text = (self.folder / "log").read_text(errors="replace")
+                self.stop()
+                raise UnavailableError(f"the server did not start: {log_text[-2000:]}")
+            time.sleep(0.2)
+
+    def _answers(self) -> bool:
+        try:
+            self.query("SELECT 1")
+        except RuntimeError:
+            return False
+        return True
+
+    def query(self, sql: str) -> str:
+        """Run statements as one session and return what they print.
+
+        Raises:
+            RuntimeError: one failed.
+        """
+        done = subprocess.run(self._client(), input=sql, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-2000:])
+        return done.stdout
+
+    def _client(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def connector(self) -> Mapping[str, str]:
+        """Return the settings with which a connector finds the server."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the server."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT if self.user == "postgres" else signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+class PostgreSQL(Server):
+    """A PostgreSQL whose log connectors can read."""
+
+    user = "postgres"
+
+    def __init__(self, folder: Path) -> None:
+        program("psql", "postgresql-client")
+        postgres = program("postgres", "postgresql")
+        super().__init__(folder)
+        data = str(folder / "data")
+        self._run(program("initdb", "postgresql"), "-D", data, "-U", "live", "-A", "trust", "-E", "UTF8", "-N",
+                  "--locale", "C.UTF-8")  # fmt: skip
+        settings = {
+            "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": folder, "fsync": "off",
+            "wal_level": "logical", "max_wal_senders": 40, "max_replication_slots": 40, "timezone": "UTC",
+        }  # fmt: skip
+        self._start(
+            postgres, "-D", data, *(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
+        )
+
+    def _client(self) -> Sequence[str]:
+        return [
+            program("psql", "postgresql-client"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1",
+            f"host=127.0.0.1 port={self.port} user=live dbname=postgres",
+        ]  # fmt: skip
+
+    def connector(self) -> Mapping[str, str]:
+        return {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "publication.autocreate.mode": "disabled",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "live",
+            "database.password": "live",
+            "database.dbname": "postgres",
+            "schema.include.list": "app",
+        }
+
+
+class MariaDB(Server):
+    """A MariaDB with a binlog of whole rows."""
+
+    user = "mysql"
+
+    def __init__(self, folder: Path) -> None:
+        server = program("mariadbd", "mariadb-server")
+        super().__init__(folder)
+        data = str(folder / "data")
+        self._run(program("mariadb-install-db", "mariadb-server"), "--no-defaults", f"--datadir={data}",
+                  "--auth-root-authentication-method=normal", "--skip-test-db")  # fmt: skip
+        self._start(
+            server, "--no-defaults", f"--datadir={data}", f"--port={self.port}", "--bind-address=127.0.0.1",
+            f"--socket={folder}/socket", f"--pid-file={folder}/pid", "--log-bin=binlog", "--binlog-format=ROW",
+            "--binlog-row-image=FULL", "--server-id=1", "--max-binlog-size=65536", "--default-time-zone=+00:00",
+            "--character-set-server=utf8mb4", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M",
+            "--binlog-row-metadata=FULL",
+        )  # fmt: skip
+        self.query("CREATE USER live IDENTIFIED BY 'live'; GRANT ALL ON *.* TO live")
+
+    def _client(self) -> Sequence[str]:
+        return [
+            program("mariadb", "mariadb-client"), "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port), "-u", "root",
+            "--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names",
+        ]  # fmt: skip
+
+    def connector(self) -> Mapping[str, str]:
+        return {
+            "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "live",
+            "database.password": "live",
+            "database.include.list": "app",
+        }
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
