@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from merganser.errors import ConflictError, InvalidInputError
+from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
-from merganser.expr.text import Sides, parse_predicate, to_predicate
+from merganser.expr.text import parse_predicate, to_predicate
 from merganser.meta.newest import for_changing
 from merganser.meta.table_def import TableDef
 from merganser.rules.starts import starts_given

@@ -9,10 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
-from merganser.expr.names import resolve, spelled
+from merganser.expr import build
+from merganser.expr.names import Columns, Sides, prefixed, resolve, spelled
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
-from merganser.expr.text import Sides, parse_projection
+from merganser.expr.text import parse_projection
+from merganser.expr.tree import Column
 from merganser.files.layout import value_limits
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
@@ -107,7 +109,7 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
     """Return the SET of an update, checked.
 
     Args:
-        given: SQL text by column.
+        given: by column, SQL text or a value that is bound already.
         among: the columns that values are computed from, of the side `target` those of the table; None: these alone.
 
     Raises:
@@ -122,13 +124,15 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
             "texts, such as {'amount': 'amount + 1'}."
         )
     values: dict[str, Projection] = {}
+    columns, places = Columns(shown.fields), _places(table)
+    sides = columns if among is None else among
     for name, text in given.items():
-        field = _field(shown.fields, name, action, setting)
+        field = _field(columns, name, action, setting)
         if field.name in values:
             raise InvalidInputError(
                 f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
             )
-        for role, names in _places(table).items():
+        for role, names in places.items():
             if field.name in names:
                 raise InvalidInputError(
                     f"{action}: column '{field.name}' belongs to {role} ({', '.join(names)}), which says which row is "
@@ -136,7 +140,7 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
                     "old one.",
                     column=field.name,
                 )
-        values[field.name] = _value(text, field, action, setting, shown.fields if among is None else among)
+        values[field.name] = _value(text, field, action, setting, sides)
     fields = tuple(replace(field, default=None) for field in shown.fields)
     prefix = "" if among is None else f"{TARGET}."
     return Assignments(fields, values, action, shown.primary_keys, prefix, limits=value_limits(table.options))
@@ -146,7 +150,8 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
     """Return the values of new rows, checked. Columns without a value get their default, or null.
 
     Args:
-        given: SQL text by column; None: each column of the source gives the column of its name.
+        given: by column, SQL text or a value that is bound already; None: each column of the source gives the column
+            of its name.
         source: the columns that values are computed from.
 
     Raises:
@@ -155,20 +160,21 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
     """
     schema = table.schema
     if given is None:
-        given = {field.name: of_source(field.name) for field in by_name(table, source, setting)}
+        given = {field.name: value for field, value in by_name(table, source, setting)}
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
             f"{action}: the values of new rows are {given!r:.80}. Nothing was written. Give a dict of columns and SQL "
             "texts, such as {'id': 'source.id'}, or None for all columns by name."
         )
     values: dict[str, Projection] = {}
+    columns, sides = Columns(schema.shown.fields), Sides({SOURCE: source})
     for name, text in given.items():
-        field = _field(schema.shown.fields, name, action, setting)
+        field = _field(columns, name, action, setting)
         if field.name in values:
             raise InvalidInputError(
                 f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
             )
-        values[field.name] = _value(text, field, action, setting, {SOURCE: source})
+        values[field.name] = _value(text, field, action, setting, sides)
     for name in schema.shown.primary_keys:
         if name not in values:
             raise InvalidInputError(
@@ -196,38 +202,39 @@ def fixed_columns(table: TableDef) -> frozenset[str]:
     return frozenset(name for names in _places(table).values() for name in names)
 
 
-def of_source(name: str) -> str:
-    """Return a column of the source as SQL text, whatever its name is."""
-    return f"{SOURCE}.`{name.replace('`', '``')}`"
+def by_name(table: TableDef, source: Sequence[t.Field], setting: Setting) -> list[tuple[t.Field, Projection]]:
+    """Return the columns of a table that the source has, too, each with its value there."""
+    names = [field.name for field in source]
+    if not setting.exact_names:
+        names = spelled(names, table.schema.shown.names)
+    found, columns = set(names), Columns(source)
+    known = [field for field in table.schema.shown.fields if field.name in found]
+    return [(field, _of_source(resolve([field.name], columns, exact=setting.exact_names))) for field in known]
 
 
-def by_name(table: TableDef, source: Sequence[t.Field], setting: Setting) -> list[t.Field]:
-    """Return the columns of a table that the source has, too."""
-    names = spelled([field.name for field in source], table.schema.shown.names)
-    if setting.exact_names:
-        names = [field.name for field in source]
-    return [field for field in table.schema.shown.fields if field.name in names]
+def _of_source(column: Column) -> Projection:
+    return Projection(build.NULL if build.untyped(column) else prefixed(SOURCE, column))
 
 
-def _field(fields: Sequence[t.Field], name: Any, action: str, setting: Setting) -> t.Field:
+def _field(fields: Columns, name: Any, action: str, setting: Setting) -> t.Field:
     if not isinstance(name, str):
         raise InvalidInputError(f"{action}: {name!r:.50} is no name of a column. Nothing was written.")
     try:
-        found = resolve([name], fields, exact=setting.exact_names).path[0]
+        return fields.by_name[resolve([name], fields, exact=setting.exact_names).path[0]]
     except InvalidInputError as error:
         raise InvalidInputError(f"{action}: {error} Nothing was written.", **error.context) from error
-    return next(field for field in fields if field.name == found)
 
 
 def _value(text: Any, field: t.Field, action: str, setting: Setting, among: Sequence[t.Field] | Sides) -> Projection:
-    if not isinstance(text, str):
+    if not isinstance(text, str | Projection):
         raise InvalidInputError(
             f"{action}: the value of column '{field.name}' is {text!r:.50}. Nothing was written. Give SQL text: '7', "
             "\"'a text'\", 'NULL', 'amount + 1'.",
             column=field.name,
         )
     try:
-        return parse_projection(text, among, setting=setting).assigned_to(field.type)
+        value = text if isinstance(text, Projection) else parse_projection(text, among, setting=setting)
+        return value.assigned_to(field.type)
     except InvalidInputError as error:
         raise _no_value(action, field.name, error) from error
 

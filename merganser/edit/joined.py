@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from merganser.edit.asked import condition_of
 from merganser.edit.assign import SOURCE, TARGET
 from merganser.errors import InvalidInputError
+from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate, Projection, conjunction, conjuncts
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Compare, Expression, columns, renamed
@@ -68,7 +69,7 @@ def joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, 
     """
     fields = table.schema.shown.fields
     advice = "Say which row of the source belongs to which row of the table, as in 'target.id = source.id'."
-    whole = condition_of(text, {TARGET: fields, SOURCE: source}, action, setting, advice)
+    whole = condition_of(text, Sides({TARGET: fields, SOURCE: source}), action, setting, advice)
     pairs: list[tuple[t.Field, Projection]] = []
     rest: dict[frozenset[str], list[Predicate]] = {}
     for part in conjuncts(whole):
@@ -214,12 +215,15 @@ def beside(
         source: its columns, called `source.column`.
         names: the columns, as `target.column` and `source.column`.
     """
-    at = {TARGET: pa.array(of_target), SOURCE: pa.array(of_source)}
-    made = {"": pa.chunked_array([pa.nulls(len(of_target))])}  # so that the number of rows is told
+    of_side: dict[str, list[str]] = {TARGET: [], SOURCE: []}
     for name in sorted(names):
         side, _, column = name.partition(".")
-        made[name] = (targets.column(column) if side == TARGET else source.column(name)).take(at[side])
-    return pa.table(made)
+        of_side[side].append(column if side == TARGET else name)
+    left = targets.select(of_side[TARGET]).take(pa.array(of_target))
+    right = source.select(of_side[SOURCE]).take(pa.array(of_source))
+    rows = pa.chunked_array([pa.nulls(len(of_target))])  # so that the number of rows is told
+    called = ["", *(f"{TARGET}.{name}" for name in left.column_names), *right.column_names]
+    return pa.Table.from_arrays([rows, *left.columns, *right.columns], called)
 
 
 def _series(name: str, column: pa.ChunkedArray) -> pl.Series:

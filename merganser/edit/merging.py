@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
 from merganser.edit.asked import as_it_is_now, condition_of, new_names
-from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted, of_source
+from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_columns, inserted
 from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
@@ -27,9 +27,9 @@ from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
 from merganser.errors import ConflictError, InvalidInputError
-from merganser.expr.predicate import Predicate
+from merganser.expr.names import Sides
+from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
-from merganser.expr.text import Sides
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
 from merganser.merge.groups import Positions
@@ -82,20 +82,20 @@ class Merge:
                 the column of its name in the source; key, partition and bucket-key columns stay.
             condition: SQL text: which pairs of rows. None: all.
         """
-        namesakes = set is None
-        if set is None:
+        values: Mapping[str, str | Projection] | None = set
+        if values is None:
             fixed = fixed_columns(self._table)
-            named = [field for field in by_name(self._table, self._fields, self._setting) if field.name not in fixed]
-            if not named:
+            known = by_name(self._table, self._fields, self._setting)
+            values = {field.name: value for field, value in known if field.name not in fixed}
+            if not values:
                 raise InvalidInputError(
                     f"{self._action}: no column of the source ({', '.join(field.name for field in self._fields)}) has "
                     "the name of one that can be set. Nothing was written. Say which columns get which values, as in "
                     "when_matched_update({'amount': 'source.value'})."
                 )
-            set = {field.name: of_source(field.name) for field in named}
-        sets = assignments(self._table, set, self._action, self._setting, self._sides)
+        sets = assignments(self._table, values, self._action, self._setting, self._sides)
         asked = self._condition(condition, self._sides)
-        return replace(self, _matched=(*self._matched, Clause(asked, sets, namesakes)))
+        return replace(self, _matched=(*self._matched, Clause(asked, sets, set is None)))
 
     def when_matched_delete(self, condition: str | None = None) -> Merge:
         """Remove rows that meet a row of the source.
@@ -114,7 +114,7 @@ class Merge:
             condition: SQL text: which rows of the source. None: all.
         """
         sets = inserted(self._table, values, self._action, self._setting, self._fields)
-        asked = self._condition(condition, {SOURCE: self._fields})
+        asked = self._condition(condition, Sides({SOURCE: self._fields}))
         return replace(self, _missing=(*self._missing, Clause(asked, sets, values is None)))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, str], condition: str | None = None) -> Merge:
@@ -124,7 +124,7 @@ class Merge:
             set: SQL text by column, from columns of the target.
             condition: SQL text: which rows. None: all.
         """
-        sides = {TARGET: self._table.schema.shown.fields}
+        sides = Sides({TARGET: self._table.schema.shown.fields})
         sets = assignments(self._table, set, self._action, self._setting, sides)
         return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), sets)))
 
@@ -134,7 +134,7 @@ class Merge:
         Args:
             condition: SQL text: which rows. None: all.
         """
-        sides = {TARGET: self._table.schema.shown.fields}
+        sides = Sides({TARGET: self._table.schema.shown.fields})
         return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), None)))
 
     def execute(self) -> Snapshot | None:
@@ -165,7 +165,7 @@ class Merge:
             ConflictError: it has a column that a clause would take from the source, and that the caller does not know.
         """
         then, now = self._table.schema, table.schema
-        told = {field.name for field in by_name(table, self._fields, self._setting)}
+        told = {field.name for field, _ in by_name(table, self._fields, self._setting)}
         new = [name for name in new_names(then, now) if name in told]
         if new and any(clause.by_name for clause in (*self._matched, *self._missing)):
             raise ConflictError(
@@ -215,9 +215,9 @@ class Merge:
     def _clauses(self) -> Clauses:
         return Clauses(self._table, self._on, self._action, self._matched, self._missing, self._unmatched)
 
-    @property
+    @cached_property
     def _sides(self) -> Sides:
-        return {TARGET: self._table.schema.shown.fields, SOURCE: self._fields}
+        return Sides({TARGET: self._table.schema.shown.fields, SOURCE: self._fields})
 
     def _condition(self, text: str | None, sides: Sides) -> Predicate | None:
         if text is None:

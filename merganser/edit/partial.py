@@ -39,7 +39,9 @@ class Partial:
         self._fields = fields
         self._key = key
         self._action = action
-        self._others = [field for field in fields if field.name not in given.rows.column_names]
+        there = set(given.rows.column_names)
+        self._others = [field for field in fields if field.name not in there]
+        self._other = {field.name: field for field in self._others}
 
     def check_deletes(self) -> None:
         """Refuse deletes that would set a NOT NULL column to null.
@@ -51,7 +53,7 @@ class Partial:
         if deletes is None:
             return
         for field in self._fields:
-            if field in self._others or field.name in self._key or field.type.nullable:
+            if field.name in self._other or field.name in self._key or field.type.nullable:
                 continue
             row = int(np.flatnonzero(deletes)[0])
             raise InvalidInputError(
@@ -149,8 +151,8 @@ class Partial:
             place: where the row before is whose other columns stay; -1: nowhere.
             nulled: which rows lose the columns given.
         """
-        field = next(field for field in self._fields if field.name == name)
-        if field in self._others:
+        field = self._other.get(name)
+        if field is not None:
             return _or_else(before.rows.column(name), place, _default(field))
         column = self._given.rows.column(name)
         if nulled is None or name in self._key:

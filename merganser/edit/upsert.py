@@ -219,7 +219,8 @@ class Upsert:
             ConflictError: nothing was written.
         """
         new = () if self._older is None else new_names(self._older, self._table.schema)
-        given = [name for name in new if any(name in part.column_names for part, _ in parts)]
+        there = {name for part, _ in parts for name in part.column_names}
+        given = [name for name in new if name in there]
         if self._older is not None and given:
             raise ConflictError(
                 f"{self._action}: since it was opened with schema {self._older.id}, it got columns that the rows have: "

@@ -65,7 +65,8 @@ class _Rows:
 
     def where(self, needed: frozenset[str], positions: np.ndarray) -> _Rows:
         """Return the rows at some positions, with only the columns named."""
-        part = self.table.select([c for c in self.table.column_names if c in needed])
+        known = self.table.schema
+        part = self.table.select([at for name in sorted(needed) for at in known.get_all_field_indices(name)])
         return _Rows(part.take(pa.array(positions)), len(positions))
 
 
@@ -178,13 +179,13 @@ def _nothing(node: Expression) -> pa.Array:
 
 def _column(node: Column, table: pa.Table) -> Values:
     name = node.path[0]
-    if table.column_names.count(name) != 1:
+    places = table.schema.get_all_field_indices(name)
+    if len(places) != 1:
         raise InvalidInputError(
-            f"cannot evaluate an expression over column '{name}': the data has {table.column_names.count(name)} "
-            f"columns of that name",
+            f"cannot evaluate an expression over column '{name}': the data has {len(places)} columns of that name",
             column=name,
         )
-    values = table.column(name)
+    values = table.column(places[0])
     for part in node.path[1:]:
         values = pc.struct_field(values, part)
     return _in_type(values, node)

@@ -4,11 +4,41 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import cached_property
 
 from merganser.errors import InvalidInputError
 from merganser.expr.tree import Column
 from merganser.schema import types as t
+
+
+class Columns(tuple[t.Field, ...]):
+    """Columns with an index of their names, for callers that resolve many names among the same columns."""
+
+    @cached_property
+    def by_name(self) -> dict[str, t.Field]:
+        """The columns by name; the first of two that have the same name."""
+        return {field.name: field for field in reversed(self)}
+
+    @cached_property
+    def by_lower_case(self) -> dict[str, list[t.Field]]:
+        """The columns by their name in lower case."""
+        found: dict[str, list[t.Field]] = {}
+        for field in self:
+            found.setdefault(field.name.lower(), []).append(field)
+        return found
+
+
+class Sides(dict[str, Columns]):
+    """The columns of several tables, by the name that is written before them in SQL text."""
+
+    def __init__(self, sides: Mapping[str, Sequence[t.Field]]) -> None:
+        super().__init__({side: Columns(fields) for side, fields in sides.items()})
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns of all tables, each called `side.column`."""
+        every = [(side, field) for side, fields in self.items() for field in fields]
+        return Columns(t.Field(i, f"{side}.{field.name}", field.type) for i, (side, field) in enumerate(every))
 
 
 def resolve(path: Sequence[str], fields: Sequence[t.Field], *, exact: bool = False) -> Column:
@@ -41,12 +71,6 @@ def prefixed(side: str, column: Column) -> Column:
     return Column((f"{side}.{column.path[0]}", *column.path[1:]), column.type)
 
 
-def of_sides(sides: Mapping[str, Sequence[t.Field]]) -> tuple[t.Field, ...]:
-    """Return the columns of several tables, each called `side.column`."""
-    every = [(side, field) for side, fields in sides.items() for field in fields]
-    return tuple(replace(field, id=i, name=f"{side}.{field.name}") for i, (side, field) in enumerate(every))
-
-
 def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:
     """Return names as columns have them: as they are, else in the case of the only column that differs in case.
 
@@ -55,18 +79,19 @@ def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:
     by_case: dict[str, list[str]] = {}
     for name in known:
         by_case.setdefault(name.lower(), []).append(name)
+    exact = set(known)
     out = []
     for name in names:
-        same = by_case.get(name.lower(), []) if isinstance(name, str) and name not in known else []
+        same = by_case.get(name.lower(), []) if isinstance(name, str) and name not in exact else []
         out.append(same[0] if len(same) == 1 else name)
     return out
 
 
 def _field(name: str, fields: Sequence[t.Field], what: str, plural: str, exact: bool) -> t.Field:
-    for field in fields:
-        if field.name == name:
-            return field
-    same = [] if exact else [f for f in fields if f.name.lower() == name.lower()]
+    known = fields if isinstance(fields, Columns) else Columns(fields)
+    if name in known.by_name:
+        return known.by_name[name]
+    same = [] if exact else known.by_lower_case.get(name.lower(), [])
     if len(same) == 1:
         return same[0]
     names = [f.name for f in fields]

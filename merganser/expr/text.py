@@ -18,7 +18,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,7 @@ from merganser.expr.compute import evaluate
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.functions import call
 from merganser.expr.literal import from_text, number, zoned
-from merganser.expr.names import of_sides, prefixed, resolve
+from merganser.expr.names import Sides, prefixed, resolve
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.times import DAY_MICROS, PARTS, interval
@@ -136,9 +136,6 @@ _PIECES: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[()
 _QUOTES: Final = ("'", '"', "`", "--", "/*")
 """What a text may hold in which a list is none."""
 
-Sides: TypeAlias = "Mapping[str, Sequence[t.Field]]"
-"""The columns of several tables, by the name that stands before them in SQL text."""
-
 
 def parse_predicate(
     text: str, fields: Sequence[t.Field] | Sides, qualifier: str | None = None, setting: Setting = _UTC
@@ -170,8 +167,7 @@ def parse_projection(
 def _bind(
     text: str, given: Sequence[t.Field] | Sides, qualifier: str | None, what: str, setting: Setting
 ) -> Expression:
-    sides = given if isinstance(given, Mapping) else {}
-    fields = of_sides(given) if isinstance(given, Mapping) else given
+    sides, fields = (given, given.columns) if isinstance(given, Sides) else (None, given)
     short, lists = _without_lists(text)
     if lists:  # a text that is refused is parsed as it was given, so that messages quote it
         with contextlib.suppress(InvalidInputError):
@@ -268,7 +264,7 @@ class _Binder:
         fields: Sequence[t.Field],
         qualifier: str | None,
         setting: Setting,
-        sides: Sides,
+        sides: Sides | None,
         lists: Sequence[list[str]] = (),
     ) -> None:
         self.fields = fields
@@ -318,21 +314,23 @@ class _Binder:
         if len(path) > 1 and self.qualifier is not None and path[0].lower() == self.qualifier.lower():
             path = path[1:]
         try:
-            return self._of_side(path) if self.sides else resolve(path, self.fields, exact=self.setting.exact_names)
+            if self.sides is not None:
+                return self._of_side(path, self.sides)
+            return resolve(path, self.fields, exact=self.setting.exact_names)
         except InvalidInputError:
             if [part.lower() for part in path] == ["localtimestamp"]:  # the parser knows it by its parentheses alone
                 return self._now(t.Timestamp(6))
             raise
 
-    def _of_side(self, path: list[str]) -> Expression:
+    def _of_side(self, path: list[str], sides: Sides) -> Expression:
         """Return the column of one of several tables."""
         exact = self.setting.exact_names
         if len(path) > 1:
-            for side, fields in self.sides.items():
+            for side, fields in sides.items():
                 if side.lower() == path[0].lower():
                     return _or_null(prefixed(side, resolve(path[1:], fields, exact=exact)))
         found = []
-        for side, fields in self.sides.items():
+        for side, fields in sides.items():
             with contextlib.suppress(InvalidInputError):
                 found.append(prefixed(side, resolve(path, fields, exact=exact)))
         if len(found) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from os import PathLike
@@ -92,10 +93,11 @@ def held_rows(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
 def _from_pandas(data: Any, fields: Sequence[t.Field]) -> pa.Table:
     kinds = {field.name: field.type for field in fields if _has_maps(field.type)}
     try:
+        once = {name for name, count in Counter(data.columns).items() if count == 1}
         maps = {
             name: _array(data[name].tolist(), kinds[name])
             for name in data.columns
-            if name in kinds and data[name].dtype == object and list(data.columns).count(name) == 1
+            if name in kinds and name in once and data[name].dtype == object
         }
         plain = data.drop(columns=list(maps)) if maps else data
         rows = pa.Table.from_pandas(plain, preserve_index=False).replace_schema_metadata(None)

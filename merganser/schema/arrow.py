@@ -114,6 +114,12 @@ def type_from_arrow(kind: pa.DataType, path: str) -> t.DataType:
     Raises:
         InvalidInputError: nothing in the format holds such values.
     """
+    found = _simple_from_arrow(kind)
+    return _parametric_from_arrow(kind, path) if found is None else found
+
+
+@lru_cache(maxsize=256)
+def _simple_from_arrow(kind: pa.DataType) -> t.DataType | None:
     simple: list[tuple[bool, t.DataType]] = [
         (pa.types.is_boolean(kind), t.Boolean()),
         (pa.types.is_int8(kind), t.TinyInt()),
@@ -130,7 +136,7 @@ def type_from_arrow(kind: pa.DataType, path: str) -> t.DataType:
     for matches, ours in simple:
         if matches:
             return ours
-    return _parametric_from_arrow(kind, path)
+    return None
 
 
 def _parametric_from_arrow(kind: pa.DataType, path: str) -> t.DataType:

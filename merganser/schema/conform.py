@@ -106,9 +106,14 @@ def conform(
     """
     _check_names(data.column_names, fields, action)
     naming = _Naming(data, [name for name in named_by if name in data.column_names][:_NAMED_BY_MAX], still_true)
+    sound = _is_sound(data)
+    found = dict(zip(data.column_names, data.columns, strict=True))
     columns = []
     for field in fields:
-        column = _conform_column(data.column(field.name), field, action, naming, fills, limits)
+        column = found[field.name]
+        limited = has_limits(field.type) or (limits is not None and pa.types.is_temporal(column.type))
+        if not sound or limited or column.type != arrow_type(field.type):
+            column = _conform_column(column, field, action, naming, fills, limits)
         if column.null_count and field.default is not None:
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
@@ -124,13 +129,18 @@ def fill_missing(data: pa.Table, fields: Sequence[t.Field]) -> pa.Table:
 
     Columns that are no field stay, so that `conform` names them.
     """
-    for field in fields:
-        if field.name not in data.column_names:
-            column = pa.nulls(data.num_rows, arrow_type(field.type))
-            if field.default is not None:
-                column = pa.repeat(default_value(field), data.num_rows)
-            data = data.append_column(arrow_field(field).with_nullable(True), column)
-    return data
+    there = set(data.column_names)
+    missing = [field for field in fields if field.name not in there]
+    if not missing:
+        return data
+    columns = [
+        pa.nulls(data.num_rows, arrow_type(field.type))
+        if field.default is None
+        else pa.repeat(default_value(field), data.num_rows)
+        for field in missing
+    ]
+    schema = pa.schema([*data.schema, *(arrow_field(field).with_nullable(True) for field in missing)])
+    return pa.Table.from_arrays([*data.columns, *columns], schema=schema)
 
 
 def kinds_from(values: Sequence[str | None] | pa.Array | pa.ChunkedArray) -> pa.Int8Array:
@@ -177,13 +187,14 @@ def _check_names(found: Sequence[str], fields: Sequence[t.Field], action: str) -
             f"{action}: column '{repeated[0]}' occurs {found.count(repeated[0])} times in the data. Keep one.",
             column=repeated[0],
         )
+    known, given = set(names), set(found)
     for name in found:
-        if name not in names:
+        if name not in known:
             raise InvalidInputError(
                 f"{action}: column '{name}' of the data is not a column of the table. {did_you_mean(name, names)}",
                 column=name,
             )
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in given]
     if missing:
         first = ", ".join(f"'{name}'" for name in missing[:3])
         raise InvalidInputError(
@@ -253,6 +264,20 @@ def _conform_column(
             column=error.path,
         ) from None
     return with_values_under_nulls(pa.chunked_array(chunks, type=target))
+
+
+def _is_sound(data: pa.Table) -> bool:
+    """Return whether all values of few rows are what their Arrow types say, looked at in one call.
+
+    False: it is not known. Nested values are looked at one column at a time: what their nulls hold would count here.
+    """
+    if data.num_rows >= FEW_ROWS or any(pa.types.is_nested(kind) for kind in data.schema.types):
+        return False
+    try:
+        data.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _holds_text(kind: pa.DataType) -> bool:

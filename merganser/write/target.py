@@ -127,7 +127,8 @@ class WriteTarget:
         """Return rows of the columns given and no others, checked as by `accepted`. A null stays null."""
         assert self.columns is not None
         self._check_given(rows)
-        fields = [replace(field, default=None) for field in self.table.schema.user_fields if field.name in self.columns]
+        given = set(self.columns)
+        fields = [replace(field, default=None) for field in self.table.schema.user_fields if field.name in given]
         rows = conform(
             rows,
             fields,
@@ -154,8 +155,9 @@ class WriteTarget:
             )
         empty, texts = split_kinds(schema.empty_table(), kinds, table=self.table.name)
         self.accepted(empty, texts)
+        there = set(empty.column_names)
         for field in self.table.schema.fields_with_defaults:
-            if field.name not in empty.column_names and not field.type.nullable and field.default is None:
+            if field.name not in there and not field.type.nullable and field.default is None:
                 raise InvalidInputError(
                     f"{self.action}: the data lacks column '{field.name}', which is NOT NULL and has no default. "
                     "Nothing was written. Give this column too.",
@@ -187,8 +189,9 @@ class WriteTarget:
     def _check_given(self, rows: pa.Table) -> None:
         """Refuse rows that do not have exactly the columns given."""
         assert self.columns is not None
-        extra = [name for name in rows.column_names if name not in self.columns]
-        lacking = [name for name in self.columns if name not in rows.column_names]
+        found, given = set(rows.column_names), set(self.columns)
+        extra = [name for name in rows.column_names if name not in given]
+        lacking = [name for name in self.columns if name not in found]
         if extra or lacking:
             what = (
                 f"column '{extra[0]}' is in the data but not"
