@@ -10,7 +10,8 @@ from typing import Final
 Draw = Callable[[random.Random], str]
 """Draws a literal."""
 TEXTS: Final = (
-    "", " ", "plain", "true", "null", "12", "NaN", " lead trail ", "it's", 'say "hi"', "back\\slash", "line\nbreak\r\ttab",
+    "", " ", "plain", "true", "null", "12", "NaN", " lead trail ", "it's", 'say "hi"', "back\\slash",
+    "line\nbreak\r\ttab",
     "ünïcode ß 漢字", "🦢🎉", "\\u0041 \\n", '{"a":1}', "</script>", "x\u00a0y", "\u2028", "__debezium", "a,b", "%s",
 )  # fmt: skip
 
@@ -61,10 +62,14 @@ def fraction(rng: random.Random, digits: int) -> str:
 
 
 def date(rng: random.Random, first: int = 1700) -> str:
+    """Return a day from a year on, often one that a calendar or a zone makes special."""
+    special = ["1970-01-02", "2024-02-29", "2026-03-08", "2026-11-01", "2037-12-31"]
+    if first < 1970:
+        special += ["1900-01-01", "1969-12-31", "1970-01-01", "2038-01-19"]
     if rng.random() < 0.5:
-        return rng.choice(["1970-01-01", "1969-12-31", "2024-02-29", "2026-03-08", "2026-11-01", "2038-01-19", "1900-01-01"]
-                          if first <= 1900 else ["1970-01-02", "2024-02-29", "2026-03-08", "2026-11-01", "2037-12-31"])  # fmt: skip
-    return f"{rng.randrange(first, 2100 if first < 1970 else 2037)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+        return rng.choice(special)
+    last = 2100 if first < 1970 else 2037
+    return f"{rng.randrange(first, last)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
 
 
 def clock(rng: random.Random, digits: int) -> str:

@@ -272,7 +272,8 @@ _TABLES: Final = "SELECT json_agg(relname) FROM pg_class WHERE relnamespace = 'a
 _COLUMNS: Final = (
     "SELECT json_agg(json_build_array(attname, format_type(atttypid, atttypmod), "
     "CASE WHEN attnotnull THEN 'NO' ELSE 'YES' END) ORDER BY attnum) FROM pg_attribute WHERE attnum > 0 AND NOT "
-    "attisdropped AND attrelid = (SELECT oid FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relname = {name})"
+    "attisdropped AND attrelid = "
+    "(SELECT oid FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relname = {name})"
 )
 _KEY: Final = (
     "SELECT coalesce(json_agg(attname ORDER BY array_position(indkey, attnum)), '[]') FROM pg_index JOIN pg_attribute "
