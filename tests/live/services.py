@@ -187,7 +187,7 @@ class MariaDB(Server):
 
     def _client(self) -> Sequence[str]:
         return [
-            program("mariadb", "mariadb-client"), "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port), "-u", "root",
+            program("mariadb", "mariadb-client"), "--no-defaults", "-h", "127.0.0.1", f"-P{self.port}", "-u", "root",
             "--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names",
         ]  # fmt: skip
 
