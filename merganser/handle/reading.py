@@ -229,8 +229,8 @@ class ReadVerbs(TableBase):
         looks for a new snapshot each time.
 
         Args:
-            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key,
-                and the partition columns that it lacks.
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+                Give the partition columns that it lacks, too; if keys move between partitions, all of them or none.
             columns: the columns to return; None: all.
             snapshot: the snapshot to look at; None: the newest one.
 

@@ -33,12 +33,20 @@ def check_has_key(table: TableDef, action: str) -> None:
         )
 
 
-def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str, noun: str = "key") -> pa.Table:
-    """Return keys as the columns `names`, in the Arrow types of the table.
+def key_rows(
+    table: TableDef,
+    keys: Any,
+    names: Sequence[str],
+    action: str,
+    noun: str = "key",
+    shorter: Sequence[str] | None = None,
+) -> pa.Table:
+    """Return keys as the columns `names`, or `shorter`, in the Arrow types of the table.
 
     Args:
         keys: a dict, a list of dicts, an Arrow table, or a frame.
         names: the columns that a key has.
+        shorter: those of them that a key may have instead; None: it has all.
         action: what is being done, as messages begin.
         noun: how messages call a key.
 
@@ -54,6 +62,10 @@ def key_rows(table: TableDef, keys: Any, names: Sequence[str], action: str, noun
         raise InvalidInputError(f"{action}: {error}", **error.context) from error
     if (not isinstance(rows, Sized) or len(rows)) and any(not part.num_columns for part in parts):
         check_columns([], names, action, noun)  # keys without columns lack them; they are not no keys
+    if shorter is not None and any(part.num_columns for part in parts):
+        given = {name for part in parts for name in part.column_names}
+        if given == set(shorter):
+            names, fields = shorter, [field for field in fields if field.name in shorter]
     if not any(part.num_rows for part in parts):
         return arrow_schema(fields).empty_table()
     not_null = [name for name in names if name in table.schema.primary_keys]  # a partition column may be null

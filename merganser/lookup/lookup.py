@@ -189,8 +189,8 @@ class Lookup:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.
 
         Args:
-            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key,
-                and the partition columns that it lacks.
+            keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
+                Give the partition columns that it lacks, too; if keys move between partitions, all of them or none.
             columns: the columns to return; None: all.
 
         Raises:
@@ -208,19 +208,21 @@ class Lookup:
             if type(integer) is int and view.single.low <= integer <= view.single.high:
                 with contextlib.suppress(NotAtOnceError, FormatError):  # the way for many keys says what is wrong
                     return self._one(view, integer, chosen)
-        wanted = key_rows(table, keys, table.row_key, f"cannot look up in '{table.name}'")
-        return self._answered(view, wanted, chosen)[2]
+        return self._answered(view, self._keys(table, keys), chosen)[2]
 
     def found(self, keys: Any, columns: Sequence[str] | None = None) -> tuple[Positions, pa.Table]:
         """Return which keys have a row, rising, and the rows; otherwise as `lookup`."""
         view = self._open_view()
         chosen = view.choose(columns)
-        names = view.table.row_key
-        wanted = key_rows(view.table, keys, names, f"cannot look up in '{view.table.name}'")
+        wanted = self._keys(view.table, keys)
         if not chosen.fields:  # a table without columns has no rows in Arrow's kernels
-            _, which, _ = self._answered(view, wanted, view.choose(names[:1]))
+            _, which, _ = self._answered(view, wanted, view.choose(view.table.row_key[:1]))
             return which, without_columns(len(which))
         return self._answered(view, wanted, chosen)[1:]
+
+    def _keys(self, table: TableDef, keys: Any) -> pa.Table:
+        shorter = table.schema.primary_keys if table.moves_keys else None  # else each partition may have a row of it
+        return key_rows(table, keys, table.row_key, f"cannot look up in '{self._table.name}'", shorter=shorter)
 
     def rows_of(self, keys: pa.Table, snapshot: Snapshot | None = None) -> tuple[Snapshot | None, Positions, pa.Table]:
         """Return the rows of keys at one snapshot, even if other threads refresh the handle meanwhile.
@@ -460,7 +462,11 @@ class Lookup:
         """Return which keys have a row, rising, and the rows."""
         schema = nullable_schema(chosen.fields)
         todo: list[tuple[BucketId, Positions]] = []
-        for partition, members in partition_groups(view.table, wanted):
+        if set(view.table.schema.partition_keys) <= set(wanted.column_names):
+            groups = partition_groups(view.table, wanted)
+        else:  # keys that move may be in any partition
+            groups = ((partition, np.arange(wanted.num_rows)) for partition in sorted(view.partitions))
+        for partition, members in groups:
             rows = wanted if len(members) == wanted.num_rows else wanted.take(pa.array(members))
             todo += (((partition, bucket), members[at]) for bucket, at in self._by_bucket(view, partition, rows))
 

@@ -59,8 +59,9 @@ def lookup_join(
         df: the rows.
         table: a table with a primary key, or its path.
         on: the columns of `df` that hold the key: a name, a list of names, or {column of df: column of the key}. They
-            are all columns of the primary key, and the partition columns that it lacks. A row with a null there, or
-            with a value that the type of the table does not hold, has no partner.
+            are all columns of the primary key, and the partition columns that it lacks. If keys move between
+            partitions, these may be left out. A row with a null there, or with a value that the type of the table does
+            not hold, has no partner.
         how: "left": a row without a partner gets nulls. "inner": it is left out.
         columns: the columns of the table to add; None: all but the key.
         snapshot: the snapshot to look at. None: of a batch, the newest one now; of a stream, the newest one when each
@@ -96,7 +97,8 @@ def lookup_join(
     of_key = _pairs(on, action)
     given = names.names(list(of_key), df.columns) or ()
     key = names.names(list(of_key.values())) or ()
-    check_columns(key, definition.row_key, action)
+    alone = definition.moves_keys and set(key) == set(definition.schema.primary_keys)
+    check_columns(key, definition.schema.primary_keys if alone else definition.row_key, action)
     for name in given:
         if name not in df.columns:
             raise InvalidInputError(f"{action}: the DataFrame has no column '{name}'.", column=name)

@@ -60,6 +60,18 @@ def test_columns_are_chosen_and_narrower_keys_are_widened(spark: SparkSession, u
     assert [tuple(one) for one in found.collect()] == [("c1", 4, row["n"], row["name"])]
 
 
+def test_keys_that_move_between_partitions_are_joined_without_them(spark: SparkSession, catalog: mg.Catalog) -> None:
+    options = {"dynamic-bucket.target-row-num": "3"}
+    schema = {"p": "STRING", "k": "BIGINT", "a": "INT"}
+    table = catalog.create_table("shop.moving", schema, primary_key=["k"], partition_by=["p"], options=options)
+    table.write([{"p": "a", "k": k, "a": k} for k in range(20)])
+    table.write([{"p": "b", "k": k, "a": -k} for k in range(0, 20, 2)])
+    frame = spark.createDataFrame([(k,) for k in (2, 3, 99)], "k BIGINT")
+    for shuffle in (False, True):
+        found = ms.lookup_join(frame, table, on="k", shuffle=shuffle)
+        assert rows(found) == [(2, "b", -2), (3, "a", 3), (99, None, None)]
+
+
 def test_a_frame_keeps_the_snapshot_of_its_call(spark: SparkSession, users: mg.Table) -> None:
     orders = spark.createDataFrame([("c1", 4)], "city STRING, id BIGINT")
     [before] = users.lookup({"city": "c1", "id": 4})["name"].to_pylist()
