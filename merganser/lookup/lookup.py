@@ -23,7 +23,8 @@ from merganser.files.masks import NO_VECTORS, BucketVectors, vectors_by_bucket
 from merganser.lookup.keys import check_has_key, key_rows
 from merganser.lookup.prefix import floats_of, has_prefix, prefix_filter, prefix_row
 from merganser.lsm.bucket_lookup import BucketLookup
-from merganser.lsm.held import Chosen, HeldFile, Memory, NotAtOnceError, local_copies
+from merganser.lsm.held import Chosen, HeldFile, NotAtOnceError, local_copies
+from merganser.lsm.held_memory import HeldMemory
 from merganser.lsm.key_image import Asked, Positions
 from merganser.lsm.section import SectionReader
 from merganser.lsm.unmarked import unmarked_schemas
@@ -54,7 +55,7 @@ CACHES: Final = ("auto", "all", "none")
 
 
 _WEIGHT: Final = 10_000
-"""What a shared handle weighs among what a process remembers: its files have a limit of their own."""
+"""Bytes of a shared handle, without the state of its table and without lookup copies, which have their own limits."""
 
 
 _BITS: Final = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
@@ -168,7 +169,7 @@ class Lookup:
                 f"table, at '{table.path}'. Nothing was read. Give a directory that holds nothing else.",
                 table=table.name,
             )
-        self._memory = Memory(options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
+        self._memory = HeldMemory(options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
         self._held: dict[str, HeldFile] = {}
         self._lock = threading.Lock()
         self._files_lock = threading.Lock()
@@ -180,6 +181,11 @@ class Lookup:
         """The id of the snapshot that answers come from; None: the table has no snapshot yet."""
         found = self._view.state.snapshot
         return None if found is None else found.id
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it takes, without lookup copies."""
+        return _WEIGHT + self._view.state.weight
 
     def serves(self, table: TableDef) -> bool:
         """Return whether it answers for a table: one that was dropped and made again has schema 0 once more."""
@@ -345,7 +351,7 @@ class Lookup:
         with self._lock:
             self._closed = True
             self._held = {}
-            self._memory = Memory(0)
+            self._memory.close()
             self._view = replace(self._view, known={}, chosen={})
 
     def __enter__(self) -> Self:
@@ -423,12 +429,12 @@ class Lookup:
         view = _View(table, state, partitions, vectors_by_bucket(table, index), {table.schema.id: table.schema.fields})
         if before is not None and before.table.schema.id == table.schema.id:
             view.schemas = before.schemas
-            view.known = {bucket: known for bucket, known in before.known.items() if bucket in state.live.buckets}
-            gone = [known for bucket, known in before.known.items() if bucket not in view.known]
+            with self._files_lock:  # other threads look up in the view before, and add to what it knows
+                known = before.known.copy()
+            view.known = {bucket: found for bucket, found in known.items() if bucket in state.live.buckets}
+            named = {entry.file.name for files, _, _ in view.known.values() for entry in files.entries}
             with self._files_lock:
-                for files, _, _ in gone:
-                    for entry in files.entries:
-                        self._held.pop(entry.file.name, None)
+                self._held = {name: held for name, held in self._held.items() if name in named}
         return view
 
     def _answered(
@@ -538,26 +544,29 @@ class Lookup:
         table = view.table
         seen = self._seen(table, [entry.file for entry in files.entries])
         for file in seen:
-            if file.schema_id not in view.schemas:
-                view.schemas[file.schema_id] = SchemaStore(table.paths, self._env).load(file.schema_id).fields
+            if file.schema_id not in view.schemas:  # replaced and not extended, since other threads read it
+                fields = SchemaStore(table.paths, self._env).load(file.schema_id).fields
+                view.schemas = {**view.schemas, file.schema_id: fields}
         reader = SectionReader(table, table.bucket_directory(*bucket), bucket[0], view.schemas, self._env.storage)
         asked = replace(table.schema, options=table.options)
         if unsupported_for_reading(asked, merge=True):
             check_can_read(asked, name=table.name, merge=len(reader.runs(seen)) > 1)
-        held: dict[str, HeldFile] = {}
-        for file in seen:
-            found = self._held.get(file.name)
-            if found is None or not found.serves(table):
-                found = HeldFile(reader, self._env, file, self._copies, self._memory, at_once=self._at_once)
-            held[file.name] = found
         with self._files_lock:
-            self._held |= held
-            if known is not None:
-                for entry in known[0].entries:
-                    if entry.file.name not in held:
-                        self._held.pop(entry.file.name, None)
+            there = {file.name: self._held.get(file.name) for file in seen}
+        held = {
+            file.name: found
+            if (found := there[file.name]) is not None and found.serves(table)
+            else HeldFile(reader, self._env, file, self._copies, self._memory, at_once=self._at_once)
+            for file in seen
+        }
         made = BucketLookup(reader, seen, held, vectors)
-        view.known[bucket] = (files, vectors, made)
+        with self._files_lock:
+            view.known[bucket] = (files, vectors, made)
+            if view is self._view:  # what only an older view asks for would stay for ever
+                if known is not None:
+                    for entry in known[0].entries:
+                        self._held.pop(entry.file.name, None)
+                self._held |= held
         return made
 
     def _seen(self, table: TableDef, files: Sequence[DataFile]) -> list[DataFile]:
@@ -585,7 +594,7 @@ def shared_lookup(
     found: Lookup | None = env.cache.get(place)
     if found is None or not found.serves(table):
         found = Lookup(table, env, waiting=waiting, moves_on=True)
-        env.cache.put(place, found, _WEIGHT)
     else:
         found.refresh()
+    env.cache.put(place, found, found.weight)
     return found

@@ -20,6 +20,7 @@ import pyarrow as pa
 from merganser.codec.deletion_vector import Positions
 from merganser.files.index import Sought, column_filters
 from merganser.files.read import DataFileReader, FileToRead
+from merganser.lsm.held_memory import HeldMemory
 from merganser.lsm.key_image import NOTHING, Asked, Found, IntegerImage, equal
 from merganser.lsm.lookup_copy import Copy, CopyWriter, DamagedCopyError
 from merganser.lsm.section import SectionReader, looks_up
@@ -44,36 +45,8 @@ _SHARE_AT_ONCE: Final = 64
 """If one in so many rows of a file is taken at once, hardly a page of it is left out."""
 _FILES_MAX: Final = 4096
 """So many files the compactions of a table hold open at most: each is a few hundred bytes, and a mapping."""
-_WEIGHT: Final = 10_000
-"""What they weigh among what a process remembers: copies have limits of their own."""
-
-
-class Memory:
-    """The lookup copies in memory: small files. The least recently used go first. Threads may share it."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._held: OrderedDict[str, Copy] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, path: str) -> Copy | None:
-        """Return the copy of a file."""
-        with self._lock:
-            found = self._held.get(path)
-            if found is not None:
-                self._held.move_to_end(path)
-            return found
-
-    def put(self, path: str, copy: Copy) -> None:
-        """Keep a copy."""
-        with self._lock:
-            if path in self._held:
-                return
-            self._held[path] = copy
-            self._bytes += copy.size
-            while self._bytes > self._max_bytes and len(self._held) > 1:
-                self._bytes -= self._held.popitem(last=False)[1].size
+_FILE_BYTES: Final = 1000
+"""Bytes of a file that compactions remember, about, without its copy: copies have limits of their own."""
 
 
 class NotAtOnceError(Exception):
@@ -119,7 +92,7 @@ class HeldFile:
         env: Env,
         file: DataFile,
         copies: LocalCopies | None,
-        memory: Memory,
+        memory: HeldMemory,
         *,
         at_once: bool,
         comes_back: bool = False,
@@ -382,9 +355,14 @@ class HeldFiles:
         self._env = env
         copies = local_copies(table)
         self._copies = None if copies.is_inside(table.path) else copies  # lookups refuse the first
-        self._memory = Memory(table.options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
+        self._memory = HeldMemory(table.options.get(r.LOOKUP_CACHE_MAX_MEMORY_SIZE))
         self._held: OrderedDict[str, HeldFile] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it takes, without lookup copies."""
+        return (1 + len(self._held)) * _FILE_BYTES
 
     def of(self, reader: SectionReader, file: DataFile) -> HeldFile:
         """Return a file of a bucket that `reader` reads."""
@@ -425,7 +403,7 @@ def held_files(table: TableDef, env: Env) -> HeldFiles:
     found: HeldFiles | None = env.cache.get(place)
     if found is None:
         found = HeldFiles(table, env)
-        env.cache.put(place, found, _WEIGHT)
+    env.cache.put(place, found, found.weight)
     return found
 
 

@@ -52,6 +52,11 @@ class TableState:
         """The id of the snapshot after this one."""
         return 1 if self.snapshot is None else self.snapshot.id + 1
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it takes."""
+        return weight_of([entry for files in self.live.buckets.some(8) for entry in files.entries[:1]], len(self.live))
+
 
 @dataclass(frozen=True, slots=True)
 class MetaReader:
@@ -112,8 +117,7 @@ class MetaReader:
 
     def keep(self, state: TableState) -> None:
         """Remember the newest state, for the next reader or writer of this process."""
-        sample = [entry for files in state.live.buckets.some(8) for entry in files.entries[:1]]
-        self.env.cache.put(("state", self.paths.metadata_root), state, weight_of(sample, len(state.live)))
+        self.env.cache.put(("state", self.paths.metadata_root), state, state.weight)
 
     def delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Return the entries of a snapshot's own commit."""

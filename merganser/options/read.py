@@ -170,7 +170,11 @@ LOOKUP_CACHE_FILE_RETENTION: Final = Option(
     "lookup.cache-file-retention", DURATION, timedelta(hours=1), "How long lookup copies are kept that nobody opens."
 )
 LOOKUP_CACHE_MAX_MEMORY_SIZE: Final = Option(
-    "lookup.cache-max-memory-size", BYTES, 256 << 20, "Most memory of a lookup handle for small files."
+    "lookup.cache-max-memory-size",
+    BYTES,
+    256 << 20,
+    "Maximum memory of a lookup handle for small files. All handles of a process together hold at most the largest of "
+    "these values.",
 )
 LOOKUP_CACHE_MAX_DISK_SIZE: Final = Option[int | None](
     "lookup.cache-max-disk-size", BYTES, None, "Most local disk for lookup copies. Default: no limit."

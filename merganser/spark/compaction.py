@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,8 +18,8 @@ from merganser.meta.snapshot import Snapshot
 from merganser.spark.jobs import batch_of
 from merganser.spark.names import setting_of, spelling_of
 from merganser.spark.session import opened, run_jobs
-from merganser.storage.cache import Cache
 from merganser.storage.env import Env
+from merganser.storage.process import process_env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.distribute import compact_all, rescale_all
 from merganser.write.job import Outcome, messages_of
@@ -102,10 +102,6 @@ def on_tasks(spark: SparkSession, env: Env) -> RunJobs:
     return run
 
 
-_CACHE: Final = Cache()
-"""What tasks of this process know of immutable files, such as their keys: Spark gives it one task after the other."""
-
-
 @dataclass(frozen=True, slots=True)
 class CompactTask:
     """Runs the jobs whose numbers it is given; each travels as its own bytes, read by the one task that runs it."""
@@ -121,7 +117,7 @@ class CompactTask:
 
     def _run(self, job: BucketJob) -> Outcome:
         try:
-            env = Env(self.env.storage, self.env.clock, cache=_CACHE, threads=1)  # a task has one core
+            env = process_env(self.env, threads=1)  # a task has one core
             messages = job.run(env)
         except StorageError:
             raise

@@ -39,6 +39,7 @@ from merganser.spark.change_records import refusal
 from merganser.spark.feed_tables import FeedTables
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
 from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, request_of
+from merganser.storage.cache import Cache
 from merganser.write.buckets import sole_writers
 from merganser.write.dynamic import assigners_of
 from merganser.write.job import Outcome
@@ -93,11 +94,10 @@ class Feed:
         Raises:
             MerganserError: the table is not there, or cannot be written to.
         """
-        found = _sinks.get((self.id, place))
+        found: SinkRequest | None = _sinks.get((self.id, place))
         if found is None:
-            while len(_sinks) >= _SINKS_MAX:
-                _sinks.pop(next(iter(_sinks)))
-            found = _sinks[self.id, place] = self._sink(self.tables.table(place))
+            found = self._sink(self.tables.table(place))
+            _sinks.put((self.id, place), found, 1)
         return replace(found, checkpoint=self.checkpoint)
 
     def _sink(self, table: Table) -> SinkRequest:
@@ -153,8 +153,8 @@ class Feed:
             remove_files(request.table, request.here(), files)
 
 
-_SINKS_MAX: Final = 10_000
-_sinks: Final[dict[tuple[str, str], SinkRequest]] = {}
+_sinks: Final = Cache(weight_max=10_000)
+"""By feed and table, what is written to a table; each weighs 1. The id of a feed is that of one start of it."""
 
 
 def _root(request: SinkRequest) -> str:

@@ -38,6 +38,7 @@ from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
 from merganser.storage.env import Env
+from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
 
 _HOWS: Final = ("left", "inner")
@@ -242,31 +243,21 @@ class LookupJoin:
         return pa.table(columns, names=self.schema.names)
 
 
-_HANDLES: Final[dict[Any, Lookup]] = {}
-"""The handles of this process, by table: Spark gives a process one task after the other."""
-
-
 def _handle(table: TableDef, storage: Storage, snapshot: int) -> Lookup | None:
-    """Return the handle of this process at a snapshot; None: the table has no rows there."""
+    """Return the handle of this process at a snapshot; None: the table has no rows there.
+
+    Spark gives a process one task after the other. So the handle may move from snapshot to snapshot.
+    """
     if not snapshot:
         return None
-    env = _env(table, storage)
-    place = (table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
-    known = _HANDLES.get(place)
+    env = process_env(Env(storage))
+    place = ("lookup join", table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
+    known: Lookup | None = env.cache.get(place)
     if known is None or not known.serves(table):
-        known = _HANDLES[place] = Lookup(table, env)
+        known = Lookup(table, env)
     known.move(snapshot)
+    env.cache.put(place, known, known.weight)
     return known
-
-
-def _env(table: TableDef, storage: Storage) -> Env:
-    known = _ENVS.get(table.paths.metadata_root)
-    if known is None:
-        known = _ENVS[table.paths.metadata_root] = Env(storage)
-    return known
-
-
-_ENVS: Final[dict[str, Env]] = {}
 
 
 def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
@@ -274,7 +265,7 @@ def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
-        found = resolve(SnapshotStore(table.paths, _env(table, storage), table.name), timestamp=moment)
+        found = resolve(SnapshotStore(table.paths, process_env(Env(storage)), table.name), timestamp=moment)
     except NotFoundError:
         return 0
     except ExpiredError as error:

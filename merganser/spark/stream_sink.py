@@ -51,8 +51,9 @@ from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of
 from merganser.spark.watch import OBSERVED, show
 from merganser.spark.workers import settle
-from merganser.storage.cache import Cache
 from merganser.storage.env import Env
+from merganser.storage.process import process_env
+from merganser.storage.protocol import Storage
 from merganser.write.held import drop_held, hold, placed
 from merganser.write.job import Outcome
 from merganser.write.merge_schema import with_columns_of
@@ -75,8 +76,6 @@ _ROWS_AT_ONCE: Final = 1 << 16
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 _log = logging.getLogger(__name__)
-_CACHE: Final = Cache()
-"""What this process knows of immutable files: Spark gives it one task, or one batch to commit, after the other."""
 
 
 class BatchRequest(Protocol):
@@ -125,14 +124,7 @@ class SinkRequest:
 
     def here(self) -> Env:
         """Return the effects of this process, which remember what earlier batches read."""
-        with _lock:
-            place = self.table.paths.metadata_root
-            found = _envs.get(place)
-            if found is None:
-                found = _envs[place] = Env(self.env.storage, self.env.clock, cache=_CACHE)
-                while len(_envs) > _ENVS_MAX:
-                    _envs.pop(next(iter(_envs)))
-            return found
+        return process_env(self.env)
 
     def with_checkpoint(self, checkpoint: str | None) -> SinkRequest:
         """Return the request of a query that keeps its progress there."""
@@ -225,8 +217,6 @@ class SinkRequest:
         drop_held(self.here(), [outcome.held for outcome in outcomes if outcome.held])
 
 
-_ENVS_MAX: Final = 64
-_envs: Final[dict[str, Env]] = {}
 _lock: Final = threading.Lock()
 
 
@@ -705,7 +695,7 @@ def _check_repeat(transaction: Transaction, batch: int) -> None:
 
 def _upkeep_beside(request: SinkRequest) -> None:
     """Compact and expire in a thread of this process, unless one does so. Killed at any time, it leaves orphans."""
-    place = request.table.paths.metadata_root
+    place = request.env.storage, request.table.paths.metadata_root
     with _lock:
         running = _upkeeps.get(place)
         if running is not None and running.is_alive():
@@ -719,7 +709,7 @@ def _upkeep_beside(request: SinkRequest) -> None:
         _upkeeps[place] = thread
 
 
-_upkeeps: Final[dict[str, threading.Thread]] = {}
+_upkeeps: Final[dict[tuple[Storage, str], threading.Thread]] = {}
 
 
 def _upkeep(request: SinkRequest) -> None:

@@ -6,8 +6,9 @@ The options `s3.*`, `gs.*` and `az.*` are defined in `options.catalog`. What is 
 `allow-http` is true when the endpoint begins with `http:` and the option does not say otherwise. Paths are in the
 path style unless `s3.path-style-access` is false. `conditional-create` is `check` or `trust`, see `object_store`.
 
-Clients are kept for the life of the process, one pair for each root and set of options. They own threads, and
-a process that was forked does not have them: it is told so, since its first request would wait for ever.
+A process keeps clients, one pair for each root and set of options; the least recently used go first, as credentials
+that change leave theirs behind. They own threads, and a process that was forked does not have them: it is told so,
+since its first request would wait for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +33,8 @@ from merganser.options.registry import find_catalog_option
 
 Client: TypeAlias = S3Store | GCSStore | AzureStore
 
+_CONNECTIONS_MAX: Final = 32
+"""Maximum number of pairs of clients that a process keeps."""
 _RETRIES: Final = 6
 _RETRY_SECONDS_MAX: Final = 60
 _REQUEST_SECONDS_MAX: Final = 120
@@ -140,7 +144,7 @@ class _Connections:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.by_target: dict[tuple[str, frozenset[tuple[str, str]]], Connection] = {}
+        self.by_target: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Connection] = OrderedDict()
         self.process_id: int | None = None
 
 
@@ -165,6 +169,9 @@ def connect(root: str, options: Mapping[str, str]) -> Connection:
         if found is None:
             found = _CONNECTIONS.by_target[key] = Connection(target_of(root, options))
             _CONNECTIONS.process_id = os.getpid()
+            while len(_CONNECTIONS.by_target) > _CONNECTIONS_MAX:
+                _CONNECTIONS.by_target.popitem(last=False)
+        _CONNECTIONS.by_target.move_to_end(key)
         return found
 
 

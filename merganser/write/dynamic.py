@@ -160,7 +160,7 @@ class DynamicBuckets(ByKeyOrFile):
             if place.new:
                 place.settle({bucket: made[partition, bucket] for bucket in place.new})
                 for number, keys in place.keys.items():
-                    remember(self._table, partition, keys, Share(number, self._assigners))
+                    remember(self._table, self._env, partition, keys, Share(number, self._assigners))
         return found
 
     def abort(self) -> None:

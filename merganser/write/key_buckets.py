@@ -169,7 +169,7 @@ def key_buckets(
         FormatError: a file is missing or damaged, or two of them have the same key.
         StorageError: the store failed, or there is no room on the local disk.
     """
-    place = ("keys", table.paths.metadata_root, partition, share)
+    place = ("keys", table.paths.metadata_root, partition, share, env.storage)
     files = {entry.bucket: entry for entry in entries}
     known = _cache.get(place)
     if not isinstance(known, KeyBuckets):
@@ -186,13 +186,13 @@ def key_buckets(
     came = _read(table, env, fresh, share, arrays)
     _check_alone(table, partition, known, came)
     found = KeyBuckets(files, known.with_keys(came, arrays, env).runs)
-    remember(table, partition, found, share)
+    remember(table, env, partition, found, share)
     return found
 
 
-def remember(table: TableDef, partition: bytes, found: KeyBuckets, share: Share) -> None:
+def remember(table: TableDef, env: Env, partition: bytes, found: KeyBuckets, share: Share) -> None:
     """Keep known keys for the next writer of this process."""
-    _cache.put(("keys", table.paths.metadata_root, partition, share), found, 1024 + found.memory_bytes)
+    _cache.put(("keys", table.paths.metadata_root, partition, share, env.storage), found, 1024 + found.memory_bytes)
 
 
 def _read(table: TableDef, env: Env, entries: Sequence[IndexEntry], share: Share, arrays: Arrays) -> Run:
@@ -265,4 +265,4 @@ def _check_alone(table: TableDef, partition: bytes, known: KeyBuckets, came: Run
 
 
 _cache: Final = Cache()
-"""By table, partition and share. Index files never change, and values name those that they were read from."""
+"""By table, partition, share and storage. Index files never change, and values name those that they were read from."""

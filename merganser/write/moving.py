@@ -442,14 +442,14 @@ class MovingBuckets:
                 self._remember(number, _Known(self._state.version, keys, made))
 
     def _place(self, number: int) -> tuple[object, ...]:
-        return ("places", self._table.paths.metadata_root, self._assigners, number)
+        return ("places", self._table.paths.metadata_root, self._assigners, number, self._env.storage)
 
     def _remember(self, number: int, known: _Known) -> None:
         _cache.put(self._place(number), known, 1024 + known.keys.memory_bytes)
 
 
 _cache: Final = Cache()
-"""By table and assigner, where its keys lie. Hashes and numbers of places hold in this process alone."""
+"""By table, assigner and storage, where its keys lie. Hashes and numbers of places hold in this process alone."""
 _all_places: Final[dict[str, _Places]] = {}
 _lock: Final = threading.Lock()
 
