@@ -9,7 +9,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # else each process that starts compiles merganser again, for a second
 .NOTPARALLEL: # all of them share one environment, and the machine
-.PHONY: demo test whole setup environment lint types unit format docs soak serial streams everything interop clean help
+.PHONY: demo test whole setup environment lint types unit format docs soak serial streams everything interop live clean help
 
 demo: setup ## load the flights of 2013 through Spark, correct them, look at them
 	@$(BIN)/merganser demo
@@ -58,6 +58,9 @@ everything: environment ## 300 histories that draw layouts, steps and readings o
 
 interop: environment ## share tables with Paimon's Java; needs a JDK, downloads 100 MB once, 10 minutes
 	$(BIN)/python -m tests.witness
+
+live: setup ## tables follow a real PostgreSQL and MariaDB through Debezium; installs them, fetches 100 MB once, 15 minutes
+	$(BIN)/python -m tests.live
 
 bench-%: setup ## bench-tables, bench-commits or bench-spark: see benchmarks/README.md
 	$(BIN)/python -m benchmarks.$*

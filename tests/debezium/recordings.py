@@ -15,6 +15,7 @@ from tests.debezium.values import Setting, SourceType, source_type
 
 HERE: Final = Path(__file__).parent
 POSTGRES: Final = HERE / "postgres"
+FOLDERS: Final = (POSTGRES, HERE / "mariadb")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,14 @@ WHOLE_ROWS: Final = {"write-mode": "change-log", "bucket": "1"}
 """Options of a table without a primary key whose source sends whole old rows."""
 
 
+def sendable(source: Source, setting: Setting) -> bool:
+    """Return whether the records of a table say all that happened to it.
+
+    A flattened update has no old row, and without a key that row cannot be found.
+    """
+    return bool(source.key) or not setting.flat
+
+
 def declare(catalog: mg.Catalog, name: str, source: Source, setting: Setting, **options: str) -> mg.Table:
     """Create the table that a person declares for a table of the database."""
     columns = {

@@ -127,6 +127,8 @@ def declared(kind: SourceType, setting: Setting) -> str:
 
 def _declared(kind: SourceType, setting: Setting) -> str:
     match kind.base:
+        case "bigint unsigned":
+            return "DECIMAL(20, 0)"
         case "smallint" | "integer" | "bigint":
             return {"smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT"}[kind.base]
         case "real" | "double precision":
@@ -140,6 +142,8 @@ def _declared(kind: SourceType, setting: Setting) -> str:
         case "money":
             return "DOUBLE" if setting.decimals == "double" else "DECIMAL(19, 2)"
         case "bytea":
+            return "BYTES"
+        case "geometry" if setting.schemas:
             return "BYTES"
         case "date":
             return "DATE"
@@ -163,18 +167,21 @@ def _declared(kind: SourceType, setting: Setting) -> str:
 
 def reading(columns: Mapping[str, SourceType], setting: Setting) -> dict[str, Any]:
     """Return the options of `write_changes` that records without a schema need."""
+    found: dict[str, Any] = {}
+    if setting.binaries != "bytes":
+        found["binary"] = setting.binaries
     if setting.schemas:
-        return {} if setting.binaries == "bytes" else {"binary": setting.binaries}
-    found: dict[str, Any] = {"binary": {"bytes": "base64"}.get(setting.binaries, setting.binaries)}
-    if setting.decimals == "precise":
-        found["decimal"] = "base64"
+        return found
+    exact = ("numeric", "money", "bigint unsigned") if setting.decimals == "precise" else ("bigint unsigned",)
+    numbers = [name for name, kind in columns.items() if kind.base in exact]
+    if numbers:
+        found["decimal"] = dict.fromkeys(numbers, "base64")
     if setting.times != "isostring":
-        units = {
+        found["time_unit"] = {
             name: setting.unit(kind.digits, clock=kind.base == "time")
             for name, kind in columns.items()
             if kind.base in ("time", "timestamp")
         }
-        found["time_unit"] = units
     return found
 
 
@@ -197,7 +204,7 @@ def _as_text(part: Any) -> str:
 
 def _told(text: str, kind: SourceType, setting: Setting) -> Any:
     match kind.base:
-        case "smallint" | "integer" | "bigint":
+        case "smallint" | "integer" | "bigint" | "bigint unsigned":
             return int(text)
         case "real":
             return _float32(float(text))
@@ -210,7 +217,7 @@ def _told(text: str, kind: SourceType, setting: Setting) -> Any:
             return text == "true"
         case "character":
             return text.rstrip(" ")
-        case "bytea":
+        case "bytea" | "geometry":
             return bytes.fromhex(text.removeprefix("\\x"))
         case "date":
             return days(text)
@@ -375,6 +382,8 @@ def _from_text(text: str, kind: SourceType, setting: Setting) -> Any:
             return json.loads(text)
         case "inet":
             return re.sub(r"/(?:128|32)$", "", text)
+        case "geometry":
+            return base64.b64decode(json.loads(text)["wkb"])
         case "bit" | "bit varying" if kind.size not in (None, 1):
             return base64.b64decode(text)
         case "numeric" | "money" if text.startswith("{"):

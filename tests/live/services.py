@@ -188,7 +188,7 @@ class MariaDB(Server):
     def _client(self) -> Sequence[str]:
         return [
             program("mariadb", "mariadb-client"), "--no-defaults", "-h", "127.0.0.1", f"-P{self.port}", "-u", "root",
-            "--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names",
+            "--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--binary-mode",
         ]  # fmt: skip
 
     def connector(self) -> Mapping[str, str]:
@@ -199,6 +199,7 @@ class MariaDB(Server):
             "database.user": "live",
             "database.password": "live",
             "database.include.list": "app",
+            "bigint.unsigned.handling.mode": "precise",
         }
 
 

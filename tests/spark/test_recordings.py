@@ -10,15 +10,16 @@ from pyspark.sql import SparkSession
 import merganser as mg
 import merganser.spark as ms
 from tests.debezium import on_spark, recordings
-from tests.debezium.replica import declare, unexplained
+from tests.debezium.replica import declare, sendable, unexplained
 from tests.debezium.test_recordings import DEFAULTS, REFUSED
 
 pytestmark = pytest.mark.spark
 
 
 def _sources(letter: str) -> list[recordings.Source]:
+    setting = recordings.setting(letter)
     every = recordings.sources().values()
-    return [one for one in every if not REFUSED.keys() & {(letter, one.name), ("*", one.name)}]
+    return [one for one in every if one.name not in REFUSED and sendable(one, setting)]
 
 
 @pytest.mark.parametrize("letter", ["A", "C"])
