@@ -5,7 +5,7 @@
     key                       default         values
     tombstone                 by format       ignore, delete: what a record without a value does
     truncate                  bad             bad, ignore: what becomes of a record that empties the source table
-    unavailable               bad             bad, null: a value that the source did not send and no old row tells
+    unavailable               bad             bad, keep, null: a value that the source did not send and no old row tells
     unavailable_placeholder   __debezium...   the text that stands for such a value
     missing                   unavailable     unavailable, null: a column that an update of OGG leaves out
     binary                    base64          base64, base64-url-safe, hex, latin1 (so for canal-json), or by column
@@ -46,7 +46,7 @@ _OTHER_NAMES: Final = {"debezium-flattened": "debezium-flat"}
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "tombstone": ("ignore", "delete"),
     "truncate": ("bad", "ignore"),
-    "unavailable": ("bad", "null"),
+    "unavailable": ("bad", "keep", "null"),
     "missing": ("unavailable", "null"),
     "zero_dates": ("bad", "null"),
     "out_of_range": ("bad", "null"),

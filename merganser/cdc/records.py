@@ -46,6 +46,8 @@ class Parsed:
         record: int64[rows], rising: the position of the record that each row came from.
         rejected: the bad records, in their order: `record` int64, `reason`, `text` and `key`. They give no rows.
         skipped: how many records say nothing about rows, by why: tombstone, control, other-table or truncate.
+        unavailable: list<string>[rows], the columns whose values a row keeps from the row before it; null in whole
+            rows. None without the option unavailable="keep".
     """
 
     rows: pa.Table
@@ -53,6 +55,7 @@ class Parsed:
     record: pa.Array
     rejected: pa.Table
     skipped: Mapping[str, int]
+    unavailable: pa.ChunkedArray | None = None
 
 
 def parse_records(
@@ -157,7 +160,8 @@ def _parse_piece(
             "key": pa.nulls(len(which), pa.binary()) if keys is None else _one(keys).take(at).cast(pa.binary()),
         }
     )
-    return Parsed(made.table, made.kinds, pa.array(made.record + start), rejected, batch.skipped)
+    unavailable = None if made.unavailable is None else pa.chunked_array([made.unavailable])
+    return Parsed(made.table, made.kinds, pa.array(made.record + start), rejected, batch.skipped, unavailable)
 
 
 def _joined(parts: Sequence[Parsed]) -> Parsed:
@@ -165,12 +169,16 @@ def _joined(parts: Sequence[Parsed]) -> Parsed:
     for part in parts:
         for why, count in part.skipped.items():
             skipped[why] = skipped.get(why, 0) + count
+    lacking = None
+    if parts[0].unavailable is not None:
+        lacking = [chunk for part in parts if part.unavailable is not None for chunk in part.unavailable.chunks]
     return Parsed(
         pa.concat_tables([part.rows for part in parts]),
         pa.concat_arrays([part.kinds for part in parts]),
         pa.concat_arrays([part.record for part in parts]),
         pa.concat_tables([part.rejected for part in parts]),
         skipped,
+        None if lacking is None else pa.chunked_array(lacking),
     )
 
 
@@ -214,6 +222,22 @@ def changes_among(records: Any, format_: str, options: Mapping[str, Any]) -> pa.
         _FORMATS[chosen.format](batch)
         open_.append(batch.open)
     return texts.filter(pa.array(np.concatenate(open_)))
+
+
+def rejected_at(records: Any, keys: Any, which: pa.ChunkedArray, reasons: pa.Array) -> pa.Table:
+    """Return records as bad ones, in the form of `Parsed.rejected`: each once, with its first reason.
+
+    Args:
+        which: int64[n], positions of records, rising.
+        reasons: string[n].
+    """
+    numbers, first = np.unique(which.to_numpy(), return_index=True)
+    at = pa.array(numbers, pa.int64())
+    texts = chunked(records, "records").take(at)
+    key_texts = pa.nulls(len(at), pa.binary()) if keys is None else chunked(keys, "keys").take(at).cast(pa.binary())
+    return pa.table(
+        {"record": at, "reason": reasons.take(pa.array(first)), "text": texts.cast(pa.binary()), "key": key_texts}
+    )
 
 
 def without(records: Any, which: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.batch import DELETE, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
+from merganser.cdc.batch import DELETE, INSERT, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
 from merganser.cdc.computed import computed
 from merganser.cdc.message_keys import key_cells
 from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells, joined
@@ -44,11 +44,14 @@ class Rows:
         table: the columns of the table.
         kinds: int8[n].
         record: int64[n], rising: the record each row came from.
+        unavailable: list<string>[n], the columns whose value the source did not send, so that the row keeps the value
+            of the row before it; null in whole rows. None: unavailable values are not kept.
     """
 
     table: pa.Table
     kinds: pa.Array
     record: Ints
+    unavailable: pa.Array | None = None
 
 
 def rows_of(batch: Batch, changes: Changes, fields: Sequence[t.Field]) -> Rows:
@@ -87,6 +90,8 @@ class _Resolving:
         self.updates = action == UPDATE
         self.deletes = (action == DELETE) | (action == TOMBSTONE)
         self.has_column = changes.new != NOTHING
+        self.kept: Bools | None = None
+        """bool[e, columns], the values that a new row keeps of the row before it; None: no row keeps any."""
 
     def _reject(self, changes: Bools, reason: str) -> None:
         if changes.any():
@@ -117,15 +122,36 @@ class _Resolving:
         if lacking.any():
             self.new = np.where(lacking & (self.old >= 0), self.old, self.new)
             lacking = (self.new == UNAVAILABLE) & ~self.deletes[:, None]
-            if self.batch.options.unavailable == "bad":
-                for i in np.flatnonzero(lacking.any(axis=0)).tolist():
-                    self._reject(
-                        lacking[:, i],
-                        f"unavailable: column {self.batch.columns[i]}: the record does not hold its value, nor does an "
-                        "old row. Set unavailable='null' for a partial-update table",
-                    )
+            self._settle_unavailable(lacking)
             self.new[self.new == UNAVAILABLE] = NOTHING
         self.old[self.old == UNAVAILABLE] = NOTHING
+
+    def _settle_unavailable(self, lacking: Bools) -> None:
+        """Reject records with values that the source did not send, or note that rows keep those of the row before.
+
+        Args:
+            lacking: bool[e, columns], values that neither image holds.
+        """
+        option = self.batch.options.unavailable
+        inserts = self.c.action == INSERT
+        for i in np.flatnonzero(lacking.any(axis=0)).tolist():
+            column = f"unavailable: column {self.batch.columns[i]}:"
+            if option == "bad" or (option == "keep" and not self.key):
+                self._reject(
+                    lacking[:, i],
+                    f"{column} the record does not hold its value, nor does an old row. "
+                    + ("Set unavailable='keep' to take the value of the stored row, or let" if self.key else "Let")
+                    + " the source send whole old rows (REPLICA IDENTITY FULL)",
+                )
+                continue
+            self._reject(
+                lacking[:, i] & inserts,
+                f"{column} the record does not hold its value, and no row is there before an insert. A source that "
+                "sends a changed key as a delete and an insert needs whole old rows (REPLICA IDENTITY FULL)",
+            )
+        if option == "keep" and self.key:
+            self.kept = lacking
+            self.kept[:, self.key] = False  # the message key holds them, or they are missing
 
     # keys
 
@@ -196,6 +222,13 @@ class _Resolving:
         moved = self._moved()
         updates, keyed = self.updates, bool(self.key)
         both = updates & (self.whole | moved)
+        if self.kept is not None:
+            for i in np.flatnonzero(self.kept[moved].any(axis=0)).tolist():
+                self._reject(
+                    self.kept[:, i] & moved,
+                    f"unavailable: column {self.batch.columns[i]}: the record does not hold its value, and the update "
+                    "changes the key. Let the source send whole rows (REPLICA IDENTITY FULL)",
+                )
         if not keyed:
             self._reject(updates & ~self.whole, _UPDATE_WITHOUT_KEY)
         live = self.batch.open[self.c.record]
@@ -246,8 +279,9 @@ class _Resolving:
                 found = self._read(index, where, change, side)
                 found = self._spared(field.name, found, kinds)
                 self._reject_values(index, found, change, where=where)
-            self._reject_nulls(field, found, change, kinds)
+            self._reject_nulls(field, found, change, kinds, self._kept_in(field.name, change, side))
             columns[field.name] = found.values
+        self._check_computed(change, side)
         for field in self.fields:
             if field.name in options.computed:
                 found = computed(options.computed[field.name], pa.table(columns), field.type)
@@ -265,9 +299,11 @@ class _Resolving:
         schema = pa.schema([arrow_field(field).with_nullable(True) for field in self.fields])
         table = pa.Table.from_arrays([columns[field.name] for field in self.fields], schema=schema)
         record = self.c.record[change]
+        unavailable = self._unavailable(change, side)
         if not kept.all():
             table, kinds, record = table.filter(pa.array(kept)), kinds[kept], record[kept]
-        return Rows(table, pa.array(kinds, pa.int8()), record)
+            unavailable = None if unavailable is None else unavailable.filter(pa.array(kept))
+        return Rows(table, pa.array(kinds, pa.int8()), record, unavailable)
 
     def _spared(self, name: str, found: Read, kinds: Any) -> Read:
         """Return values of a column, of which those of deletes are not bad if they do not tell which row is meant."""
@@ -275,7 +311,41 @@ class _Resolving:
             return found
         return replace(found, bad=found.bad & (kinds != MINUS_D))
 
-    def _reject_nulls(self, field: t.Field, found: Read, change: Ints, kinds: Any) -> None:
+    def _kept_in(self, name: str, change: Ints, side: Ints) -> Bools | None:
+        """Return which rows keep the value of a column; None: none does."""
+        if self.kept is None or name not in self.batch.columns:
+            return None
+        found: Bools = self.kept[change, self.batch.columns.index(name)] & (side == 1)
+        return found if found.any() else None
+
+    def _check_computed(self, change: Ints, side: Ints) -> None:
+        """Reject rows that lack a value which a computed column needs."""
+        if self.kept is None:
+            return
+        for name, projection in self.batch.options.computed.items():
+            for needed in sorted(projection.columns):
+                lacking = self._kept_in(needed, change, side)
+                if lacking is not None:
+                    self.batch.reject(
+                        self.c.record[change[lacking]],
+                        f"unavailable: column {needed}: the record does not hold its value, and column {name} is "
+                        "computed from it. Let the source send whole rows (REPLICA IDENTITY FULL)",
+                    )
+
+    def _unavailable(self, change: Ints, side: Ints) -> pa.Array | None:
+        """Return for each row the columns whose values it keeps; None if that is not asked for."""
+        if self.batch.options.unavailable != "keep":
+            return None
+        if self.kept is None:
+            return pa.nulls(len(change), pa.list_(pa.string()))
+        kept = self.kept[change] & (side == 1)[:, None]
+        counts = kept.sum(axis=1)
+        names = pa.array(self.batch.columns, pa.string()).take(pa.array(np.nonzero(kept)[1]))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+        found = pa.ListArray.from_arrays(offsets, names)
+        return pc.if_else(pa.array(counts > 0), found, pa.scalar(None, found.type))
+
+    def _reject_nulls(self, field: t.Field, found: Read, change: Ints, kinds: Any, kept: Bools | None = None) -> None:
         """Reject rows without a value that they need: a delete needs the primary key alone."""
         if field.name in self.batch.table_key:
             needed, reason = np.ones(len(kinds), bool), f"missing-key: key column {field.name} is null"
@@ -283,6 +353,8 @@ class _Resolving:
             needed, reason = kinds != MINUS_D, f"bad-value: column {field.name}: null, and the column is NOT NULL"
         else:
             return
+        if kept is not None:
+            needed = needed & ~kept
         null = np.asarray(found.values.is_null()) & ~found.bad & needed
         if null.any():
             self.batch.reject(self.c.record[change[null]], reason)

@@ -63,6 +63,8 @@ def in_transactions(
     env: Env,
     round_: Callable[[Transaction, TableState], Snapshot | None],
     action: str,
+    *,
+    small: bool = False,
 ) -> Snapshot | None:
     """Return the commit of the first round that nothing has come between; None if it had nothing to commit.
 
@@ -70,6 +72,7 @@ def in_transactions(
         begun: returns a new transaction; it is told whether it is the first one.
         round_: reads the state that it is given, writes files, and finishes the transaction.
         action: what is being done, as messages begin.
+        small: few rows are written, so the first round takes the lock, too, before it reads.
 
     Raises:
         ConflictError, ExpiredError: as for `in_rounds`.
@@ -82,7 +85,7 @@ def in_transactions(
     def one(is_first: bool) -> Snapshot | None:
         transaction = first if is_first else begun(False)
         try:
-            if not is_first:
+            if small or not is_first:
                 transaction.take_turn()
             table = transaction.table
             state = MetaReader(table.paths, env, table.name).latest(to_commit=True)

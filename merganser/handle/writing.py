@@ -11,11 +11,13 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, changes_among, letters_of, letters_user, parse_records, without
+from merganser.cdc.records import Parsed, changes_among, parse_records, rejected_at, without
 from merganser.edit.images import Upserted
+from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
 from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
+from merganser.handle.dead_letters import DeadLetters
 from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.newest import newest
 from merganser.meta.snapshot import Snapshot
@@ -23,11 +25,12 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
+from merganser.write.begin import begin
 from merganser.write.dropping import drop_partitions
 from merganser.write.merge_schema import fields_for, takes, with_columns_of, with_room
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
-from merganser.write.transaction import checked_watermark
+from merganser.write.transaction import Transaction, checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
 
@@ -205,7 +208,11 @@ class WriteVerbs(TableBase):
 
             def check(made: TableDef) -> None:
                 found = replace(self, definition=made)._parsed(records, format, keys, chosen)
-                WriteTarget(made).accepted(found.rows, found.kinds)
+                rows, row_kinds = found.rows, found.kinds
+                if found.unavailable is not None:
+                    whole = found.unavailable.is_null().combine_chunks()
+                    rows, row_kinds = rows.filter(whole), row_kinds.filter(whole)
+                WriteTarget(made).accepted(rows, row_kinds)
 
             now, action = newest(self.definition, self.env), f"cannot write to '{self.name}'"
             changes = changes_among(records, format, chosen)
@@ -232,11 +239,34 @@ class WriteVerbs(TableBase):
         identifier: int | None,
     ) -> ChangesWritten:
         found = self._parsed(records, format, keys, chosen)
-        if dead_letters is not None and found.rejected.num_rows:
-            letters = letters_of(found.rejected, self.name, self.env.clock())
-            dead_letters.write(letters, commit_user=letters_user(commit_user, self.name), identifier=identifier)
-        snapshot = self.write(found.rows, row_kind.symbols(found.kinds), commit_user=commit_user, identifier=identifier)
-        return ChangesWritten(snapshot, found.rows.num_rows, found.rejected.num_rows, dict(found.skipped))
+        letters = DeadLetters(dead_letters, self.name, self.env.clock(), commit_user, identifier)
+        if found.unavailable is None:
+            letters.bury(found.rejected)
+            kinds = row_kind.symbols(found.kinds)
+            snapshot = self.write(found.rows, kinds, commit_user=commit_user, identifier=identifier)
+            return ChangesWritten(snapshot, found.rows.num_rows, letters.count, dict(found.skipped))
+
+        def begun() -> Transaction:
+            return begin(self.definition, self.env, commit_user=commit_user, identifier=identifier)
+
+        transaction = begun()
+        check_can_keep(transaction.target)
+        given = Kept.of(found.rows, found.kinds, found.unavailable, pa.table({"record": found.record}))
+        parts = apart(transaction.table, given)
+
+        def rejected(rows: Kept, reasons: pa.Array) -> pa.Table:
+            return rejected_at(records, keys, rows.letters.column("record"), reasons)
+
+        letters.bury(pa.concat_tables([found.rejected, rejected(parts.refused, parts.reasons)]).sort_by("record"))
+        keeping = Keeping(
+            transaction.table,
+            self.env,
+            parts.waiting,
+            lambda rows, reasons: letters.bury(rejected(rows, reasons), of=" (stored rows)"),
+            transaction.target.action,
+        )
+        snapshot = keeping.commit(lambda is_first: transaction if is_first else begun(), others=parts.whole)
+        return ChangesWritten(snapshot, keeping.rows, letters.count, dict(found.skipped))
 
     def writer(
         self,

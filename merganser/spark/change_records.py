@@ -24,6 +24,7 @@ from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
 from merganser.spark.bucketing import quoted
 from merganser.spark.jobs import on_any_python
+from merganser.spark.keeping import MARK, UNAVAILABLE, marks
 from merganser.spark.names import Spelling, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
@@ -74,7 +75,8 @@ def parse(
             `_rejected` holds its reason, text, key and position; the other columns of this row are null.
 
     Returns:
-        `_row_kind` as text, the columns of the table, and, with bad="keep", `_rejected`; in the order of the records.
+        `_row_kind` as text, the columns of the table, with unavailable="keep" `_unavailable`, which `ms.write` and
+        `ms.write_stream` need, and with bad="keep" `_rejected`; in the order of the records.
 
     Raises:
         InvalidInputError: the format is unknown, an option has no meaning, or a column is missing or of another type.
@@ -87,7 +89,9 @@ def parse(
     if bad not in _BAD:
         raise InvalidInputError(f"{action}: bad is {bad!r:.50}. Give 'fail' or 'keep'. Nothing ran.")
     fields = found.schema.fields
-    reserved = [CHANGE_KIND.name, REJECTED] if bad == "keep" else [CHANGE_KIND.name]
+    keeps = options.get("unavailable") == "keep"
+    added = {UNAVAILABLE: keeps, REJECTED: bad == "keep"}
+    reserved = [CHANGE_KIND.name, *(name for name, is_there in added.items() if is_there)]
     taken = [field.name for field in fields if field.name in reserved]
     if taken:
         raise InvalidInputError(
@@ -109,6 +113,8 @@ def parse(
     rows = spark_schema(found.definition, fields)
     columns = [s.StructField(CHANGE_KIND.name, s.StringType())]
     columns += [s.StructField(field.name, field.dataType, True, field.metadata) for field in rows.fields]
+    if keeps:
+        columns.append(s.StructField(UNAVAILABLE, MARK))
     if bad == "keep":
         columns.append(s.StructField(REJECTED, LETTER))
     schema = s.StructType(columns)
@@ -198,6 +204,8 @@ class ParseTask:
         found = parse_records(batch.column(0), self.format, self.fields, self.key, self.options, keys)
         kinds = row_kind.symbols(found.kinds)
         columns = [kinds, *found.rows.columns]
+        if found.unavailable is not None:
+            columns.append(marks(whole(found.unavailable), self._records(found.record, batch)))
         if not self.keep:
             if found.rejected.num_rows:
                 raise refusal(self.name, found.rejected, batch.num_rows, "give bad='keep' and dead_letters=")
@@ -214,11 +222,23 @@ class ParseTask:
         taken = [pa.chunked_array([column]) if isinstance(column, pa.Array) else column for column in columns]
         return pa.table([*(column.take(place) for column in taken), letters.take(letter)], names=self.schema.names)
 
+    def _records(self, record: pa.Array, batch: pa.RecordBatch) -> pa.Table:
+        """Return text, key and position of some records."""
+        rows = pa.Table.from_batches([batch]).take(record)
+        nothing = pa.nulls(len(record), pa.binary())
+        return pa.table(
+            {
+                "text": rows.column(0),
+                "key": rows.column(1) if self.keyed else nothing,
+                "position": rows.column(rows.num_columns - 1) if self.placed else pa.nulls(len(record), pa.int64()),
+            }
+        )
+
     def _letters(self, rejected: pa.Table, batch: pa.RecordBatch) -> pa.Array:
         at = rejected.column("record").combine_chunks()
         position = batch.column(batch.num_columns - 1).take(at).cast(pa.int64()) if self.placed else None
         parts = [
-            *(_whole(rejected.column(name)) for name in ("reason", "text", "key")),
+            *(whole(rejected.column(name)) for name in ("reason", "text", "key")),
             pa.nulls(len(at), pa.int64()) if position is None else position,
         ]
         return pa.StructArray.from_arrays(parts, names=LETTER.names)
@@ -243,6 +263,7 @@ def refusal(name: str, rejected: pa.Table, count: int, advice: str) -> InvalidIn
     )
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
     found = column.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

@@ -180,13 +180,18 @@ def write(
     outcomes: list[Outcome] = [pickle.loads(bytes(row["message"])) for row in rows if row["message"] is not None]
     user = commit_user or feed.id
     snapshots = {}
-    for request, files in feed.written(outcomes):
+    looked_up = 0
+    letters = None if feed.letters is None else replace(feed.letters, user=user)
+    for request, files, kept in feed.written(outcomes):
         if request is feed.letters:
             replace(request, user=str(letters_user(user, "many tables"))).apply("", number, files)
         else:
-            snapshots[request.table.name] = replace(request, user=user).apply("", number, files)
+            found_bad = request.dead_letters(letters, "", number)
+            own = replace(request, user=user)
+            snapshots[request.table.name] = own.apply("", number, files, kept, found_bad)
+            looked_up += found_bad.count
     counts = {name: sum(row[name] for row in rows) for name in ("rows", "dead_letters", "ignored")}
-    return FeedWritten(snapshots, counts["rows"], counts["dead_letters"], counts["ignored"])
+    return FeedWritten(snapshots, counts["rows"], counts["dead_letters"] + looked_up, counts["ignored"])
 
 
 def _tables(
@@ -265,7 +270,9 @@ def _delivered(
     tasks = shuffle_tasks(spark)
     carriers = records.mapInArrow(on_any_python(Route(feed, format_, options, unknown, tasks)), CARRIERS)
     arranged = carriers.repartition(1) if tasks == 1 else to_tasks(carriers, tasks)
-    return feed, arranged.drop(TASK).mapInArrow(on_any_python(Deliver(feed, tasks)), DELIVERED)
+    return feed, arranged.drop(TASK).mapInArrow(
+        on_any_python(Deliver(feed, tasks, options.get("unavailable") == "keep")), DELIVERED
+    )
 
 
 def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, Any], *, named: bool) -> None:

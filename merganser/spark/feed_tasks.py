@@ -25,7 +25,7 @@ from pyspark import TaskContext
 
 from merganser.cdc.new_tables import Untold, table_told
 from merganser.cdc.options import COLUMNWISE, name_patterns, without_columns
-from merganser.cdc.records import letters_of, parse_records
+from merganser.cdc.records import Parsed, letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
@@ -35,13 +35,15 @@ from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_field
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.spark.bucketing import TASK
-from merganser.spark.change_records import refusal
+from merganser.spark.change_records import refusal, whole
 from merganser.spark.feed_tables import FeedTables
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
-from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, request_of
+from merganser.spark.keeping import ARROW_MARK, UNAVAILABLE, check_call, marked, marks, split, write_apart
+from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, kept_of, request_of
 from merganser.storage.cache import Cache
 from merganser.write.buckets import sole_writers
 from merganser.write.dynamic import assigners_of
+from merganser.write.held import drop_held
 from merganser.write.job import Outcome
 
 CARRIERS: Final = f"{TASK} int, place string, origin int, sequence int, ignored long, rows binary"
@@ -125,32 +127,34 @@ class Feed:
         """
         every = list(self.written(outcomes))
         try:
-            for request, _ in every:
+            for request, *_ in every:
                 request.check(query, batch)
         except ConflictError:
             self.remove(outcomes)
             raise
-        for request, files in every:
-            request.apply(query, batch, files)
+        for request, files, kept in every:
+            request.apply(query, batch, files, kept, request.dead_letters(self.letters, query, batch))
 
-    def written(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[SinkRequest, list[CommitMessage]]]:
-        """Yield the tables that tasks wrote to, and their files; dead letters first."""
+    def written(self, outcomes: Iterable[Outcome]) -> Iterator[tuple[SinkRequest, list[CommitMessage], list[str]]]:
+        """Yield the tables that tasks wrote to, their files, and folders of rows put aside; dead letters first."""
         letters: list[CommitMessage] = []
-        files: dict[str, list[CommitMessage]] = {}
+        files: dict[str, list[TableOutcome]] = {}
         for outcome in outcomes:
             if isinstance(outcome, LettersOutcome):
                 letters += outcome.messages
             elif isinstance(outcome, TableOutcome):
-                files.setdefault(outcome.place, []).extend(outcome.messages)
+                files.setdefault(outcome.place, []).append(outcome)
         if letters and self.letters is not None:
-            yield self.letters, letters
+            yield self.letters, letters, []
         for place in sorted(files):
-            yield self.sink(place), files[place]
+            messages = [message for outcome in files[place] for message in outcome.messages]
+            yield self.sink(place), messages, kept_of(files[place])
 
     def remove(self, outcomes: Iterable[Outcome]) -> None:
         """Remove the files that tasks wrote."""
-        for request, files in self.written(outcomes):
+        for request, files, kept in self.written(outcomes):
             remove_files(request.table, request.here(), files)
+            drop_held(request.here(), kept)
 
 
 _sinks: Final = Cache(weight_max=10_000)
@@ -283,18 +287,69 @@ class Route:
             if self.feed.letters is None:
                 raise refusal(table.name, found.rejected, rows.num_rows, _ADVICE)
             self._bury(found.rejected, rows, table.name, load)
-        prepared, kinds, _ = request.target.accepted(found.rows, found.kinds, None, in_task=True)
+        if found.unavailable is not None and table.keyed:
+            self._apart(found, rows, place, load)
+            return
+        self._load(request, found.rows, found.kinds, place, load)
+
+    def _apart(self, found: Parsed, rows: pa.Table, place: str, load: _Load) -> None:
+        """Add rows of one table, some of which may keep values of stored rows."""
+        request = self.feed.sink(place)
+        check_call(request.target)
+        assert found.unavailable is not None
+        records = rows.take(found.record)
+        kinds = {"text": ("value", pa.binary()), "key": ("key", pa.binary()), "position": ("position", pa.int64())}
+        there = records.column_names
+        record = pa.table(
+            {
+                part: records.column(name) if name in there else pa.nulls(len(found.record), kind)
+                for part, (name, kind) in kinds.items()
+            }
+        )
+        mark = pa.chunked_array([marks(whole(found.unavailable), record)])
+        parts = split(request.table, found.rows, found.kinds, mark)
+        self._load(request, parts.whole.rows, parts.whole.kinds, place, load, marked=True)
+        for part, reasons in ((parts.waiting, None), (parts.refused, parts.reasons)):
+            if part.rows.num_rows:
+                self._send(request, marked(part, reasons), place, load)
+
+    def _load(
+        self,
+        request: SinkRequest,
+        rows: pa.Table,
+        kinds: pa.Array,
+        place: str,
+        load: _Load,
+        *,
+        marked: bool = False,
+    ) -> None:
+        """Add rows, once they are checked.
+
+        Args:
+            marked: they get the column `_unavailable`.
+        """
+        prepared, kinds, _ = request.target.accepted(rows, kinds, None, in_task=True)
         if not prepared.num_rows:
             return
+        kinds = row_kind.inserts(prepared.num_rows) if kinds is None else kinds
+        whole_rows = prepared.append_column(VALUE_KIND.name, kinds)
+        if marked:
+            whole_rows = whole_rows.append_column(UNAVAILABLE, pa.nulls(prepared.num_rows, ARROW_MARK))
+        self._send(request, whole_rows, place, load)
+
+    def _send(self, request: SinkRequest, prepared: pa.Table, place: str, load: _Load) -> None:
+        """Add rows with their kinds, for the tasks that write their buckets."""
+        table = request.table
+        if UNAVAILABLE in prepared.column_names:  # values of NOT NULL columns may come later
+            nullable = pa.schema([field.with_nullable(True) for field in prepared.schema])
+            prepared = pa.Table.from_arrays(prepared.columns, schema=nullable)
         task = np.empty(prepared.num_rows, np.int64)
         for group in sole_writers(table, prepared, assigners_of(table, self.tasks)):
             # the rows of a bucket that has no order need no single writer
             own = zlib.crc32(group.partition, zlib.crc32(place.encode())) + group.bucket
             task[group.rows] = (own if table.keyed or table.schema.bucket_key else load.origin) % self.tasks
-        kinds = row_kind.inserts(prepared.num_rows) if kinds is None else kinds
-        whole = prepared.append_column(VALUE_KIND.name, kinds)
         for number, at in _parted(task):
-            load.add(place, number, whole if at is None else whole.take(at))
+            load.add(place, number, prepared if at is None else prepared.take(at))
 
     def _unknown(self, rows: pa.Table, name: str, why: str, load: _Load) -> None:
         """Say what becomes of records of a table that is not known; those that stand for no rows are left out.
@@ -427,10 +482,12 @@ class Deliver:
 
     Attributes:
         tasks: how many tasks deliver.
+        keeps: rows have the column `_unavailable`, those of tables with a primary key.
     """
 
     feed: Feed
     tasks: int
+    keeps: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows, as `mapInArrow` wants it.
@@ -472,6 +529,8 @@ class Deliver:
             done = StreamTask(self.feed.letters, arranged=False).run(rows)
             return LettersOutcome(done.messages, rows=done.rows)
         request = self.feed.sink(place)
+        if self.keeps and request.table.keyed:
+            return self._delivered_apart(request, place, list(rows))
         parts = ((part.drop_columns([VALUE_KIND.name]), part.column(VALUE_KIND.name)) for part in rows)
         keyed = request.table.keyed
         job = request.transaction("", 0).job(assigners=assigners_of(request.table, self.tasks))
@@ -479,6 +538,16 @@ class Deliver:
         if done.refusal is not None:
             raise done.refusal
         return TableOutcome(done.messages, rows=done.rows, retractions=done.retractions, place=place)
+
+    def _delivered_apart(self, request: SinkRequest, place: str, parts: list[pa.Table]) -> Outcome:
+        """Write rows, some of which may keep values of stored rows."""
+        job = request.transaction("", 0).job(assigners=assigners_of(request.table, self.tasks))
+        rows = pa.concat_tables(parts)
+        kinds, found = whole(rows.column(VALUE_KIND.name)), rows.column(UNAVAILABLE)
+        done = write_apart(job, rows.drop_columns([VALUE_KIND.name, UNAVAILABLE]), kinds, found)
+        if done.refusal is not None:
+            raise done.refusal
+        return TableOutcome(done.messages, rows=done.rows, retractions=done.retractions, kept=done.kept, place=place)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -26,9 +26,10 @@ from pyspark.sql import functions as f
 from merganser.cdc.records import letters_user
 from merganser.commit.message import CommitMessage
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
+from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted
 from merganser.spark.change_records import REJECTED
@@ -36,6 +37,7 @@ from merganser.spark.compaction import on_tasks
 from merganser.spark.dead_letters import check_letters, letters_frame
 from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
+from merganser.spark.keeping import UNAVAILABLE, KeepTask, check_call, commit, keeps_values
 from merganser.spark.names import spelling_of
 from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
@@ -112,6 +114,8 @@ def write(
     if letters is not None:
         check_letters(df, letters, f"cannot write to '{found.name}'")
     good = df if letters is None else df.drop(REJECTED)
+    keeps = keeps_values(good, found.definition)
+    plain = good.drop(UNAVAILABLE) if keeps else good
     transaction = begin(
         found.definition,
         found.env,
@@ -122,9 +126,11 @@ def write(
         identifier=identifier,
         watermark=watermark,
         run=on_tasks(df.sparkSession, found.env),
-        rows=arrow_schema_of(good.schema),
+        rows=arrow_schema_of(plain.schema),
         kinds=kinds,
     )
+    if keeps:
+        check_call(transaction.target)
     done, snapshot = transaction.applied()
     if done:
         return snapshot
@@ -134,9 +140,14 @@ def write(
             user = letters_user(commit_user, found.name)
             write(bad, letters, commit_user=user, identifier=identifier, through="arrow")
             good = df.where(quoted(REJECTED).isNull()).drop(REJECTED)
+            if keeps:
+                return _written_with_stored(transaction, good, kinds, letters)
             return write(
                 good, found, kinds, columns, overwrite, commit_user, identifier, collect, through, watermark, changes
             )
+    if keeps and found.definition.keyed:
+        return _written_with_stored(transaction, df, kinds, None)
+    df = plain
     if collect:
         with our_errors(df.sparkSession):
             rows = df.toArrow()
@@ -200,6 +211,24 @@ def _files_written(transaction: Transaction, df: DataFrame, kinds: str | None, *
         )
         transaction.spent("tasks", env.seconds() - written)
     return messages_of(table, env, outcomes)
+
+
+def _written_with_stored(
+    transaction: Transaction, df: DataFrame, kinds: str | None, letters: Table | None
+) -> Snapshot | None:
+    """Write rows that keep values of stored rows; see `keeping`."""
+    table, env = transaction.table, transaction.env
+    frame, arrival = _arranged(df, table)
+    job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners_on(df.sparkSession, table))
+    numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
+    outcomes = run_jobs(numbered, KeepTask(job, tuple(frame.columns)))
+    messages = messages_of(table, env, outcomes)
+    folders = [outcome.kept for outcome in outcomes if outcome.kept is not None]
+    if not folders:
+        return transaction.finish(messages)
+    number = None if transaction.identifier == BATCH_IDENTIFIER else transaction.identifier
+    user = None if number is None else transaction.user
+    return commit(transaction, env, messages, folders, DeadLetters(letters, table.name, env.clock(), user, number))
 
 
 def _arrow_written(transaction: Transaction, df: DataFrame, kinds: str | None) -> list[CommitMessage]:

@@ -33,10 +33,11 @@ from pyspark.sql.types import StructType
 
 from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
+from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.newest import for_writing
-from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
@@ -45,6 +46,7 @@ from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
+from merganser.spark.keeping import UNAVAILABLE, check_call, commit, keeps_values, run_apart
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
@@ -106,6 +108,7 @@ class SinkRequest:
             "none": other jobs do it.
         checkpoint: where Spark keeps the progress of the query, if that is known.
         letters: what becomes of bad records, which the last column holds; None: there are none.
+        keeps: the last of `names` is `_unavailable`, which says what values rows keep of stored rows.
     """
 
     target: WriteTarget
@@ -116,6 +119,7 @@ class SinkRequest:
     compaction: str
     checkpoint: str | None = None
     letters: SinkRequest | None = None
+    keeps: bool = False
 
     @property
     def table(self) -> TableDef:
@@ -146,33 +150,46 @@ class SinkRequest:
         if any(outcome.held for outcome in outcomes):
             self.apply(query, batch, placed(self.transaction("", 0).job(), outcomes))
         else:
-            self.apply(query, batch, _files(outcomes))
+            self.apply(query, batch, _files(outcomes), kept_of(outcomes), self.dead_letters(self.letters, query, batch))
 
-    def apply(self, query: str, batch: int, files: Sequence[CommitMessage]) -> Snapshot | None:
+    def apply(
+        self,
+        query: str,
+        batch: int,
+        files: Sequence[CommitMessage],
+        kept: Sequence[str] = (),
+        letters: DeadLetters | None = None,
+    ) -> Snapshot | None:
         """Make files one commit and return it; if it is one already, remove them.
 
         Args:
             query: its id; empty: the commit belongs to no stream.
             batch: its number; if it belongs to no stream, the identifier of the commit.
+            kept: folders of rows that keep values of stored rows; they belong to the commit.
+            letters: takes the records of such rows that keep a value of no row; not None if there are such folders.
 
         Raises:
             ConflictError: the table has other rows of a batch of this number, or was made anew since the last batch.
                 Nothing is visible, and the files are gone.
         """
-        if not files and not self.target.overwrites:
+        if not files and not kept and not self.target.overwrites:
             return None
         checkpoint = self._checkpoint()
         try:
             noted = checkpoint is None or checkpoint.check_table(self.table, self.target.action)
         except ConflictError:
             remove_files(self.table, self.here(), files)
+            drop_held(self.here(), kept)
             raise
         transaction = self._begun(query, batch)
         done, snapshot = transaction.applied()
         if done:
             remove_files(self.table, transaction.env, files)
+            drop_held(transaction.env, kept)
             if query:
                 _check_repeat(transaction, batch)
+        elif kept and letters is not None:
+            snapshot = commit(transaction, transaction.env, files, kept, letters)
         else:
             snapshot = transaction.finish(files)
         if checkpoint is not None and transaction.batch is not None and not noted:  # this storage reaches it
@@ -182,6 +199,18 @@ class SinkRequest:
         if self.compaction == "beside":
             _upkeep_beside(self)
         return snapshot
+
+    def dead_letters(self, letters: SinkRequest | None, query: str, batch: int) -> DeadLetters:
+        """Return what takes the records of a batch that turn out to be bad when it is committed.
+
+        Args:
+            letters: their table; None: they are errors.
+        """
+        table = None if letters is None else Table(letters.table, letters.here())
+        if batch == BATCH_IDENTIFIER:
+            return DeadLetters(table, self.table.name, self.env.clock(), None, None)
+        user = (self.user if letters is None else letters.user) + query
+        return DeadLetters(table, self.table.name, self.env.clock(), user, batch)
 
     def check(self, query: str, batch: int) -> None:
         """Refuse a batch of a stream if the table has other rows of its number, or was made anew since the last one.
@@ -214,7 +243,7 @@ class SinkRequest:
         for request, letters in ((self, False), (self.letters, True)):
             if request is not None:
                 remove_files(request.table, request.here(), _files(outcomes, letters=letters))
-        drop_held(self.here(), [outcome.held for outcome in outcomes if outcome.held])
+        drop_held(self.here(), [*(outcome.held for outcome in outcomes if outcome.held), *kept_of(outcomes)])
 
 
 _lock: Final = threading.Lock()
@@ -253,7 +282,7 @@ class StreamTask:
         letters = self.request.letters
         outcomes = [self.run(tables)] if letters is None else self._run_both(tables, letters)
         for outcome in outcomes:
-            if outcome.messages:
+            if outcome.messages or outcome.kept:
                 yield batch_of(outcome, letters=isinstance(outcome, LettersOutcome))
 
     def run(self, tables: Iterable[pa.Table], *, skipped: int = 0) -> Outcome:
@@ -272,6 +301,11 @@ class StreamTask:
             kinds=request.kinds, arrival=_ARRIVAL if arrival else None, assigners=self.assigners
         )
         rows = self._named(first, tables)
+        if request.keeps:
+            outcome = run_apart(job, rows)
+            if outcome.refusal is not None:
+                raise outcome.refusal
+            return outcome
         outcome = job.run(rows, skipped=skipped) if self.arranged or not request.table.assigns_keys else hold(job, rows)
         if outcome.refusal is not None:
             raise outcome.refusal
@@ -404,6 +438,11 @@ def write_stream(
         check_letters(frame, letters, action)
         rows = frame.drop(REJECTED)
         frame = frame.select(*(quoted(column) for column in (*rows.columns, REJECTED)))
+    keeps = keeps_values(rows, found.definition) and found.definition.keyed
+    if keeps:
+        rows = rows.drop(UNAVAILABLE)
+        last = [column for column in frame.columns[len(rows.columns) :] if column != UNAVAILABLE]
+        frame = frame.select(*(quoted(column) for column in (*rows.columns, UNAVAILABLE, *last)))
     request = request_of(
         found,
         rows.columns,
@@ -415,6 +454,9 @@ def write_stream(
         compaction=compaction,
         checkpoint=None,
     )
+    if keeps:
+        check_call(request.target)
+        request = replace(request, names=(*request.names, UNAVAILABLE), keeps=True)
     if letters is not None:
         request = replace(request, letters=letters_request(letters, request.user))
     warn_of_other_python(spark)
@@ -541,6 +583,11 @@ class _Sink:
 
 def _outcomes(written: Sequence[Written]) -> list[Outcome]:
     return [outcome for message in written for outcome in message.outcomes]
+
+
+def kept_of(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return the folders of rows that tasks put aside, since they keep values of stored rows."""
+    return [outcome.kept for outcome in outcomes if outcome.kept]
 
 
 def _files(outcomes: Sequence[Outcome], *, letters: bool = False) -> list[CommitMessage]:

@@ -459,7 +459,9 @@ def rows_of(record: str | None, key: str | None, target: Target) -> list[Row]:
         case "debezium-flat":
             return _flat(root, key, target)
         case "json":
-            return [] if _is_control(root, target) else _insert(_image(root, target), key, target, "+I")
+            return (
+                [] if _is_control(root, target) else _insert(_image(root, target), key, target, "+I", may_replace=True)
+            )
         case "maxwell-json":
             return _maxwell(root, key, target)
         case "ogg-json":
@@ -593,7 +595,7 @@ def _flat(root: Node, key: str | None, target: Target) -> list[Row]:
     image = _image(root, target)
     if gone or op == "d":
         return _delete(image, key, target)
-    return _insert(image, key, target, "+U" if op == "u" else "+I")
+    return _insert(image, key, target, "+U" if op == "u" else "+I", may_replace=op in ("", "u"))
 
 
 def _maxwell(root: Node, key: str | None, target: Target) -> list[Row]:
@@ -694,9 +696,11 @@ def _tombstone(key: str | None, target: Target) -> list[Row]:
     return [_row("-D", image, target)]
 
 
-def _insert(new: _Image | None, key: str | None, target: Target, kind: str) -> list[Row]:
+def _insert(new: _Image | None, key: str | None, target: Target, kind: str, *, may_replace: bool = False) -> list[Row]:
     if new is None:
         raise Bad("missing-after")
+    if not may_replace and MISSING in new.values():  # no row before an insert has the value
+        raise Bad("unavailable")
     if kind == "+U" and not target.key:
         raise Bad("missing-before")
     new = _with_key(_available(new, {}, target), key, target)

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
 from merganser.errors import MerganserError, StorageError
+from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.storage.env import Env
@@ -77,6 +78,24 @@ def placed(job: WriteJob, outcomes: Sequence[Outcome]) -> list[CommitMessage]:
         return messages
     finally:
         drop_held(job.env, held)
+
+
+def put_aside(table: TableDef, env: Env, rows: pa.Table) -> str:
+    """Write rows into a folder of their own beside the files of a table, and return it."""
+    folder = join(table.path, f"{STAGING}{env.new_id()}")
+    try:
+        with _Rows(env, join(folder, _FILE)) as file:
+            file.write(rows)
+    except BaseException:
+        drop_held(env, [folder])
+        raise
+    return folder
+
+
+def rows_aside(env: Env, folder: str) -> pa.Table:
+    """Return the rows that `put_aside` wrote."""
+    with env.storage.open(join(folder, _FILE)) as file, pa.ipc.open_file(file) as reader:
+        return reader.read_all()
 
 
 def drop_held(env: Env, folders: Iterable[str]) -> None:

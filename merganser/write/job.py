@@ -47,6 +47,7 @@ class Outcome:
         marked: rising positions of rows that go, by data file that stays; where rows are changed in place.
         counts: how many rows of the table it changed; None: it looked at none.
         held: the folder in which the rows wait for their buckets, instead of messages (`write.held`); None: none wait.
+        kept: the folder of rows that keep values of stored rows (`edit.keeping`); None: there are none.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -55,6 +56,7 @@ class Outcome:
     rows: int = 0
     retractions: int = 0
     held: str | None = None
+    kept: str | None = None
     marked: Mapping[str, Positions] = field(default_factory=dict)
     counts: RowCounts | None = None
 

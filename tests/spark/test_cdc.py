@@ -172,3 +172,62 @@ def _forget_commit(checkpoint: Path, batch: int) -> None:
     """Leave the checkpoint as if Spark had died before it wrote down that a batch is done."""
     (checkpoint / "commits" / str(batch)).unlink()
     (checkpoint / "commits" / f".{batch}.crc").unlink()
+
+
+UNSENT = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    ("road", "options"),
+    [("write", {}), ("stream", {"bucket": "2"}), ("feed", {"bucket": "2"}), ("feed stream", {})],
+    ids=["ms.write, dynamic buckets", "ms.write_stream", "ms.cdc.write", "ms.cdc.write_stream, dynamic buckets"],
+)
+def test_values_that_were_not_sent_are_those_of_the_stored_rows(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, road: str, options: dict[str, str]
+) -> None:
+    columns = {"id": "BIGINT", "a": "STRING NOT NULL", "b": "STRING"}
+    table = catalog.create_table("shop.kept", columns, primary_key=["id"], options=options)
+    letters = catalog.create_table("shop.kept_letters", mg.cdc.DEAD_LETTERS)
+    table.write([{"id": i, "a": f"a{i}", "b": f"b{i}"} for i in range(5)])
+
+    def change(op: str, id_: int, a: str | None, b: str | None) -> str:
+        return json.dumps({"op": op, "after": {"id": id_, "a": a, "b": b}, "source": {"table": "kept"}})
+
+    removed = json.dumps({"op": "d", "before": {"id": 3}, "source": {"table": "kept"}})
+    values = [
+        change("u", 1, UNSENT, None), change("u", 2, "x", "y"), change("u", 2, UNSENT, UNSENT), removed,
+        change("u", 3, UNSENT, "z"), change("c", 10, "a", UNSENT), change("u", 9, UNSENT, "z"),
+        change("c", 11, "n", "n"), change("u", 4, UNSENT, "u"), change("u", 4, UNSENT, UNSENT),
+    ]  # fmt: skip
+    records = _records(spark, values)
+    if "stream" in road:
+        records.write.parquet(str(tmp_path / "records"))
+        records = spark.readStream.schema(records.schema).parquet(str(tmp_path / "records"))
+    kept = {"dead_letters": letters, "unavailable": "keep"}
+    match road:
+        case "write" | "stream":
+            rows = ms.cdc.parse(records, "debezium-json", table, bad="keep", unavailable="keep")
+            if road == "write":
+                ms.write(rows, table, kinds="_row_kind", dead_letters=letters)
+            else:
+                ms.write_stream(
+                    rows, table, str(tmp_path / "c"), "_row_kind", dead_letters=letters, trigger="availableNow"
+                ).awaitTermination()
+        case "feed":
+            found = ms.cdc.write(records, "debezium-json", {"kept": table}, **kept)
+            assert (found.rows, found.rejected) == (9, 3)
+        case _:
+            ms.cdc.write_stream(
+                records, "debezium-json", {"kept": table}, str(tmp_path / "c"), trigger="availableNow", **kept
+            ).awaitTermination()
+    assert sorted(table.read().to_pylist(), key=lambda row: row["id"]) == [
+        {"id": 0, "a": "a0", "b": "b0"},
+        {"id": 1, "a": "a1", "b": None},
+        {"id": 2, "a": "x", "b": "y"},
+        {"id": 4, "a": "a4", "b": "u"},
+        {"id": 11, "a": "n", "b": "n"},
+    ]
+    found_letters = letters.read(columns=["position", "reason"]).to_pylist()
+    assert sorted(letter["position"] for letter in found_letters) == [104, 105, 106]
+    assert all(letter["reason"].startswith("unavailable: column") for letter in found_letters)
+    assert list(Path(table.path).glob(".staging*")) == []
