@@ -21,7 +21,7 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.changes import Change
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.handle.system_table import SystemTable, TableView, system_handle
@@ -270,12 +270,20 @@ class Catalog:
                 raise
         self._remove(parsed, paths)
 
-    def rename_table(self, name: str, new_name: str) -> None:
+    def rename_table(self, name: str, new_name: str, no_writers: bool = False) -> None:
         """Rename a table. The new name may be in another database. The path of the table changes too.
+
+        A local disk renames the directory in one step. An object store has no such step: each file is copied, and a
+        commit that another process makes meanwhile could be lost. So it is refused there, unless nobody writes.
+
+        Args:
+            no_writers: the caller makes sure that no process writes to the table, compacts it or expires its snapshots
+                until the call ends.
 
         Raises:
             NotFoundError: the table or the database does not exist.
             AlreadyExistsError: the new name is already in use.
+            UnsupportedError: the store cannot rename in one step, and `no_writers` is false; nothing was changed.
         """
         old, new = self._plain_name(name), self._plain_name(new_name)
         source, target = TablePaths(self._table(old)), TablePaths(self._table(new))
@@ -286,6 +294,15 @@ class Catalog:
         if SchemaStore(target, self.env).exists():
             raise _exists(new)
         self._check_free(new, target)
+        if not (no_writers or self.env.storage.moves_at_once):
+            raise UnsupportedError(
+                f"cannot rename '{old}' to '{new}': the store behind '{self.warehouse}' copies a table file by file, "
+                "and a commit that another process makes meanwhile could be lost. Nothing was changed. Stop all writers, "
+                "and pass no_writers=True (merganser rename --no-writers). Or make "
+                f"catalog.clone('{old}', '{new}'), let writers go on there, and drop '{old}' later: a clone has the newest state, without older ones.",
+                table=str(old),
+                path=source.root,
+            )
         self._forget(source)
         self._forget(target)
         try:

@@ -117,13 +117,17 @@ def drop_table(
 def rename(
     name: Annotated[str, typer.Argument(metavar="DATABASE.TABLE", show_default=False)],
     new_name: Annotated[str, typer.Argument(metavar="DATABASE.NEW", show_default=False)],
+    no_writers: Annotated[
+        bool,
+        typer.Option("--no-writers", help="No process writes to the table meanwhile; needed on an object store."),
+    ] = False,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Rename a table. The new name may be in another database."""
     from merganser.cli.target import catalog_of
 
-    catalog_of(warehouse, store).rename_table(name, new_name)
+    catalog_of(warehouse, store).rename_table(name, new_name, no_writers)
 
 
 def migrate(

@@ -22,7 +22,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
@@ -52,6 +52,7 @@ class LocalStorage:
     """
 
     sync: bool = True
+    moves_at_once: ClassVar[bool] = True
 
     def read(self, path: str) -> bytes:
         with _errors("read", path), open(path, "rb") as file:

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ class MemoryStorage:
     """
 
     name: str = "default"
+    moves_at_once: ClassVar[bool] = True
 
     def read(self, path: str) -> bytes:
         files = self._files()

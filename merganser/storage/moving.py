@@ -17,8 +17,10 @@ A crash before the end of step 3 leaves the source as it was, and at the target 
 after step 3 leaves a whole table at the target. To remove the remains at either place, drop the table of that name:
 the copies share no files with the source. A directory of schemas moves in the same way.
 
-Left open: a writer of the source checks its schema before step 4 and creates its snapshot after step 5. This commit
-stays at the source, where no reader finds it. The same happens when a table is dropped during a write.
+A writer that checks its schema before step 4 and creates its snapshot after step 5 would lose a commit that it was told
+of: the commit stays at the source, where no reader finds it. So directories that others may write to are not moved in
+this way: a catalog refuses to rename a table on such a store, unless its caller says that nobody writes
+(`Storage.moves_at_once`). All other moves are of directories that one process knows.
 """
 
 from __future__ import annotations

@@ -100,6 +100,11 @@ class ObjectStorage:
         return (ObjectStorage, (self.root, self._options))
 
     @property
+    def moves_at_once(self) -> bool:
+        """Whether `move_tree` is one step. It is a copy and a removal of each object here."""
+        return False
+
+    @property
     def options(self) -> dict[str, str]:
         """The options of its scheme; they may hold keys."""
         return dict(self._options)

@@ -83,6 +83,10 @@ def no_lock() -> None:
 class Storage(Protocol):
     """A local disk, an object store, or memory."""
 
+    @property
+    def moves_at_once(self) -> bool:
+        """Whether `move_tree` is one step, so that no other process can write to the directory in the middle of it."""
+
     def read(self, path: str) -> bytes:
         """Return all bytes of a file."""
 

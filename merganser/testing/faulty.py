@@ -123,6 +123,11 @@ class FaultyStorage:
         return (_reload, (self.inner, self._number, self._copies))
 
     @property
+    def moves_at_once(self) -> bool:
+        """Whether `move_tree` is one step."""
+        return not self._copies and self.inner.moves_at_once
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """All calls so far, counted or not."""
         with self._state.lock:

@@ -483,7 +483,7 @@ def test_renaming_a_table_by_copies_never_loses_it_and_what_is_left_can_be_dropp
 
     run_every(
         lambda: memory_with(files, name),
-        lambda storage: catalog_over(storage).rename_table("db.t", "db.u"),
+        lambda storage: catalog_over(storage).rename_table("db.t", "db.u", no_writers=True),
         check,
         copies=True,
     )

@@ -9,7 +9,7 @@ import pytest
 
 import merganser as mg
 from merganser.catalogs.filesystem import Catalog
-from merganser.errors import AlreadyExistsError, ConflictError, MerganserError, NotFoundError
+from merganser.errors import AlreadyExistsError, ConflictError, MerganserError, NotFoundError, UnsupportedError
 from merganser.storage.memory import MemoryStorage
 from merganser.storage.moving import MARK
 from merganser.testing.builders import WAREHOUSE, catalog_over, contents, memory_with
@@ -47,7 +47,7 @@ def _keys(table: mg.Table) -> list[int]:
 def test_a_commit_to_the_source_while_it_is_copied_moves_too() -> None:
     storage = _storage()
     struck = Struck(storage, "replace", f"{TARGET}/schema/schema-0", lambda c: c.table("db.t").write([{"k": 2}]))
-    catalog_over(struck).rename_table("db.t", "db.u")
+    catalog_over(struck).rename_table("db.t", "db.u", no_writers=True)
     assert _keys(catalog_over(storage).table("db.u")) == [1, 2]
     assert not contents(storage, SOURCE)
     assert not any(path.endswith(MARK) for path in contents(storage))
@@ -62,7 +62,7 @@ def test_commits_to_both_places_are_both_kept() -> None:
 
     struck = Struck(storage, "delete", f"{SOURCE}/schema/schema-0", both)
     with pytest.raises(ConflictError, match="snapshot-2"):
-        catalog_over(struck).rename_table("db.t", "db.u")
+        catalog_over(struck).rename_table("db.t", "db.u", no_writers=True)
     assert _keys(catalog_over(storage).table("db.u")) == [1, 3]
     assert f"{SOURCE}/snapshot/snapshot-2" in contents(storage)
 
@@ -71,7 +71,7 @@ def test_who_drops_a_half_copied_table_stops_the_move_and_the_source_stays() -> 
     storage = _storage()
     struck = Struck(storage, "replace", f"{TARGET}/schema/schema-0", lambda c: c.drop_table("db.u"))
     with pytest.raises(ConflictError, match="another process removed"):
-        catalog_over(struck).rename_table("db.t", "db.u")
+        catalog_over(struck).rename_table("db.t", "db.u", no_writers=True)
     assert _keys(catalog_over(storage).table("db.t")) == [1]
 
 
@@ -82,12 +82,14 @@ def test_of_two_movers_to_one_name_one_goes_on() -> None:
 
     def other(catalog: Catalog) -> None:
         with pytest.raises(AlreadyExistsError) as caught:
-            catalog_over(FaultyStorage(catalog.env.storage, copies=True)).rename_table("db.other", "db.u")
+            catalog_over(FaultyStorage(catalog.env.storage, copies=True)).rename_table(
+                "db.other", "db.u", no_writers=True
+            )
         refused.append(caught.value)
 
     first_copy = next(path for path in contents(storage, SOURCE) if "/schema/" not in path)
     struck = Struck(storage, "read", first_copy, other)
-    catalog_over(struck).rename_table("db.t", "db.u")
+    catalog_over(struck).rename_table("db.t", "db.u", no_writers=True)
     assert refused
     assert _keys(catalog_over(storage).table("db.u")) == [1]
     assert _keys(catalog_over(storage).table("db.other")) == [5]
@@ -108,7 +110,7 @@ def test_a_table_that_is_made_where_another_is_moved_to_is_refused_or_stops_the_
     for verb, path in paths:
         storage = _storage()
         try:
-            catalog_over(Struck(storage, verb, path, make)).rename_table("db.t", "db.u")
+            catalog_over(Struck(storage, verb, path, make)).rename_table("db.t", "db.u", no_writers=True)
             moved = True
         except AlreadyExistsError:
             moved = False
@@ -133,3 +135,14 @@ def test_half_a_table_is_not_opened_by_its_path_either() -> None:
     catalog.drop_table("db.u")
     catalog.rename_table("db.t", "db.u")
     assert _keys(catalog.table("db.u")) == [1]
+
+
+def test_a_store_that_copies_renames_no_table_that_others_may_write_to() -> None:
+    storage = _storage()
+    before = contents(storage)
+    copying = catalog_over(FaultyStorage(storage, copies=True))
+    with pytest.raises(UnsupportedError, match=r"no_writers=True .*catalog\.clone\('db.t', 'db.u'\)"):
+        copying.rename_table("db.t", "db.u")
+    assert contents(storage) == before
+    copying.clone("db.t", "db.u")
+    assert copying.table("db.u").read().to_pylist() == copying.table("db.t").read().to_pylist()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
-from merganser.errors import NotFoundError
+from merganser.errors import NotFoundError, UnsupportedError
 
 pytestmark = pytest.mark.s3
 
@@ -84,7 +84,10 @@ def test_writers_that_race_all_land_once(bucket: Any) -> None:
 def test_tables_are_listed_renamed_and_dropped(bucket: Any) -> None:
     _orders(bucket).write(_rows(3, "x"))
     catalog = mg.catalog(f"{bucket.root}/warehouse", options=bucket.options)
-    catalog.rename_table("shop.orders", "shop.sales")
+    with pytest.raises(UnsupportedError, match=r"could be lost\. Nothing was changed\."):
+        catalog.rename_table("shop.orders", "shop.sales")
+    assert catalog.list_tables("shop") == ["orders"]
+    catalog.rename_table("shop.orders", "shop.sales", no_writers=True)
     assert catalog.list_tables("shop") == ["sales"]
     assert catalog.table("shop.sales").read().count() == 3
     catalog.drop_table("shop.sales")
