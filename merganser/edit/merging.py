@@ -391,13 +391,16 @@ class Merge:
     def _inserts_sought_keys(self, table: TableDef) -> bool:
         """Whether the keys of new rows are those that the condition has looked for in vain.
 
-        A value that is stored as another one, as 1.5 in an INT, was looked for as it is, and is not a key that was.
+        A value that is stored as another one, as 1.5 in an INT, was looked for as it is, and is not a key that was. If
+        other columns are joined too, a row may meet none because of these, although its key is there.
         """
         joined = {
             field.name: value.assigned_to(field.type)
             for field, value in self._on.pairs
             if _stays(value.type, field.type)
         }
+        if not {field.name for field, _ in self._on.pairs} <= set(table.row_key):
+            return False
         return self._on.is_plain and all(
             name in joined and clause.sets is not None and clause.sets.values[name] == joined[name]
             for clause in self._missing

@@ -7,7 +7,7 @@ import random
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
 from tests.everything.layouts import drawn_layout
 from tests.everything.model import Fields, Model, image
-from tests.everything.values import Row, converter, filters_of
+from tests.everything.values import Row, converter, draw, filters_of
 from tests.oracle.drawn_tables import DrawnTable
 
 WINDOWS = ("merganser.lsm.section.WINDOW_ROWS", "merganser.lsm.writer.SLICE_ROWS")
@@ -107,10 +107,16 @@ class History:
         )
         rng = random.Random(f"{seed} handle")
         self.write_only = rng.random() < 0.4 and layout.engine != "first-row" and not layout.vectors
+        layout.drawn.options = dict(table.options)
         model = Model(
-            layout.engine, table.schema.fields, layout.primary_key, layout.drawn.partition, layout.options, layout.moves
+            layout.engine,
+            table.schema.fields,
+            layout.primary_key,
+            layout.drawn.partition,
+            dict(table.options),
+            layout.moves,
         )
-        self.line = Line(self._opened(table), model, layout.drawn)
+        self.line = Line(self.opened(table), model, layout.drawn)
 
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
@@ -119,8 +125,41 @@ class History:
         catalog.env.threads = 1  # ids are drawn in one order
         return catalog
 
-    def _opened(self, table: mg.Table) -> mg.Table:
+    def opened(self, table: mg.Table) -> mg.Table:
         return table.with_options({"write-only": "true"}) if self.write_only else table
+
+    def take_over(self, line: Line, renamed: Mapping[str, str]) -> None:
+        """Let the model of a line have the columns and options that its table has.
+
+        Args:
+            renamed: new names of columns by their old ones.
+        """
+        drawn, fields, options = line.drawn, line.table.schema.fields, dict(line.table.options)
+        before = {f.id: f for f in line.fields}
+        draws = {}
+        for f in fields:
+            old = before.get(f.id)
+            if old is not None and old.type == f.type:
+                draws[f.name] = drawn.draws[old.name]
+            else:
+                draws[f.name] = lambda rng, kind=f.type: draw(kind, rng, far=self.layout.far)
+        line.drawn = replace(
+            drawn,
+            columns={f.name: str(f.type.with_nullable(True)) for f in fields},
+            draws=draws,
+            key=[renamed.get(name, name) for name in drawn.key],
+            options=options,
+            rising=[tuple(renamed.get(name, name) for name in order) for order in drawn.rising],
+        )
+        line.model.become(fields, options, renamed)
+
+    @property
+    def merges_schema(self) -> bool:
+        """Whether a name that the table does not have is that of a new column, also if it was one's before."""
+        return self.model.options.get("write.merge-schema") == "true"
+
+    def has_nanoseconds(self) -> bool:
+        return any("TIMESTAMP(9)" in kind for kind in self.drawn.columns.values())
 
     @property
     def table(self) -> mg.Table:
@@ -145,7 +184,7 @@ class History:
         self.catalog = self._catalog()
         table = self.catalog.table("db.t")
         assert isinstance(table, mg.Table)
-        self.table = self._opened(table)
+        self.table = self.opened(table)
 
     def tick(self, rng: random.Random) -> None:
         self.now += timedelta(seconds=rng.choice([0, 1, 60, 3600]))
@@ -154,6 +193,8 @@ class History:
         """Return rows to write, in order, with their kinds."""
         found = []
         kinds = [kind for kind in ("+I", "+I", "+I", "+U", "-U", "-D", "-D") if not self.model.refuses(kind)]
+        if self.layout.adds_only:
+            kinds = ["+I", "+U"]
         for _ in range(count):
             row = self.drawn.row(rng)
             kind = rng.choice(kinds)
@@ -192,6 +233,40 @@ class History:
             return
         raise DifferenceError("refusal", f"a call was taken that should have been refused: {refusals}")
 
+    def maybe_refused(self, call: Callable[[], Any], *refusals: Refusal) -> tuple[bool, Any]:
+        """Make a call that may be refused; return whether it was, and what it returned."""
+        before = self.table.latest_snapshot()
+        try:
+            return False, call()
+        except Exception as error:
+            if not any(isinstance(error, kind) and re.search(reason, str(error)) for kind, reason in refusals):
+                raise
+            if self.table.latest_snapshot() != before:
+                raise DifferenceError("refusal", f"a refused call has committed: {error}") from error
+            return True, None
+
+    # the same call, embedded or with Spark
+
+    def delete(self, rng: random.Random, where: str) -> Any:
+        return self.table.delete(where)
+
+    def update(self, rng: random.Random, where: str, sets: dict[str, str]) -> Any:
+        return self.table.update(where, sets)
+
+    def merge(
+        self,
+        rng: random.Random,
+        source: Sequence[Row],
+        on: str,
+        clauses: Any,
+        done: Callable[[Callable[[], Any]], None],
+    ) -> None:
+        rows = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
+        done(lambda: clauses.of(self.table.merge(rows, on)).execute())
+
+    def unpublished(self) -> None:
+        """Take note that the step made a commit that no changelog tells of."""
+
     # what must hold
 
     def settle(self) -> None:
@@ -210,7 +285,7 @@ class History:
         kept = {snapshot.id for snapshot in line.table.snapshots()}
         line.states = {number: state for number, state in line.states.items() if number in kept}
         if latest is not None:
-            line.states[latest.id] = State(line.model.copy(), replace(line.drawn))
+            line.states.setdefault(latest.id, State(line.model.copy(), replace(line.drawn)))
         visible = line.model.visible()
         self.same("rows", line.table.read(), visible)
         if (count := line.table.read().count()) != len(visible):
@@ -253,7 +328,7 @@ class History:
             )
 
     def _filtered(self, rng: random.Random) -> None:
-        text, holds = self.filter(rng)
+        text, holds, _ = self.drawn_filter(rng)
         wanted = [row for row in self.model.visible() if holds(row)]
         names = [f.name for f in self.line.fields]
         columns = rng.sample(names, rng.randrange(1, len(names) + 1))
@@ -262,16 +337,23 @@ class History:
         if count != len(wanted):
             raise DifferenceError("count", f"where {text}: {count}, expected {len(wanted)}")
 
-    def filter(self, rng: random.Random, fields: Fields | None = None) -> tuple[str, Callable[[Row], bool]]:
-        """Return a filter: its text, and what it means."""
-        found = [test for f in fields or self.line.fields for test in filters_of(f.name, f.type)]
-        (one, first), (other, second) = rng.choice(found), rng.choice(found)
+    def drawn_filter(
+        self, rng: random.Random, names: Sequence[str] | None = None
+    ) -> tuple[str, Callable[[Row], bool], set[str]]:
+        """Return a filter: its text, what it means, and the columns that it looks at.
+
+        Args:
+            names: the columns that it may look at; None: all.
+        """
+        fields = [f for f in self.line.fields if names is None or f.name in names]
+        found = [(f.name, test) for f in fields for test in filters_of(f.name, f.type)]
+        (name, (one, first)), (named, (other, second)) = rng.choice(found), rng.choice(found)
         match rng.choice(["one", "one", "and", "or"]):
             case "and":
-                return f"{one} AND {other}", lambda row: first(row) and second(row)
+                return f"{one} AND {other}", lambda row: first(row) and second(row), {name, named}
             case "or":
-                return f"{one} OR {other}", lambda row: first(row) or second(row)
-        return one, first
+                return f"{one} OR {other}", lambda row: first(row) or second(row), {name, named}
+        return one, first, {name}
 
     def _looked_up(self, rng: random.Random) -> None:
         model, visible = self.model, self.model.visible()

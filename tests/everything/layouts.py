@@ -49,7 +49,8 @@ class Layout:
 
     @property
     def producer(self) -> str:
-        return self.options.get("changelog-producer", "none")
+        asked = self.options.get("merganser.changelog-producer")  # as the table stores it
+        return asked or self.options.get("changelog-producer", "none")
 
     @property
     def vectors(self) -> bool:
@@ -62,6 +63,16 @@ class Layout:
     def far(self) -> bool:
         """Whether the formats of the table hold times of all years."""
         return not any("orc" in text for text in self.options.values())
+
+    def takes(self, kind: str) -> bool:
+        """Return whether all formats of the table hold values of a type."""
+        return kind != "TIMESTAMP(9)" or not any("avro" in text for text in self.options.values())
+
+    @property
+    def adds_only(self) -> bool:
+        """Whether a delete may be forgotten that later rows would need: compactions that are published drop them."""
+        ordered = any(name == "sequence.field" or name.endswith(".sequence-group") for name in self.options)
+        return self.producer == "full-compaction" and (ordered or self.engine == "aggregation")
 
     @property
     def postpones(self) -> bool:

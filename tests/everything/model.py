@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change, CountingOracle, EngineOracle, HistoryOracle
+from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
 from tests.everything.values import Row, converter, plain
 
 Fields = tuple[t.Field, ...]
@@ -46,8 +46,12 @@ class Model:
 
     def _begin(self) -> None:
         types = {f.name: f.type for f in self.fields}
-        self.oracle = HistoryOracle(types, self.key, self.options) if self.key else None
+        self.oracle = self._oracle(types) if self.key else None
         self.counts = CountingOracle(list(types))
+
+    def _oracle(self, types: Mapping[str, t.DataType]) -> HistoryOracle:
+        options = {name: text for name, text in self.options.items() if name != "rowkind.field"}
+        return HistoryOracle(types, self.key, options)  # kinds are given, see `flush`
 
     def copy(self) -> Model:
         """Return a table that goes its own way."""
@@ -84,9 +88,13 @@ class Model:
 
     # what is done to it
 
-    def flush(self, changes: Iterable[Change]) -> None:
-        """Take rows of (kind, row), in order."""
-        named = [(row[self.rowkind] if self.rowkind else kind, dict(row)) for kind, row in changes]
+    def flush(self, changes: Iterable[Change], *, given: bool = False) -> None:
+        """Take rows of (kind, row), in order.
+
+        Args:
+            given: the kinds are those that are given, also if a column holds kinds.
+        """
+        named = [(row[self.rowkind] if self.rowkind and not given else kind, dict(row)) for kind, row in changes]
         if self.oracle is not None:
             for change in named:
                 self.oracle.flush([self._placed(change)])
@@ -137,6 +145,20 @@ class Model:
             row = turn(dict(zip(old.counts.columns, values, strict=True)))
             self.counts.counts[tuple(row[name] for name in self.counts.columns)] += count
 
+    def becomes(self, changes: Iterable[Change]) -> Row | None:
+        """Return the row that a key has after some changes alone; None: it has none."""
+        assert self.oracle is not None
+        alone = self._oracle(self.oracle.columns)
+        for change in changes:
+            alone.flush([change])
+        rows = alone.visible()
+        return rows[0] if rows else None
+
+    def same(self, one: Row | None, other: Row | None) -> bool:
+        if one is None or other is None:
+            return one is other
+        return image(one, self.fields, self.unordered()) == image(other, self.fields, self.unordered())
+
     def drops(self, kind: str, row: Row) -> bool:
         """Return whether a row does nothing by its kind."""
         return self._dropped(row[self.rowkind] if self.rowkind else kind)
@@ -164,10 +186,3 @@ class Model:
 def image(row: Row, fields: Fields, unordered: frozenset[str] = frozenset()) -> str:
     """Return a row as it is compared."""
     return repr([plain(row[f.name], unordered=f.name in unordered) for f in fields])
-
-
-def one_by_one(engine: EngineOracle, changes: Iterable[Change]) -> list[Row]:
-    """Return what an oracle shows after some changes."""
-    for change in changes:
-        engine.flush([change])
-    return engine.visible()

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from merganser.errors import InvalidInputError
 from tests.everything.history import FUTURE, History, SkippedError, State
-
-Step = Callable[[History, random.Random], None]
-STEPS: dict[str, tuple[Step, int]] = {}
-"""What can be done, and how often it is drawn."""
-
-
-def step(often: int) -> Callable[[Step], Step]:
-    def added(function: Step) -> Step:
-        STEPS[function.__name__] = (function, often)
-        return function
-
-    return added
+from tests.everything.steps import step
 
 
 @step(8)
@@ -26,7 +14,8 @@ def write(h: History, rng: random.Random) -> None:
     """Write rows of all kinds that the table takes, in one of many forms."""
     changes = h.changes(rng, rng.choice([1, 3, 10, 40]))
     parts = rng.randrange(1, 4)
-    batches = [batch for i in range(parts) if (batch := changes[i::parts])]
+    size = -(-len(changes) // parts)
+    batches = [changes[start : start + size] for start in range(0, len(changes), size)]
     match rng.choice(["table", "list", "batches", "writer"]):
         case "table":
             batches = [changes]
@@ -75,6 +64,7 @@ def overwrite(h: History, rng: random.Random) -> None:
             hit = {h.model.partition_of(row) for kind, row in changes if not h.model.drops(kind, row)}
             h.model.clear(lambda row: h.model.partition_of(row) in hit)
     h.model.flush(changes)
+    h.unpublished()
 
 
 @step(1)
@@ -83,6 +73,7 @@ def truncate(h: History, rng: random.Random) -> None:
         raise SkippedError
     h.table.truncate()
     h.model.clear(lambda row: True)
+    h.unpublished()
 
 
 @step(1)
@@ -93,6 +84,7 @@ def drop_partitions(h: History, rng: random.Random) -> None:
     spec = {name: h.drawn.draws[name](rng) for name in names}
     h.table.drop_partitions([spec])
     h.model.clear(lambda row: all(row[name] == value for name, value in spec.items()))
+    h.unpublished()
 
 
 @step(3)

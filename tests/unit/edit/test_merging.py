@@ -124,6 +124,8 @@ def test_a_repeated_merge_changes_nothing(catalog: mg.Catalog) -> None:
          r"1 new row would have the key of another one \(k = 9\)"),
         ([{"k": 1}], "target.a = source.k AND target.n > 5", lambda m: m.when_not_matched_insert({"k": "k", "n": "0"}),
          r"1 new row of 1 would have a key that is there.*\(k = 1\)"),
+        ([{"k": 1, "n": 7}], f"{BY_KEY} AND target.n = source.n", lambda m: m.when_not_matched_insert(),
+         r"1 new row of 1 would have a key that is there.*\(k = 1\)"),
         ([{"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"k": "k"}), "column 'n' is null"),
         ([{"k": 9}], BY_KEY, lambda m: m.when_not_matched_insert({"n": "1"}), "key column 'k' has no value"),
         ([{"k": 9}], BY_KEY, lambda m: m.when_matched_update({"k": "source.k"}), "belongs to the primary key"),

@@ -1,0 +1,142 @@
+"""Steps that change the columns and options of the table, and writes by handles that were opened before."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import merganser as mg
+from merganser import changes as c
+from merganser.errors import InvalidInputError
+from merganser.schema import types as t
+from tests.everything.history import History, SkippedError
+from tests.everything.steps import step
+from tests.everything.values import KINDS, LADDERS, converter, draw
+
+OPTIONS = {
+    "num-sorted-run.compaction-trigger": ("2", "4", "7"),
+    "target-file-size": ("1 kb", "1 mb"),
+    "data-file.thin-mode": ("true", "false"),
+    "manifest.merge-min-count": ("2", "20"),
+    "changelog-file.format": ("parquet", "avro"),
+    "write-buffer-size": ("1 b", "64 mb"),
+    "file-index.in-manifest-threshold": ("1 b", "500 b"),
+}
+
+
+def named_by_options(h: History) -> set[str]:
+    """Return the columns that options name."""
+    found = set()
+    for key, value in h.model.options.items():
+        found |= {*value.split(",")}
+        if key.startswith("fields."):
+            found |= {*key.removeprefix("fields.").rpartition(".")[0].split(",")}
+    return found
+
+
+@step(4)
+def alter(h: History, rng: random.Random) -> None:
+    """Change some columns, each once."""
+    touched: set[str] = set()
+    changes = []
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        change = _change(h, rng)
+        if change is None:
+            continue
+        place = change.place.after if isinstance(change, c.AddColumn | c.MoveColumn) else None
+        names = {path.split(".")[0] for path in (change.name, place) if path}
+        if names.isdisjoint(touched):
+            changes.append(change)
+            touched |= names
+    if not changes:
+        raise SkippedError
+    altered(h, changes)
+
+
+@step(1)
+def alter_options(h: History, rng: random.Random) -> None:
+    """Change an option that changes no result."""
+    name = rng.choice(sorted(OPTIONS))
+    if name == "changelog-file.format" and h.has_nanoseconds():
+        raise SkippedError
+    altered(h, [c.set_option(name, rng.choice(OPTIONS[name]))], old=False)
+
+
+def altered(h: History, changes: list[Any], *, old: bool = True) -> None:
+    """Change the table and the model."""
+    line, table = h.line, h.line.table
+    if old:
+        line.old.append(table)
+    else:
+        line.old.clear()  # what their options say is another thing now
+    line.table = h.opened(table.alter(changes))
+    h.take_over(line, {change.name: change.new_name for change in changes if isinstance(change, c.RenameColumn)})
+
+
+def _change(h: History, rng: random.Random) -> Any:
+    fields = h.line.fields
+    own = {*h.model.key, *h.model.partition}
+    used = named_by_options(h)
+    one = rng.choice(fields)
+    free = one.name not in own and one.name not in used and h.model.engine != "counting"
+    match rng.choice(["add", "add", "drop", "rename", "rename", "retype", "retype", "move", "nested"]):
+        case "add" if h.model.engine != "counting":
+            kind = rng.choice([kind for kind in KINDS if h.layout.takes(kind)])
+            place = one.name if rng.random() < 0.5 else None
+            return c.add_column(next(h.names), kind, after=place)
+        case "drop" if free and len(fields) > len(own) + 1:
+            return c.drop_column(one.name)
+        case "rename" if one.name not in h.model.partition:
+            return c.rename_column(one.name, next(h.names))
+        case "retype" if free:
+            kind = str(one.type.with_nullable(True))
+            steps = [each for ladder in LADDERS if kind in ladder for each in ladder[ladder.index(kind) + 1 :]]
+            return c.retype_column(one.name, rng.choice(steps)) if steps else None
+        case "move":
+            return c.move_column(one.name, first=True)
+        case "nested" if free and isinstance(one.type, t.Row):
+            inner = rng.choice(one.type.fields)
+            match rng.choice(["add", "rename", "retype"]):
+                case "add":
+                    return c.add_column(f"{one.name}.{next(h.names)}", rng.choice(["INT", "STRING", "DATE"]))
+                case "rename":
+                    return c.rename_column(f"{one.name}.{inner.name}", next(h.names))
+                case "retype" if isinstance(inner.type, t.Int):
+                    return c.retype_column(f"{one.name}.{inner.name}", "BIGINT")
+    return None
+
+
+@step(2)
+def write_by_an_old_handle(h: History, rng: random.Random) -> None:
+    """A handle of earlier columns writes: newer columns are null, and dropped ones are dropped."""
+    line = h.line
+    if not line.old or line.model.rowkind or line.model.engine == "counting" or h.merges_schema:
+        raise SkippedError
+    old = rng.choice(line.old)
+    fields = old.schema.fields
+    names = {f.id: f.name for f in line.fields}
+    changes = []
+    for kind, row in h.changes(rng, rng.choice([1, 5])):
+        back = {f.name: row[names[f.id]] if f.id in names else None for f in fields}
+        same = {f.id for f in line.fields if f.type == next((g.type for g in fields if g.id == f.id), None)}
+        for f in fields:
+            if f.id not in same:
+                back[f.name] = draw(f.type, rng)
+        changes.append((kind, back))
+    given = h.arrow(changes, old)
+    old.write(given, kinds="op")
+    turn = converter(fields, line.fields)
+    rows = given.drop_columns(["op"]).to_pylist()
+    line.model.flush([(kind, turn(row)) for (kind, _), row in zip(changes, rows, strict=True)])
+
+
+@step(1)
+def alter_what_cannot_be(h: History, rng: random.Random) -> None:
+    """A change that the table does not take is refused, and the table stays as it is."""
+    own = [*h.model.key, *h.model.partition]
+    if not own:
+        raise SkippedError
+    name = rng.choice(own)
+    schema = h.table.schema.id
+    h.refused(lambda: h.table.alter([c.drop_column(name)]), (InvalidInputError, "cannot be dropped|cannot drop"))
+    assert mg.table(h.table.path).schema.id == schema if h.storage is None else True
