@@ -19,8 +19,9 @@ import pyarrow as pa
 from merganser.cdc.batch import document
 from merganser.cdc.connect_schema import fields_of, row_of
 from merganser.cdc.debezium import FLAT
-from merganser.cdc.records import chunked, pieces, utf8
+from merganser.cdc.records import chunked, pieces
 from merganser.errors import InvalidInputError
+from merganser.parsing.cells import utf8
 from merganser.parsing.json_scan import OBJECT
 from merganser.schema import types as t
 from merganser.schema.types_text import UNNUMBERED

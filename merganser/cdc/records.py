@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from merganser.cdc import debezium
 from merganser.cdc.batch import Batch, Changes, with_tombstones
@@ -18,10 +17,9 @@ from merganser.cdc.options import CdcOptions, cdc_options, without_columns
 from merganser.cdc.resolve import rows_of
 from merganser.cdc.row_records import golden_gate, maxwell, plain
 from merganser.errors import InvalidInputError, UnsupportedError
-from merganser.parsing.json_scan import Bools
+from merganser.parsing.cells import is_text, utf8
 from merganser.parsing.values import readable
 from merganser.schema import types as t
-from merganser.schema.fitting import fitting
 
 _PIECE_BYTES: Final = 1 << 26
 """Bytes of records that are read at once; memory holds a few times as many."""
@@ -198,7 +196,7 @@ def chunked(values: Any, what: str) -> pa.ChunkedArray:
     if pa.types.is_null(kind):
         return found.cast(pa.binary())
     if not (
-        _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+        is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
     ):
         raise InvalidInputError(
             f"cannot read change records: {what} is {type(values).__name__} of {kind}. Give text or bytes, as an Arrow "
@@ -261,21 +259,3 @@ def pieces(texts: pa.ChunkedArray) -> list[pa.Array]:
 def _one(values: pa.ChunkedArray) -> pa.Array:
     found = values.combine_chunks()
     return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
-    """Return text or bytes as strings, null where they are no UTF-8, and which are not."""
-    try:
-        texts = values.cast(pa.string())
-        if _is_text(values.type):
-            texts.validate(full=True)
-        return texts, np.zeros(len(values), bool)
-    except pa.ArrowInvalid:
-        data = values.cast(pa.binary())
-        held = pa.Array.from_buffers(pa.string(), len(data), data.buffers(), offset=data.offset)
-        broken = ~fitting(held, t.VarChar()) & np.asarray(values.is_valid())
-        return pc.if_else(pa.array(broken), pa.scalar(None, pa.binary()), data).cast(pa.string()), broken

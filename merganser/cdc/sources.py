@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from merganser.cdc import debezium, row_records
 from merganser.cdc.batch import Batch, Names
 from merganser.cdc.options import cdc_options
-from merganser.cdc.records import utf8
-from merganser.parsing.cells import Cells
+from merganser.parsing.cells import Cells, utf8
 from merganser.parsing.json_scan import TEXT, Ints
 
 _FORMATS: Final[Mapping[str, Callable[[Batch], Names]]] = {

@@ -10,6 +10,8 @@ r"""What may be said about files of rows: the layout of CSV files, and how the s
     csv.encoding    utf-8      any that Python knows
     csv.null        (empty)    the unquoted fields that are null, with commas between them: ',NA' is empty or NA
     csv.binary      base64     what fields of BINARY and BYTES hold: base64, or text
+    zero_dates      bad        bad, null: the date 0000-00-00 in CSV and JSON files
+    out_of_range    bad        bad, null: dates and times in CSV and JSON files that their type does not have
 
 A quoted field is never null. Keys of a store ('s3.endpoint') are those that catalogs take.
 """
@@ -17,18 +19,21 @@ A quoted field is never null. Keys of a store ('s3.endpoint') are those that cat
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from merganser.errors import InvalidInputError
+from merganser.expr.setting import checked_zone
 from merganser.options.registry import did_you_mean
+from merganser.parsing.rules import UNITS, Rules
 
 CSV_KEYS: Final = ("delimiter", "quote", "escape", "header", "encoding", "null", "binary")
 FORMATS: Final = ("parquet", "orc", "avro", "csv", "json", "arrow")
 """The formats in which files hold rows."""
 
 _FORMAT: Final = "format"
+_ODD_TIMES: Final = ("zero_dates", "out_of_range")
 _STORES: Final = ("s3.", "gs.", "az.")
 _BINARY: Final = ("base64", "text")
 
@@ -62,6 +67,7 @@ class FileOptions:
 
     Attributes:
         csv: how CSV files are laid out.
+        zero_dates, beyond_null: whether such dates and times are null.
         store: options of the store that holds the files; they may hold keys, so no repr shows them.
         form: the format of all files; None: their names say it.
     """
@@ -69,6 +75,8 @@ class FileOptions:
     csv: CsvFormat = CsvFormat()
     store: Mapping[str, str] = field(default_factory=dict, repr=False)
     form: str | None = None
+    zero_dates: bool = False
+    beyond_null: bool = False
 
 
 def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptions:
@@ -87,15 +95,20 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
         raise InvalidInputError(
             f"{action}: options is a {type(options).__name__}. Give a dictionary, such as {{'csv.null': ',NA'}}."
         )
-    known = [_FORMAT, *(f"csv.{name}" for name in CSV_KEYS)]
+    known = [_FORMAT, *_ODD_TIMES, *(f"csv.{name}" for name in CSV_KEYS)]
     form: str | None = None
     csv: dict[str, str] = {}
     store: dict[str, str] = {}
+    odd = dict.fromkeys(_ODD_TIMES, False)
     for key, value in options.items():
         if key == _FORMAT:
             form = str(value).strip().lower()
             if form not in FORMATS:
                 raise _wrong(action, key, value, f"It is {', '.join(map(repr, FORMATS))}.")
+        elif key in _ODD_TIMES:
+            if value not in ("bad", "null"):
+                raise _wrong(action, key, value, "It is 'bad' or 'null'.")
+            odd[key] = value == "null"
         elif key in known:
             csv[key] = str(value).lower() if isinstance(value, bool) else value
             if not isinstance(csv[key], str):
@@ -106,7 +119,41 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
             raise InvalidInputError(
                 f"{action}: unknown option {key!r} of files. {did_you_mean(str(key), known)}", option=str(key)
             )
-    return FileOptions(_csv_format(csv, action), store, form)
+    return FileOptions(_csv_format(csv, action), store, form, odd["zero_dates"], odd["out_of_range"])
+
+
+def file_rules(said: FileOptions, time_zone: str | None, time_unit: Any, columns: Sequence[str], action: str) -> Rules:
+    """Return how texts in files are read.
+
+    Args:
+        said: the options of the files.
+        time_zone, time_unit: see `Table.load`.
+        columns: names of the columns of the table.
+        action: what is being done, as messages begin.
+
+    Raises:
+        InvalidInputError: there is no such zone, unit or column.
+    """
+    for column, unit in time_unit.items() if isinstance(time_unit, Mapping) else [(None, time_unit)]:
+        if column is not None and column not in columns:
+            raise InvalidInputError(
+                f"{action}: time_unit names the column {column!r:.60}, which the table does not have. "
+                f"{did_you_mean(str(column), list(columns))}",
+                column=str(column),
+            )
+        if unit not in UNITS and not (unit is None and column is None):
+            raise InvalidInputError(
+                f"{action}: time_unit is {time_unit!r:.100}. It is one of {', '.join(map(repr, UNITS))}, or a "
+                "dictionary of these by column."
+            )
+    return Rules(
+        binary="base64",
+        time_unit=time_unit,
+        time_zone=None if time_zone is None else checked_zone(time_zone),
+        zero_dates=said.zero_dates,
+        beyond_null=said.beyond_null,
+        files=True,
+    )
 
 
 def _csv_format(given: Mapping[str, str], action: str) -> CsvFormat:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
 from merganser.ingest import parquet
 from merganser.ingest.data_files import DataFileRows
-from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options
+from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options, file_rules
 from merganser.ingest.folders import (
     HIVE_NULL,
     Texts,
@@ -40,6 +40,7 @@ from merganser.ingest.folders import (
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
 from merganser.options.write import PARTITION_DEFAULT_NAME
+from merganser.parsing.rules import Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.casts import CastError, cast_array
@@ -114,6 +115,7 @@ class RowFiles:
         form: the format of all files; None: their names say it.
         root: the directory below which the directories of a file are partitions; None: they say nothing.
         null: the second text of partition directories that stands for null.
+        rules: how texts are read.
     """
 
     storage: Storage
@@ -123,6 +125,7 @@ class RowFiles:
     form: str | None = None
     root: str | None = None
     null: str = HIVE_NULL
+    rules: Rules = Rules(files=True)  # noqa: RUF009  an immutable value
 
     def schema(self, path: str) -> pa.Schema | None:
         """Return the columns of a file as `tables` gives them; None where only reading its rows tells them.
@@ -194,10 +197,10 @@ class RowFiles:
                 with self._errors(path):
                     own = self._own_fields(path)
                     names = self.names or tuple(column.name for column in own)
-                    yield from csv_tables(path, lambda: self._text(path), own, self.csv, names)
+                    yield from csv_tables(path, lambda: self._text(path), own, self.csv, names, self.rules)
             case "json":
                 with self._errors(path):
-                    yield from json_tables(path, lambda: self._text(path), self._own_fields(path))
+                    yield from json_tables(path, lambda: self._text(path), self._own_fields(path), self.rules)
             case "arrow":
                 with self._errors(path), self.storage.open(path) as file:
                     batches = pa.ipc.open_file(file)
@@ -376,6 +379,8 @@ def rows_of_files(
     kinds: Any,
     columns: Sequence[str] | None,
     options: Mapping[str, Any] | None,
+    time_zone: str | None = None,
+    time_unit: str | Mapping[str, str] | None = None,
 ) -> tuple[FoundFiles, RowFiles]:
     """Return the files of a pattern, and what reads their rows for a table.
 
@@ -386,13 +391,16 @@ def rows_of_files(
         kinds: name of the column with row kinds; files without a heading have it behind the others.
         columns: those that are supplied; None: all of the table.
         options: see `file_options`.
+        time_zone, time_unit: see `Table.load`.
 
     Raises:
         InvalidInputError: the pattern is none, or an option has no meaning.
         NotFoundError: there is no file.
         UnsupportedError: it names a table of another format.
     """
-    said = file_options(options, action=f"cannot load files into '{table.name}'")
+    action = f"cannot load files into '{table.name}'"
+    said = file_options(options, action=action)
+    rules = file_rules(said, time_zone, time_unit, [field.name for field in table.schema.user_fields], action)
     null = table.options.get(PARTITION_DEFAULT_NAME)
     found = found_files(pattern, said, beside, null=null)
     fields = table.schema.user_fields
@@ -400,4 +408,4 @@ def rows_of_files(
     names = tuple(name for name in names if name not in found.partition_by)
     if isinstance(kinds, str) and kinds not in names:
         names = (*names, kinds)
-    return found, RowFiles(found.storage, fields, said.csv, names, said.form, found.root, null)
+    return found, RowFiles(found.storage, fields, said.csv, names, said.form, found.root, null, rules)

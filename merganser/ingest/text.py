@@ -5,9 +5,11 @@ CSV: a field in quotes is a value, whatever it holds; a field without is null wh
 Values may hold line breaks. An empty line is skipped, but in a file of one column it is an empty field.
 
 JSON: one object per line. NaN, Infinity and -Infinity stand for numbers, in quotes (as Spark writes them) or bare (as
-Python does).
+Python does). Arrow's reader parses a block if all values have the forms that it knows. Otherwise the block is scanned,
+which takes some times as long, knows all forms, and tells what is wrong with which row.
 
-Binary values are base64 in both. A row has at most `_BLOCK_BYTES`, sure to be read; longer ones may be refused.
+`merganser.parsing` makes texts values, by the rules of change records. A row has at most `_BLOCK_BYTES`, sure to be
+read; longer ones may be refused.
 """
 
 from __future__ import annotations
@@ -20,17 +22,23 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Self
 
-import polars as pl
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from merganser.errors import FormatError, InvalidInputError
+from merganser.errors import FormatError, InvalidInputError, MerganserError
 from merganser.ingest.file_options import CsvFormat
-from merganser.ingest.refusals import csv_refusal, json_refusal
+from merganser.ingest.refusals import csv_refusal, names_twice, no_json, no_object, no_text, no_value
+from merganser.parsing.cells import NOTHING, Cells, cells_of, repeated, utf8
+from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, scan
+from merganser.parsing.outcome import Read
+from merganser.parsing.rules import PLAIN, Rules
+from merganser.parsing.values import column, readable
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 
@@ -42,11 +50,8 @@ _PAUSES_MAX: Final = 10
 """How often a thread that should read may be found not to, before it counts as ended."""
 _GIVEN_BACK_PAUSES: Final = 30_000
 """Milliseconds in which threads that only decode have to give everything back."""
-_INFINITY: Final = r"(?i)^\s*[-+]?inf"
-"""What a field begins with that says infinity; a number that is too large becomes infinite, too."""
-_NO_NUMBER: Final = rb"(?:NaN|[+-]?(?:Infinity|INF))"
-"""What Spark takes for no number in JSON."""
-_QUOTED: Final = re.compile(rb'"(' + _NO_NUMBER + rb')"')
+_NO_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[+-]?(?:NaN|Infinity|INF)')
+"""A string of JSON, or a bare word that stands for a number."""
 _STRADDLES: Final = "straddl"
 """What pyarrow says of a row that is longer than its blocks."""
 
@@ -58,7 +63,7 @@ Opened = Callable[[], pa.NativeFile]
 
 
 def csv_tables(
-    path: str, opened: Opened, fields: Sequence[t.Field], csv: CsvFormat, names: Sequence[str]
+    path: str, opened: Opened, fields: Sequence[t.Field], csv: CsvFormat, names: Sequence[str], rules: Rules
 ) -> Iterator[pa.Table]:
     """Yield the rows of a CSV file, a block at a time, as the types that their columns have in the table.
 
@@ -68,6 +73,7 @@ def csv_tables(
         fields: columns of the table. Other columns of the file get types that fit their values.
         csv: how the file is laid out.
         names: the columns of a file without a heading, by position.
+        rules: how texts are read.
 
     Raises:
         InvalidInputError: a text is no value of its column; names the column, the row and the value.
@@ -76,40 +82,71 @@ def csv_tables(
     kinds = {field.name: field.type for field in fields}
     quotes: list[int] = []
 
-    def utf8(end: bytes = b"") -> _Blocks:
+    def decoded(end: bytes = b"") -> _Blocks:
         quotes.append(0)
         return _Blocks(opened(), csv, end, quotes)
 
+    note = ", without the heading" if csv.header else ""
+    before = 0
     try:
-        checked = False
-        for batch in _csv_batches(path, utf8, kinds, csv, names):
-            rows = _with_bytes(pa.Table.from_batches([batch]), kinds, csv)
-            if not checked and _has_infinity(rows, kinds):  # of a number that is too large, or written so: texts tell
-                for texts in _csv_texts(utf8, csv, names, None):
-                    for name in texts.schema.names:
-                        if isinstance(kinds.get(name), t.Float | t.Double):
-                            _values_of(texts.column(name), kinds[name], csv)
-                checked = True
-            yield rows
+        for batch in _csv_batches(path, decoded, kinds, csv, names):
+            yield _csv_values(path, batch, kinds, rules, csv, before, note)
+            before += batch.num_rows
         if quotes[-1] % 2:  # a quote within a plain field is none of a pair, so this proves nothing yet
-            _check_closed(path, utf8, csv, names)
+            _check_closed(path, decoded, csv, names)
     except pa.ArrowInvalid as error:
         if _STRADDLES in str(error):
             raise _too_long(path) from error
-        raise csv_refusal(
-            path,
-            lambda skipped: _csv_texts(utf8, csv, names, skipped),
-            error,
-            fields,
-            lambda texts, kind: _values_of(texts, kind, csv),
-            heading=csv.header,
-        ) from error
+        raise csv_refusal(path, lambda skipped: _csv_texts(decoded, csv, names, skipped), error, note) from error
     except UnicodeError as error:
         raise FormatError(
             f"cannot read the rows of '{path}': its text is not {csv.encoding} ({error}). Name its encoding with "
             "'csv.encoding'.",
             path=path,
         ) from error
+
+
+def _csv_values(
+    path: str,
+    batch: pa.RecordBatch,
+    kinds: Mapping[str, t.DataType],
+    rules: Rules,
+    csv: CsvFormat,
+    before: int,
+    note: str,
+) -> pa.Table:
+    """Return rows whose columns of the table hold texts as rows of values.
+
+    Args:
+        before: rows of the file before these.
+        note: on the counting of rows.
+
+    Raises:
+        InvalidInputError: a text is no value of its column.
+        FormatError: a text is not UTF-8.
+    """
+    columns: list[pa.Array] = []
+    first: tuple[int, Callable[[], MerganserError]] | None = None
+    for name, held in zip(batch.schema.names, batch.columns, strict=True):
+        kind = kinds.get(name)
+        if kind is None or not readable(kind) or (isinstance(kind, t.Binary | t.VarBinary) and not csv.base64):
+            columns.append(held)
+            continue
+        texts, broken = utf8(held)
+        cells = Cells(np.where(np.asarray(held.is_null()), np.uint8(NULL), np.uint8(TEXT)), texts.fill_null(""))
+        found = column(cells, kind, PLAIN, rules.of(name))
+        columns.append(found.values)
+        bad = broken | found.bad
+        row = int(np.argmax(bad)) if bad.any() else batch.num_rows
+        if row < (batch.num_rows if first is None else first[0]):
+            if broken[row]:
+                first = row, partial(no_text, path, name, held[row].as_py(), before + row, note)
+            else:
+                why = found.why[row].as_py() if isinstance(found.why, pa.Array) else found.why
+                first = row, partial(no_value, path, name, texts[row].as_py(), kind, before + row, note, why)
+    if first is not None:
+        raise first[1]()
+    return pa.table(columns, names=batch.schema.names)
 
 
 class _Block(bytearray):
@@ -339,56 +376,20 @@ def _csv_texts(
         yield from rows
 
 
-def _values_of(texts: pa.Array, kind: t.DataType, csv: CsvFormat) -> pa.Array:
-    """Return fields of a column as values, as `csv_tables` reads them.
-
-    Args:
-        texts: binary, null where the file says null.
-
-    Raises:
-        pa.ArrowInvalid: one is no value.
-    """
-    utf8 = texts.cast(pa.string())
-    sink = pa.BufferOutputStream()
-    style = pa_csv.WriteOptions(include_header=False, quoting_style="all_valid")
-    pa_csv.write_csv(pa.table({"v": utf8}), sink, style)
-    data = sink.getvalue()
-    found = pa_csv.read_csv(
-        pa.BufferReader(data),
-        pa_csv.ReadOptions(column_names=["v"], block_size=max(_BLOCK_BYTES, 2 * data.size)),
-        pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        _convert_options(CsvFormat(), {"v": _csv_type(kind)}),
-    )
-    values = _with_bytes(found, {"v": kind}, csv).column("v")
-    if isinstance(kind, t.Float | t.Double):
-        infinite = pc.fill_null(pc.is_inf(values), False)
-        if pc.any(pc.and_(infinite, pc.invert(pc.match_substring_regex(utf8, _INFINITY)))).as_py():
-            raise pa.ArrowInvalid(f"a number is too large for {kind}")
-    return values
-
-
-def _has_infinity(rows: pa.Table, kinds: Mapping[str, t.DataType]) -> bool:
-    return any(
-        pc.any(pc.is_inf(rows.column(name))).as_py()
-        for name in rows.column_names
-        if isinstance(kinds.get(name), t.Float | t.Double)
-    )
-
-
-def _check_closed(path: str, utf8: Callable[[bytes], _Blocks], csv: CsvFormat, names: Sequence[str]) -> None:
+def _check_closed(path: str, decoded: Callable[[bytes], _Blocks], csv: CsvFormat, names: Sequence[str]) -> None:
     """Refuse a file that ends inside quotes: a row put behind its end would be part of the last value.
 
     Raises:
         FormatError: nothing of the file may be written.
     """
     width = rows = 0
-    for batch in _csv_texts(lambda: utf8(b""), csv, names, None):
+    for batch in _csv_texts(lambda: decoded(b""), csv, names, None):
         width, rows = batch.num_columns, rows + len(batch)
     if not width:
         return
     row = csv.delimiter * (width - 1) if width > 1 else "0"
     behind = f"\n{row}\n".encode()
-    if rows == sum(len(batch) for batch in _csv_texts(lambda: utf8(behind), csv, names, None)):
+    if rows == sum(len(batch) for batch in _csv_texts(lambda: decoded(behind), csv, names, None)):
         raise FormatError(
             f"cannot read the rows of '{path}': it ends inside quotes, in row {rows} (counting from 1"
             f"{', without the heading' if csv.header else ''}). Nothing was written. The file may be cut off; "
@@ -427,16 +428,8 @@ def _convert_options(csv: CsvFormat, types: Mapping[str, pa.DataType]) -> pa_csv
 
 
 def _csv_type(kind: t.DataType) -> pa.DataType:
-    return pa.string() if isinstance(kind, t.Binary | t.VarBinary) else arrow_type(kind)
-
-
-def _with_bytes(table: pa.Table, kinds: Mapping[str, t.DataType], csv: CsvFormat) -> pa.Table:
-    """Return the rows with binary columns as bytes, which CSV has as text."""
-    for i, name in enumerate(table.column_names):
-        if isinstance(kinds.get(name), t.Binary | t.VarBinary):
-            column = table.column(i)
-            table = table.set_column(i, name, _from_base64(column) if csv.base64 else column.cast(pa.binary()))
-    return table
+    """Return the type that Arrow's reader gives fields: their bytes, which become values afterwards."""
+    return pa.binary() if readable(kind) else arrow_type(kind)
 
 
 def _too_long(path: str) -> FormatError:
@@ -450,162 +443,247 @@ def _too_long(path: str) -> FormatError:
 # JSON
 
 
-def json_tables(path: str, opened: Opened, fields: Sequence[t.Field]) -> Iterator[pa.Table]:
+def json_tables(path: str, opened: Opened, fields: Sequence[t.Field], rules: Rules) -> Iterator[pa.Table]:
     """Yield the rows of a file of JSON lines, a block at a time, as the types that their columns have in the table.
+
+    Args:
+        path: the file, for messages.
+        opened: opens it.
+        fields: columns of the table. Other members get types that fit their values.
+        rules: how values are read.
 
     Raises:
         InvalidInputError: a value does not fit its column; names the column, the row and the value.
         FormatError: a line is no object; names the row.
     """
-    kinds = {field.name: arrow_type(field.type) for field in fields}
-    no_numbers = _no_numbers(kinds)
-
-    def parsed(data: bytes, only: str | None = None) -> None:
-        for _ in _json_batches(pa.BufferReader(_bare(data, no_numbers)), kinds, only):
-            pass
-
-    try:
-        with opened() as file:
-            parts = (
-                [file] if no_numbers is None else (pa.BufferReader(_bare(x, no_numbers)) for x in _line_blocks(file))
-            )
-            for part in parts:
-                for batch in _json_batches(part, kinds, None):
-                    yield pa.Table.from_batches([batch])
-    except pa.ArrowInvalid as error:
-        if _STRADDLES in str(error):
-            raise _too_long(path) from error
-        with opened() as file, io.BufferedReader(file) as lines:
-            raise json_refusal(path, lines, error, fields, parsed) from error
+    kinds = {field.name: field.type for field in fields}
+    before = 0
+    with opened() as file:
+        for block in _line_blocks(path, file):
+            try:
+                batches = list(_json_batches(block, kinds, rules))
+            except pa.ArrowInvalid as error:
+                if _STRADDLES in str(error):
+                    raise _too_long(path) from error
+                batches = [_scanned(path, block, kinds, rules, before)]
+            for batch in batches:
+                before += batch.num_rows
+                yield pa.Table.from_batches([batch])
 
 
-def _no_numbers(kinds: Mapping[str, pa.DataType]) -> re.Pattern[bytes] | None:
-    """Return what finds NaN and infinities in quotes where a FLOAT or DOUBLE stands; None: there are no such columns.
-
-    Arrow's reader takes them bare only. They are found by the names before them: in a file of lines, quotes inside of
-    texts have a backslash, so a name with its quotes and a colon is one. A name that a text has elsewhere is left out.
-    """
-    floats: set[str] = set()
-    texts: set[str] = set()
-
-    def look(name: str, kind: pa.DataType) -> None:
-        if pa.types.is_list(kind):
-            look(name, kind.value_type)
-        elif pa.types.is_map(kind):
-            look("key", kind.key_type)
-            look("value", kind.item_type)
-        elif pa.types.is_struct(kind):
-            for field in kind:
-                look(field.name, field.type)
-        elif pa.types.is_floating(kind):
-            floats.add(name)
-        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-            texts.add(name)
-
-    for name, kind in kinds.items():
-        look(name, kind)
-    names = b"|".join(re.escape(json.dumps(name, ensure_ascii=False)[1:-1].encode()) for name in sorted(floats - texts))
-    if not names:
-        return None
-    lists = rb"[\[\s]*(?:[^\"{}]*\"" + _NO_NUMBER + rb"\"(?=[\s,\]}]))+"
-    return re.compile(rb'(?<!\\)"(?:' + names + rb')"\s*:' + lists)
-
-
-def _bare(data: bytes, no_numbers: re.Pattern[bytes] | None) -> bytes:
-    """Return lines of JSON in which NaN and infinities stand without quotes."""
-    if no_numbers is None or not (b'NaN"' in data or b'nfinity"' in data or b'INF"' in data):
-        return data
-    return no_numbers.sub(lambda found: _QUOTED.sub(_one_spelling, found[0]), data)
-
-
-def _one_spelling(found: re.Match[bytes]) -> bytes:
-    text = found[1]
-    return b"NaN" if text == b"NaN" else b"-Infinity" if text.startswith(b"-") else b"Infinity"
-
-
-def _line_blocks(file: pa.NativeFile) -> Iterator[bytes]:
+def _line_blocks(path: str, file: pa.NativeFile) -> Iterator[bytes]:
     """Yield a file in blocks of whole lines. pyarrow's threads never read a file of Python for it."""
     rest = b""
     while data := file.read(_BLOCK_BYTES):
         lines, end, rest = (rest + data).rpartition(b"\n")
         if end:
             yield lines + end
+        if len(rest) > 2 * _BLOCK_BYTES:
+            raise _too_long(path)
     if rest:
         yield rest
 
 
-def _json_batches(source: Any, kinds: Mapping[str, pa.DataType], only: str | None) -> Iterator[pa.RecordBatch]:
-    texts = pa.schema([(name, _as_json_has_it(kind)) for name, kind in kinds.items() if only in (None, name)])
-    options = pa_json.ParseOptions(
-        explicit_schema=texts, unexpected_field_behavior="infer" if only is None else "ignore"
-    )
+def _json_batches(block: bytes, kinds: Mapping[str, t.DataType], rules: Rules) -> Iterator[pa.RecordBatch]:
+    """Yield lines as Arrow's reader parses them.
+
+    Raises:
+        pa.ArrowInvalid: a value has a form that the reader does not know, or is none.
+    """
+    texts = pa.schema([(name, _as_arrow_parses(kind)) for name, kind in kinds.items()])
+    options = pa_json.ParseOptions(explicit_schema=texts, unexpected_field_behavior="infer")
     try:
-        batches = pa_json.open_json(source, pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
+        batches = pa_json.open_json(pa.BufferReader(block), pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
     except pa.ArrowInvalid as error:
         if "Empty JSON" in str(error):
             return
         raise
     for batch in batches:
         names = batch.schema.names
-        columns = [_from_json(held, kinds.get(name, held.type)) for name, held in zip(names, batch, strict=True)]
+        columns = [
+            _of_parsed(held, kinds[name], rules.of(name)) if name in kinds else held
+            for name, held in zip(names, batch, strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(columns, names)
 
 
-def _as_json_has_it(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which a value stands in JSON: dates, times and bytes are texts there, numbers doubles."""
-    if pa.types.is_float32(kind):
-        return pa.float64()
-    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_json_has_it(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_json_has_it(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        parts = (("key", kind.key_type), ("value", kind.item_type))
-        return pa.list_(pa.struct([(name, _as_json_has_it(part)) for name, part in parts]))
-    return kind
+def _as_arrow_parses(kind: t.DataType) -> pa.DataType:
+    """Return the type that Arrow's reader gives a value: text where `merganser.parsing` reads it."""
+    match kind:
+        case t.Float():
+            return pa.float64()
+        case t.Array(element=element):
+            return pa.list_(_as_arrow_parses(element))
+        case t.Row(fields=fields):
+            return pa.struct([(field.name, _as_arrow_parses(field.type)) for field in fields])
+        case t.Map(key=key, value=value):
+            return pa.list_(pa.struct([("key", _as_arrow_parses(key)), ("value", _as_arrow_parses(value))]))
+    return pa.string() if isinstance(kind, _READ_AS_TEXT) else arrow_type(kind)
 
 
-def _from_json(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values that were read as `_as_json_has_it` says in the type wanted, but maps as lists of entries."""
-    if array.type == kind:
-        return array
-    mask = array.is_null() if array.null_count else None
-    if pa.types.is_list(kind):
-        lengths = pc.fill_null(pc.list_value_length(array), 0)
-        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
-        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, _from_json(array.flatten(), kind.value_type), mask=mask)
-    if pa.types.is_struct(kind):
-        parts = [_from_json(part, field.type) for part, field in zip(array.flatten(), kind, strict=True)]
-        return pa.StructArray.from_arrays(parts, names=[field.name for field in kind], mask=mask)
-    if pa.types.is_map(kind):  # where rows are conformed, lists of entries become maps
-        parts = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-        return _from_json(array, pa.list_(pa.struct(parts)))
-    if pa.types.is_float32(kind):
-        narrow = array.cast(kind)
-        if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(array))).as_py():
-            raise pa.ArrowInvalid("a number is too large for FLOAT")
-        return narrow
-    if pa.types.is_binary(kind):
-        return _from_base64(array)
-    if pa.types.is_time(kind):  # Arrow reads it from text as a part of a timestamp only
-        moments = pc.binary_join_element_wise("1970-01-01T", array, "").cast(pa.timestamp(kind.unit))
-        return moments.cast(kind)
-    return array.cast(kind)
+_READ_AS_TEXT: Final = (
+    t.Decimal, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.LocalZonedTimestamp,
+)  # fmt: skip
 
 
-def _from_base64(texts: Any) -> Any:
-    """Return texts in base64 as bytes.
+def _of_parsed(array: pa.Array, kind: t.DataType, rules: Rules) -> pa.Array:
+    """Return values that were parsed as `_as_arrow_parses` says in their type; maps as lists of entries.
 
     Raises:
-        pa.ArrowInvalid: one is no base64.
+        pa.ArrowInvalid: one is no value.
     """
-    series = pl.from_arrow(texts)
-    assert isinstance(series, pl.Series)
+    mask = array.is_null() if array.null_count else None
+    match kind:
+        case t.Array(element=element):
+            return pa.ListArray.from_arrays(_offsets(array), _of_parsed(array.flatten(), element, rules), mask=mask)
+        case t.Row(fields=fields):
+            parts = [_of_parsed(part, field.type, rules) for part, field in zip(array.flatten(), fields, strict=True)]
+            return pa.StructArray.from_arrays(parts, names=[field.name for field in fields], mask=mask)
+        case t.Map(key=key, value=value):  # where rows are conformed, lists of entries become maps
+            entry = t.Row(fields=(t.Field(0, "key", key), t.Field(1, "value", value)))
+            return _of_parsed(array, t.Array(element=entry), rules)
+        case t.Float():
+            narrow = array.cast(pa.float32())
+            if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(array))).as_py():
+                raise pa.ArrowInvalid("a number is too large for FLOAT")
+            return narrow
+    if not isinstance(kind, _READ_AS_TEXT):
+        return array
+    kinds = np.where(np.asarray(array.is_null()), np.uint8(NULL), np.uint8(TEXT))
+    found = column(Cells(kinds, array.fill_null("")), kind, PLAIN, rules)
+    if found.bad.any():
+        raise pa.ArrowInvalid(f"a text is no {kind}")
+    return found.values
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths.cast(pa.int32()))])
+
+
+def _scanned(path: str, block: bytes, kinds: Mapping[str, t.DataType], rules: Rules, before: int) -> pa.RecordBatch:
+    """Return lines as rows, values in all forms that the rules know.
+
+    Args:
+        before: rows of the file before these.
+
+    Raises:
+        InvalidInputError: a value does not fit its column.
+        FormatError: a line is no object, or names a member twice.
+    """
+    lines = _lines(block)
+    texts, broken = utf8(lines)
+    texts = texts.fill_null("")
+    found = scan(texts)
+    if (found.faults & ~broken).any():
+        texts = _quoted(texts, found.faults)
+        found = scan(texts)
+    rows = len(lines)
+    first: tuple[int, Callable[[], MerganserError]] = (rows, lambda: _too_long(path))
+
+    def refuse(bad: Any, error: Callable[[int], MerganserError]) -> None:
+        nonlocal first
+        row = int(np.argmax(bad)) if bad.any() else rows
+        if row < first[0]:
+            first = row, lambda: error(row)
+
+    def line(row: int) -> bytes:
+        return bytes(lines[row].as_py())
+
+    refuse(found.faults | broken, lambda row: no_json(path, line(row), before + row))
+    refuse(~found.faults & (found.roots != OBJECT), lambda row: no_object(path, line(row), before + row))
+    members = np.flatnonzero(found.roots[found.parents] == OBJECT) if rows else np.zeros(0, np.int64)
+    names, parents = found.names.take(pa.array(members)), found.parents[members]
+    cells = cells_of(found).take(members)
+    codes = names.fill_null("").dictionary_encode()
+    where = np.asarray(codes.indices, dtype=np.int64)
+    twice = np.zeros(rows, bool)
+    twice[repeated(parents, where)] = True
+    refuse(twice, lambda row: no_json(path, line(row), before + row))
+    columns: dict[str, pa.Array] = {}
+    known = {name: i for i, name in enumerate(codes.dictionary.to_pylist())}
+    for name in (*kinds, *(name for name in known if name not in kinds)):
+        place = np.full(rows, NOTHING, np.int64)
+        own = np.flatnonzero(where == known.get(name, -1))
+        place[parents[own]] = own
+        given = cells.take(place)
+        if name not in kinds:
+            columns[name], bad = _inferred(given)
+            refuse(bad, lambda row: no_json(path, line(row), before + row))
+            continue
+        read = column(given, kinds[name], PLAIN, rules.of(name))
+        columns[name] = read.values
+        refuse(read.bad, partial(_refused, path, line, name, given, kinds[name], read, before))
+    if first[0] < rows:
+        raise first[1]()
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _refused(
+    path: str,
+    line: Callable[[int], bytes],
+    name: str,
+    given: Cells,
+    kind: t.DataType,
+    found: Read,
+    before: int,
+    row: int,
+) -> MerganserError:
+    if names_twice(line(row)):
+        return no_json(path, line(row), before + row)
+    why = found.why[row].as_py() if isinstance(found.why, pa.Array) else found.why
+    return no_value(path, name, given.texts[row].as_py(), kind, before + row, "", why)
+
+
+def _lines(block: bytes) -> pa.Array:
+    """Return the lines that are not blank, each with its end."""
+    data = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(data == ord("\n")) + 1
+    if not len(ends) or ends[-1] < len(data):
+        ends = np.append(ends, len(data))
+    bounds = np.concatenate(([0], ends)).astype(np.int32)
+    lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
+    full = np.add.reduceat(data > ord(" "), bounds[:-1]) > 0
+    return lines.filter(pa.array(full))
+
+
+def _quoted(texts: pa.Array, faults: Any) -> pa.Array:
+    """Return lines in which bare words for numbers stand in quotes, where they may be what is wrong with a line."""
+    some = texts.filter(pa.array(faults)).to_pylist()
+    others = [_NO_NUMBER.sub(_in_quotes, text.encode()).decode() for text in some]
+    return pc.replace_with_mask(texts, pa.array(faults), pa.array(others, pa.string()))
+
+
+def _in_quotes(found: re.Match[bytes]) -> bytes:
+    return found[0] if found[0].startswith(b'"') else b'"' + found[0] + b'"'
+
+
+def _inferred(cells: Cells) -> tuple[pa.Array, Any]:
+    """Return values of a type that fits them, and which of them Arrow's reader refuses."""
+    bad = np.zeros(len(cells.kinds), bool)
+    # null where there is nothing; strings with their quotes and escapes
+    texts = pc.if_else(pa.array(cells.kinds == ABSENT), "null", cells.texts)
+    quoted = cells.kinds == TEXT
+    if quoted.any():
+        escaped = [json.dumps(text) for text in cells.texts.filter(pa.array(quoted)).to_pylist()]
+        texts = pc.replace_with_mask(texts, pa.array(quoted), pa.array(escaped, pa.string()))
+    lines = pc.binary_join_element_wise('{"":', texts, "}\n", "")
+
+    def parsed(start: int, end: int) -> pa.Array:
+        data = b"".join(lines.slice(start, end - start).cast(pa.binary()).to_pylist())
+        options = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        return pa_json.read_json(pa.BufferReader(data), options).column(0).combine_chunks()
+
+    start, end = 0, len(texts)
     try:
-        found = series.str.decode("base64", strict=True)
-    except pl.exceptions.ComputeError as error:
-        raise pa.ArrowInvalid(f"{error}: no base64") from error
-    return found.to_arrow().cast(pa.binary())  # not large_binary, as Polars has it
+        return parsed(0, end), bad
+    except pa.ArrowInvalid:
+        while end - start > 1:
+            middle = (start + end) // 2
+            try:
+                parsed(0, middle)
+                start = middle
+            except pa.ArrowInvalid:
+                end = middle
+    bad[start] = True
+    return pa.nulls(len(texts)), bad

@@ -9,8 +9,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from merganser.parsing.json_scan import ABSENT, NULL, TEXT, Bools, Bytes, Children, Ints, unescaped
+from merganser.schema import types as t
+from merganser.schema.fitting import fitting
 
 _BACKSLASH: Final = 0x5C
 
@@ -94,9 +97,32 @@ def places(children: Children, columns: int) -> Ints:
     return found
 
 
-def repeated(children: Children, columns: int) -> Ints:
-    """Return the texts that have a wanted name more than once, each as often as it has one too many."""
-    codes = children.parents * max(1, columns) + np.asarray(children.names, dtype=np.int64)
-    order = np.argsort(codes, kind="stable")
-    again = codes[order][1:] == codes[order][:-1]
-    return np.asarray(children.parents[order[1:][again]])
+def repeated(parents: Ints, names: Ints) -> Ints:
+    """Return the texts that have a name more than once, each as often as it has one too many.
+
+    Args:
+        parents: the text of each member.
+        names: a number that stands for the name of each.
+    """
+    order = np.lexsort((names, parents))
+    again = (parents[order][1:] == parents[order][:-1]) & (names[order][1:] == names[order][:-1])
+    return np.asarray(parents[order[1:][again]])
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type of Arrow is text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def utf8(values: pa.Array) -> tuple[pa.Array, Bools]:
+    """Return text or bytes as strings, null where they are no UTF-8, and which are not."""
+    try:
+        texts = values.cast(pa.string())
+        if is_text(values.type):
+            texts.validate(full=True)
+        return texts, np.zeros(len(values), bool)
+    except pa.ArrowInvalid:
+        data = values.cast(pa.binary())
+        held = pa.Array.from_buffers(pa.string(), len(data), data.buffers(), offset=data.offset)
+        broken = ~fitting(held, t.VarChar()) & np.asarray(values.is_valid())
+        return pc.if_else(pa.array(broken), pa.scalar(None, pa.binary()), data).cast(pa.string()), broken

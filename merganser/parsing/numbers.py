@@ -54,16 +54,15 @@ def integers(cells: Cells, kind: t.DataType) -> Read:
 def decimals(cells: Cells, kind: t.Decimal, rules: Rules) -> Read:
     """Return decimals with all digits that are written."""
     target = arrow_type(kind)
-    at, texts, wrong = _numeric(cells)
-    values, bad = None, np.zeros(len(texts), bool)
+    at, texts = _scalars(cells)
     if _short(texts, _DIGITS_MAX - kind.scale):
         try:
-            values = texts.cast(target)
+            return read(spread(texts.cast(target), at), ~at & ~cells.empty, f"is no {_name(kind)}")
         except pa.ArrowInvalid:
-            values = None
-    if values is None:
-        digits, bad = exactly(texts, kind.precision, kind.scale)
-        values = pa.Array.from_buffers(target, len(digits), digits.buffers(), offset=digits.offset)
+            pass
+    at, texts, wrong = _numeric(cells)
+    digits, bad = exactly(texts, kind.precision, kind.scale)
+    values = pa.Array.from_buffers(target, len(digits), digits.buffers(), offset=digits.offset)
     bad = spread_bad(bad, at) | wrong
     if not bad.any():
         return Read(spread(values, at), bad, "")

@@ -352,7 +352,7 @@ def _rows(given: Cells, kind: t.Row, encoding: Encoding, rules: Rules) -> Read:
     found = scan(texts, pa.array(names, pa.string()))
     wrong = found.roots != OBJECT
     if rules.files:
-        wrong[repeated(found, len(names))] = True
+        wrong[repeated(found.parents, np.asarray(found.names, dtype=np.int64))] = True
     members, where = cells_of(found), places(found, len(names))
     children = []
     for i, field in enumerate(kind.fields):
