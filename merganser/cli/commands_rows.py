@@ -117,13 +117,26 @@ def write(
             help="Option of the files, such as csv.delimiter=; or csv.null=,NA. Repeatable.",
         ),
     ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", metavar="ZONE", help="Zone of clock times in text files.  [default: UTC]"),
+    ] = None,
+    time_unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--time-unit",
+            metavar="UNIT",
+            help="Unit of integers for times in text files: s, ms, us or ns; COLUMN=UNIT for one column. Repeatable.",
+        ),
+    ] = None,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
     """Write the rows of files into a table, as one commit.
 
     Columns are matched by name. A row replaces an older row with the same key. Options of files are
-    format, csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null and csv.binary.
+    format, csv.delimiter, csv.quote, csv.escape, csv.header, csv.encoding, csv.null, csv.binary, zero_dates and
+    out_of_range.
     """
     from merganser.cli import rows
     from merganser.cli.target import names, pairs, table_of
@@ -139,6 +152,8 @@ def write(
         columns=names(columns) or None,
         overwrite=dict(pairs(partition, "--partition")) if overwrite else None,
         options=pairs(option, "--option"),
+        time_zone=time_zone,
+        time_unit=time_unit[0] if time_unit and "=" not in time_unit[0] else pairs(time_unit, "--time-unit") or None,
     )
 
 

@@ -83,6 +83,8 @@ def load(
     columns: Sequence[str] | None,
     overwrite: Mapping[str, Any] | None,
     options: Mapping[str, str],
+    time_zone: str | None = None,
+    time_unit: str | Mapping[str, str] | None = None,
 ) -> None:
     """Write the rows of files as one commit and say what became of them.
 
@@ -93,9 +95,13 @@ def load(
         columns: columns that are supplied; None: all.
         overwrite: a partition, {} for the table, None to add.
         options: how the files are laid out; see `ingest.file_options`.
+        time_zone, time_unit: see `Table.load`.
     """
     # All patterns are looked up first, so that a misspelt one is found before a file is read.
-    given = [rows_of_files(p, table.definition, table.env.storage, kinds, columns, options) for p in files]
+    given = [
+        rows_of_files(p, table.definition, table.env.storage, kinds, columns, options, time_zone, time_unit)
+        for p in files
+    ]
     taken = 0
 
     def counted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

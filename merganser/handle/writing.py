@@ -310,6 +310,8 @@ class WriteVerbs(TableBase):
         options: Mapping[str, str] | None = None,
         watermark: int | datetime | None = None,
         changes: bool = True,
+        time_zone: str | None = None,
+        time_unit: str | Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
@@ -322,6 +324,10 @@ class WriteVerbs(TableBase):
                 CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}; options of the store of the files if it is
                 not the store of the table. See `docs/files.md`.
             watermark, changes: see `write`.
+            time_zone: the zone of clock times in CSV and JSON files that become instants, and the other way round,
+                such as "Europe/Berlin". None: UTC.
+            time_unit: what integers in CSV and JSON files count in TIME and TIMESTAMP columns: "s", "ms", "us" or
+                "ns", or a dictionary of these by column. None: integers are refused there.
 
         Raises:
             NotFoundError: no file matches.
@@ -336,7 +342,9 @@ class WriteVerbs(TableBase):
                 done, snapshot = writer.session.applied(identifier)
                 if done:
                     return snapshot
-            found, rows = rows_of_files(files, self.definition, self.env.storage, kinds, columns, options)
+            found, rows = rows_of_files(
+                files, self.definition, self.env.storage, kinds, columns, options, time_zone, time_unit
+            )
             if self.definition.options.get(w.MERGE_SCHEMA):  # columns of files without a heading stay those of then
                 rows = replace(rows, fields=fields_for(self.definition, self.env, files))
             title = f"loading {self.name}"

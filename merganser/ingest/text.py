@@ -22,6 +22,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
@@ -456,7 +457,7 @@ def json_tables(path: str, opened: Opened, fields: Sequence[t.Field], rules: Rul
         InvalidInputError: a value does not fit its column; names the column, the row and the value.
         FormatError: a line is no object; names the row.
     """
-    kinds = {field.name: field.type for field in fields}
+    kinds = {field.name: _spelled(field.type) for field in fields}
     before = 0
     with opened() as file:
         for block in _line_blocks(path, file):
@@ -469,6 +470,23 @@ def json_tables(path: str, opened: Opened, fields: Sequence[t.Field], rules: Rul
             for batch in batches:
                 before += batch.num_rows
                 yield pa.Table.from_batches([batch])
+
+
+def _spelled(kind: t.DataType) -> t.DataType:
+    """Return a type with those inside that JSON spells as another one: a bag is a map, and a VARIANT a row of bytes."""
+    match kind:
+        case t.Multiset(element=element):
+            return t.Map(key=_spelled(element), value=t.Int(), nullable=kind.nullable)
+        case t.Variant():
+            parts = (t.Field(i, name, t.VarBinary(nullable=False)) for i, name in enumerate(("value", "metadata")))
+            return t.Row(fields=tuple(parts), nullable=kind.nullable)
+        case t.Array(element=element):
+            return replace(kind, element=_spelled(element))
+        case t.Map(key=key, value=value):
+            return replace(kind, key=_spelled(key), value=_spelled(value))
+        case t.Row(fields=fields):
+            return replace(kind, fields=tuple(replace(field, type=_spelled(field.type)) for field in fields))
+    return kind
 
 
 def _line_blocks(path: str, file: pa.NativeFile) -> Iterator[bytes]:

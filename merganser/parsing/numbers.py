@@ -72,7 +72,7 @@ def decimals(cells: Cells, kind: t.Decimal, rules: Rules) -> Read:
     )
     if rules.beyond_null:
         bad = bad & ~beyond
-    why = whys((beyond, BEYOND.format(f"no value of {_name(kind)}")), otherwise=f"is no {_name(kind)}")
+    why = whys((beyond, BEYOND.format(f"beyond {_name(kind)}, which holds numbers")), otherwise=f"is no {_name(kind)}")
     return read(spread(values, at), bad, why)
 
 

@@ -82,6 +82,8 @@ def load(
     options: Mapping[str, str] | None = None,
     watermark: int | datetime | None = None,
     changes: bool = True,
+    time_zone: str | None = None,
+    time_unit: str | Mapping[str, str] | None = None,
 ) -> Snapshot | None:
     """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
 
@@ -99,6 +101,7 @@ def load(
         options: the format and the layout of files, and options of their store; see `Table.load`.
         watermark: the time up to which all rows by event time are there; see `Table.write`.
         changes: False: the commit publishes no changes; see `Table.write`.
+        time_zone, time_unit: how text files tell times; see `Table.load`.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -127,7 +130,9 @@ def load(
     done, snapshot = transaction.applied()
     if done:
         return snapshot
-    listed, rows = rows_of_files(files, found.definition, found.env.storage, kinds, columns, options)
+    listed, rows = rows_of_files(
+        files, found.definition, found.env.storage, kinds, columns, options, time_zone, time_unit
+    )
     # Tasks have working directories of their own.
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]
     portions = _portions(rows, paths, transaction.target, kinds, found.env)
