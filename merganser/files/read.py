@@ -37,6 +37,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.evolve import Evolution
 from merganser.schema.table_schema import POSITION, SEQUENCE_NUMBER, VALUE_KIND
+from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 
 SMALL_BYTES: Final = 64 * 1024
@@ -455,7 +456,7 @@ def is_small(file: DataFile) -> bool:
 
 def _read_alike(storage: Storage, targets: Sequence[FileToRead], columns: Sequence[t.Field]) -> pa.Table | None:
     try:
-        files = [storage.read(target.path) for target in targets]
+        files = Env(storage).fetch(lambda target: storage.read(target.path), targets)
     except NotFoundError:
         return None
     if any(len(data) != target.file.size for data, target in zip(files, targets, strict=True)):

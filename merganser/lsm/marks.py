@@ -15,7 +15,6 @@ Format: sections "deletion vectors", "lookup compaction".
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -24,6 +23,7 @@ import pyarrow as pa
 from merganser.codec.deletion_vector import Positions
 from merganser.files.masks import united
 from merganser.lsm.key_image import Asked
+from merganser.lsm.runs import open_runs
 from merganser.lsm.section import SectionReader
 from merganser.lsm.stored_keys import find, reached
 from merganser.merge.deduplicate import Deduplicate
@@ -75,8 +75,7 @@ def _distinct_keys(reader: SectionReader, files: Sequence[DataFile]) -> Iterator
     """Yield the keys of sorted runs, each key once and in key order, some at a time."""
     names = reader.table.key
     fields = [reader.table.schema.field(name) for name in names]
-    with contextlib.ExitStack() as stack:
-        runs = [stack.enter_context(contextlib.closing(reader.opened(file, fields))) for file in files]
+    with open_runs(reader.storage, [[file] for file in files], lambda file: reader.opened(file, fields)) as runs:
         for window in windows(runs, key=names, window_rows=WINDOW_ROWS):
             at = pa.array(window.positions[window.is_last])
             yield [window.rows.column(name).take(at).combine_chunks() for name in names]

@@ -20,7 +20,6 @@ Semantics: section "Fluss changelog".
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -36,6 +35,8 @@ from merganser.lsm.bucket_lookup import BucketLookup
 from merganser.lsm.changelog import ChangeLog
 from merganser.lsm.held import held_files
 from merganser.lsm.key_image import Asked
+from merganser.lsm.record_expiry import RowSource
+from merganser.lsm.runs import open_runs
 from merganser.lsm.section import PART_BYTES, SectionReader
 from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.groups import Groups, Mask, Positions, groups_of
@@ -131,15 +132,11 @@ class RecordLogJob:
         reader = SectionReader(table, self.directory, self.partition, self.schemas, env.storage)
         reader = held_files(table, env).read_by(reader, self.received)
         numbered = (*table.key, SEQUENCE_NUMBER.name)
-        with contextlib.ExitStack() as stack:
-            runs = [
-                stack.enter_context(
-                    contextlib.closing(
-                        reader.source(file, table.schema.fields, kind=True, sequence=True, part_bytes=PART_BYTES)
-                    )
-                )
-                for file in self.received
-            ]
+
+        def opened(file: DataFile) -> RowSource:
+            return reader.source(file, table.schema.fields, kind=True, sequence=True, part_bytes=PART_BYTES)
+
+        with open_runs(env.storage, [[file] for file in self.received], opened) as runs:
             for window in windows(runs, key=numbered, window_rows=WINDOW_ROWS):
                 rows = window.rows
                 if len(window.spans) > 1:

@@ -26,6 +26,7 @@ from merganser.files.masks import Vector
 from merganser.files.read import DataFileReader, FileToRead, read_small
 from merganser.lsm.levels import dense_ranks, runs_of
 from merganser.lsm.record_expiry import RecordExpiry, RowSource, Unexpired
+from merganser.lsm.runs import OPEN_MAX, open_runs
 from merganser.merge.deduplicate import Deduplicate, FirstRow
 from merganser.merge.engine import Folded, Kinds
 from merganser.merge.functions.segments import any_of
@@ -275,27 +276,21 @@ class SectionReader:
         if rows is not None:
             yield only_window(rows, spans, key=self.table.key, tie=tie), levels
             return
-        part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // len(runs)))
-        readers = [
-            _RunReader(
-                [
-                    self._unexpired(
-                        self.source(
-                            file,
-                            wanted,
-                            kind=True,
-                            sequence=by_sequence or sequence,
-                            groups_filter=key_filter,
-                            rows_filter=rows_filter,
-                            part_bytes=part_bytes,
-                        )
-                    )
-                    for file in run
-                ]
+        part_bytes = max(PART_BYTES_MIN, min(PART_BYTES, WINDOW_BYTES // min(OPEN_MAX, len(runs))))
+
+        def opened(file: DataFile) -> RowSource:
+            source = self.source(
+                file,
+                wanted,
+                kind=True,
+                sequence=by_sequence or sequence,
+                groups_filter=key_filter,
+                rows_filter=rows_filter,
+                part_bytes=part_bytes,
             )
-            for run in runs
-        ]
-        try:
+            return self._unexpired(source)
+
+        with open_runs(self.storage, runs, opened) as readers:
             for window in windows(
                 readers,
                 key=self.table.key,
@@ -306,9 +301,6 @@ class SectionReader:
                 made = [window]
                 del window  # what is merged goes before what comes is read
                 yield made.pop(), levels
-        finally:
-            for reader in readers:
-                reader.close()
 
     def needed(self, fields: Sequence[t.Field]) -> list[t.Field]:
         """Return the columns that a merge reads to make some columns."""
@@ -512,24 +504,3 @@ class _Taken:
 
     def close(self) -> None:
         pass
-
-
-class _RunReader:
-    """Files of one sorted run, one after the other."""
-
-    def __init__(self, files: list[RowSource]) -> None:
-        self._files = files
-        self._at = 0
-        self.rows = sum(file.rows for file in files)
-
-    def read(self, rows: int) -> pa.Table | None:
-        while self._at < len(self._files):
-            table = self._files[self._at].read(rows)
-            if table is not None:
-                return table
-            self._at += 1
-        return None
-
-    def close(self) -> None:
-        for file in self._files:
-            file.close()

@@ -92,6 +92,65 @@ class Spill:
         return os.path.join(self._directory, f"{part}.arrow")
 
 
+class SpillFile:
+    """Pieces of rows in one file on the local disk, which are read back by number. All are written before any is read.
+
+    The file is made with the first piece. One thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._directory: str | None = None
+        self._file: pa.NativeFile | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self._reader: pa.ipc.RecordBatchFileReader | None = None
+        self._pieces = 0
+
+    def add(self, rows: pa.Table, piece_rows: int) -> range:
+        """Append rows in pieces of at most `piece_rows`, and return the numbers of the pieces.
+
+        Args:
+            rows: all rows of one file have one schema.
+
+        Raises:
+            StorageError: the local disk is full.
+        """
+        with _told("put rows aside that do not fit into memory"):
+            if self._writer is None:
+                self._directory = tempfile.mkdtemp(prefix="merganser-")
+                options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
+                self._file = pa.OSFile(self._path(), "wb")
+                self._writer = pa.ipc.new_file(self._file, rows.schema, options=options)
+            batches = rows.to_batches(max_chunksize=piece_rows)
+            for batch in batches:
+                self._writer.write_batch(batch)
+        first, self._pieces = self._pieces, self._pieces + len(batches)
+        return range(first, self._pieces)
+
+    def read(self, piece: int) -> pa.Table:
+        """Return the rows of a piece."""
+        with _told("read rows back that were put aside"):
+            if self._reader is None:
+                assert self._writer is not None
+                assert self._file is not None
+                self._writer.close()
+                self._file.close()
+                self._file = pa.OSFile(self._path())
+                self._reader = pa.ipc.open_file(self._file)
+            return pa.Table.from_batches([self._reader.get_batch(piece)])
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _path(self) -> str:
+        assert self._directory is not None
+        return os.path.join(self._directory, "pieces.arrow")
+
+
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
     try:
