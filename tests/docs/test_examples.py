@@ -103,7 +103,7 @@ def run_page(page: Path) -> None:
         for block in blocks_of(page):
             block = replace(block, text=block.text.replace(_PORT, port))
             if block.kind != "sh":
-                _run_python(page, block, names)
+                run_block(page, block, names)
                 continue
             for command in _commands(block):
                 ours = re.sub("^merganser", shlex.join([sys.executable, "-m", "merganser"]), command)
@@ -132,7 +132,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _run_python(page: Path, block: Block, names: dict[str, Any]) -> None:
+def run_block(page: Path, block: Block, names: dict[str, Any]) -> None:
     """Run a block with the page's own line numbers, and check its claims."""
     tree = ast.parse(block.text)
     ast.increment_lineno(tree, block.line - 1)

@@ -5,7 +5,8 @@
 A PostgreSQL and a MariaDB from Debian packages are started on loopback in a temporary folder, and stopped in the end.
 Debezium's engine, fetched through Maven, records a random life of their tables under every setting at once. The records
 of each setting are written by `Table.write_changes` and by `ms.cdc.write`, and of some as a stream that is killed three
-times. What is missing is installed through apt. The exit code is 1 if a table differs.
+times. The blocks of docs/postgres-to-table.md run, too. What is missing is installed through apt. The exit code is 1 if
+a table differs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from merganser.errors import MerganserError
 from tests.debezium.recordings import POSTGRES, Record, source
 from tests.debezium.replica import sendable
 from tests.debezium.values import Difference, Setting
-from tests.live import check, mariadb, postgres
+from tests.live import check, mariadb, page, postgres
 from tests.live.engine import Engine
 from tests.live.follow import session
 from tests.live.services import MariaDB, PostgreSQL, UnavailableError
@@ -91,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = True
     try:
         outcomes = [_checked(one, work / one.name, chosen) for one in DATABASES]
+        if not chosen.only or "page" in chosen.only.split(","):
+            outcomes.append(_page_fails(work / "page", chosen))
         failed = any(outcomes)
     except UnavailableError as error:
         print(error)
@@ -140,6 +144,20 @@ def _checked(database: Database, work: Path, chosen: argparse.Namespace) -> bool
         if not any(wrong.values()):
             shutil.rmtree(folder)
     return failed
+
+
+def _page_fails(work: Path, chosen: argparse.Namespace) -> bool:
+    """Return whether a block of the page fails."""
+    work.mkdir()
+    work.chmod(0o755)
+    session()
+    try:
+        page.run_live(work, record=bool(chosen.record))
+    except (AssertionError, MerganserError, RuntimeError) as error:
+        print(f"{page.PAGE.name}  FAILS: {error}", flush=True)
+        return True
+    print(f"{page.PAGE.name}  all blocks ran", flush=True)
+    return False
 
 
 def _keep(
