@@ -166,8 +166,8 @@ def _declared(kind: SourceType, setting: Setting) -> str:
 
 
 def reading(columns: Mapping[str, SourceType], setting: Setting) -> dict[str, Any]:
-    """Return the options of `write_changes` that records without a schema need."""
-    found: dict[str, Any] = {}
+    """Return the options of `write_changes` that the records of a table need."""
+    found: dict[str, Any] = {"unavailable": "keep"}
     if setting.binaries != "bytes":
         found["binary"] = setting.binaries
     if setting.schemas:

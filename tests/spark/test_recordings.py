@@ -11,7 +11,7 @@ import merganser as mg
 import merganser.spark as ms
 from tests.debezium import on_spark, recordings
 from tests.debezium.replica import declare, sendable, unexplained
-from tests.debezium.test_recordings import DEFAULTS, REFUSED
+from tests.debezium.test_recordings import DEFAULTS
 
 pytestmark = pytest.mark.spark
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 def _sources(letter: str) -> list[recordings.Source]:
     setting = recordings.setting(letter)
     every = recordings.sources().values()
-    return [one for one in every if one.name not in REFUSED and sendable(one, setting)]
+    return [one for one in every if sendable(one, setting)]
 
 
 @pytest.mark.parametrize("letter", ["A", "C"])
