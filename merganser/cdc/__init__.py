@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from merganser.cdc.records import Parsed, parse_records
+from merganser.cdc.records import Parsed, Placing, parse_records
 from merganser.schema.table_schema import TableSchema
 
 __all__ = ["DEAD_LETTERS", "Parsed", "parse"]
@@ -56,4 +56,5 @@ def parse(records: Any, format: str, table: _Table, /, *, keys: Any = None, **op
         UnsupportedError: the table has a column of a type that change records do not hold.
     """
     key: Sequence[str] = table.primary_key
-    return parse_records(records, format, table.schema.fields, key, options, keys)
+    placing = Placing.of(table.schema, table.schema.options)
+    return parse_records(records, format, table.schema.fields, key, options, keys, placing)

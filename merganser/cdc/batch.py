@@ -126,10 +126,12 @@ class Schemas:
     Attributes:
         of: int64[records]: which schema a record has, 0 for none.
         encodings: of each schema, the encodings of columns by name; the first is empty.
+        defaults: of each schema, the defaults of columns by name, as texts; the first is empty.
     """
 
     of: Ints
     encodings: tuple[dict[str, Encoding], ...] = ({},)
+    defaults: tuple[dict[str, str], ...] = ({},)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class Changes:
         cells: all values.
         schemas: forms of the values.
         known: pieces of the envelope by name, the better ones first.
+        sources: int64[e], whether the source sends whole old rows; see `old_rows`. None: it does.
     """
 
     record: Ints
@@ -172,6 +175,7 @@ class Changes:
     cells: Cells
     schemas: Schemas
     known: dict[str, list[Known]] = field(default_factory=dict)
+    sources: Ints | None = None
 
 
 class Batch:
@@ -183,6 +187,8 @@ class Batch:
         columns: names of the columns that images fill.
         key: indices into `columns` of the primary key, as far as images give it.
         table_key: names of the whole primary key.
+        partition: names of the partition columns.
+        sequence: names of the columns that order rows of a key.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
         peeled: bool[n], of which records `texts` holds the payload alone.
@@ -198,6 +204,8 @@ class Batch:
         options: CdcOptions,
         nothing: Bools,
         table_key: Sequence[str] = (),
+        partition: Sequence[str] = (),
+        sequence: Sequence[str] = (),
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -207,6 +215,8 @@ class Batch:
         self.open = np.ones(len(texts), bool)
         self.nothing = nothing.copy()
         self.table_key = frozenset(table_key)
+        self.partition = frozenset(partition)
+        self.sequence = tuple(sequence)
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []
@@ -352,6 +362,7 @@ def with_tombstones(batch: Batch, changes: Changes) -> Changes:
         changes.cells,
         changes.schemas,
         changes.known,
+        None if changes.sources is None else merged(changes.sources, np.zeros(len(gone), np.int64)),
     )
 
 

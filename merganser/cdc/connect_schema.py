@@ -42,6 +42,17 @@ def encodings_of(text: str, images: Sequence[str]) -> dict[str, Encoding]:
     return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
 
 
+def defaults_of(text: str, images: Sequence[str]) -> dict[str, str]:
+    """Return the defaults of columns by name, as texts; arguments are those of `encodings_of`."""
+    struct = json.loads(text)
+    fields = fields_of(row_of(struct, images) if images else struct)
+    given = {name: field["default"] for name, field in fields.items() if field.get("default") is not None}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        for name, value in given.items()
+    }
+
+
 def row_of(struct: Any, images: Sequence[str]) -> Any:
     """Return the schema of the row in that of an envelope: of the first image that is there."""
     parts = fields_of(struct)

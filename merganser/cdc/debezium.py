@@ -26,14 +26,15 @@ from merganser.cdc.batch import (
     no_images,
     overlaid,
 )
-from merganser.cdc.connect_schema import encodings_of
+from merganser.cdc.connect_schema import defaults_of, encodings_of
+from merganser.cdc.old_rows import FILLED, SENT, UNTOLD
 from merganser.cdc.stand_ins import stand_ins, unavailable
 from merganser.parsing.cells import Cells
-from merganser.parsing.json_scan import ABSENT, BOOLEAN, NULL, OBJECT, TEXT
+from merganser.parsing.json_scan import ABSENT, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints
 from merganser.parsing.rules import Encoding
 
-_ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
-_AROUND = ("source", "transaction")
+_ENVELOPE = ("before", "after", "op", "source", "ts_ms", "status", "id", "ddl", "tableChanges")
+_AROUND = ("transaction",)
 _WRAPPER = ("schema", "payload")
 _PEELED_MAX = 8
 """Schemas that are looked for at the beginnings of records; each costs a look at all of them."""
@@ -84,6 +85,7 @@ def envelopes(batch: Batch) -> Changes:
     new, old = (unavailable(marks, found.images(place)) for place in (after, before))
     has_new, has_old = (found.are_objects(place) for place in (after, before))
     changes = Changes(record, action, new, has_new, old, has_old, cells, schemas)
+    changes.sources = _sources(found, record, has_old & (action == DELETE))
     if source is not None and options.metadata:
         changes.known = _known(found, source)
     return changes
@@ -118,6 +120,8 @@ def flattened(batch: Batch) -> Changes:
     none, removed = no_images(*where.shape), action == DELETE
     new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
     changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
+    postgres = found.kinds("__lsn")[record] > NULL
+    changes.sources = np.where(removed, np.where(postgres, FILLED, UNTOLD), SENT)
     if batch.options.envelope:
         instant = Encoding("instant", "ms")
         changes.known = {
@@ -183,8 +187,10 @@ def _unwrapped(
         if described.any():
             coded = given.texts.filter(pa.array(described)).dictionary_encode()
             schemas.of[described] = np.asarray(coded.indices, dtype=np.int64) + len(schemas.encodings)
-            parsed = tuple(encodings_of(text, images) for text in coded.dictionary.to_pylist())
-            schemas = Schemas(schemas.of, (*schemas.encodings, *parsed))
+            texts = coded.dictionary.to_pylist()
+            parsed = tuple(encodings_of(text, images) for text in texts)
+            defaults = tuple(defaults_of(text, images) for text in texts)
+            schemas = Schemas(schemas.of, (*schemas.encodings, *parsed), (*schemas.defaults, *defaults))
         inner_cells = found.of("payload")
         inner_texts = pc.if_else(pa.array(wrapped & (payload == OBJECT)), inner_cells.texts, "")
         inner = document(inner_texts, found.names, look, trusted=True)
@@ -217,8 +223,26 @@ def _peeled(batch: Batch, images: Sequence[str]) -> Schemas:
         batch.texts = pc.replace_with_mask(batch.texts, pa.array(alike), payload.cast(pa.string()))
         batch.peeled |= alike
         schemas.of[alike] = len(schemas.encodings)
-        schemas = Schemas(schemas.of, (*schemas.encodings, encodings_of(schema.texts[0].as_py(), images)))
+        text = schema.texts[0].as_py()
+        schemas = Schemas(
+            schemas.of,
+            (*schemas.encodings, encodings_of(text, images)),
+            (*schemas.defaults, defaults_of(text, images)),
+        )
     return schemas
+
+
+def _sources(found: Document, record: Ints, deletes: Bools) -> Ints | None:
+    """Return whether old rows of deletes are whole; None: there are no deletes."""
+    at = np.flatnonzero(deletes)
+    if not len(at):
+        return None
+    sources = np.full(len(record), SENT, np.int64)
+    connector = documents(found.of("source").take(record[at]), ("connector",)).of("connector")
+    named = connector.kinds == TEXT
+    postgres = named & np.asarray(pc.equal(connector.texts, "postgresql"))
+    sources[at] = np.where(postgres, FILLED, np.where(named, SENT, UNTOLD))
+    return sources
 
 
 def _known(found: Document, source: Document) -> dict[str, list[Known]]:

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from merganser.cdc.batch import Document, document, documents
 from merganser.cdc.connect_schema import encodings_of
 from merganser.parsing.cells import NOTHING, Cells, cells, joined
-from merganser.parsing.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, Ints
+from merganser.parsing.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, Bools, Ints
 from merganser.parsing.rules import Encoding
 
 
-def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints]:
+def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints, Bools]:
     """Return what message keys say of key columns.
 
     A key is an object of them, `{schema, payload}` around it, or a bare value for a single column. Other texts say
@@ -26,8 +26,8 @@ def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list
         columns: names of members.
 
     Returns:
-        All values; int64[n, columns], where each column lies, or NOTHING; encodings by name, the first is empty; and
-        int64[n], which of them a key has.
+        All values; int64[n, columns], where each column lies, or NOTHING; encodings by name, the first is empty;
+        int64[n], which of them a key has; and bool[n], which keys name columns.
     """
     texts = keys.fill_null("")
     whole = document(texts, ("payload", "schema", *columns))
@@ -35,10 +35,12 @@ def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list
     schema, encodings = np.zeros(len(texts), np.int64), [dict[str, Encoding]()]
     values, where = whole.cells, whole.where[:, 2:]
     bare = _bare(texts, whole)
+    named = (whole.children.roots == OBJECT) & (whole.children.counts > 0)
     if wrapped.any():
         payload = whole.of("payload")
         inner = documents(payload, columns)
         where = np.where(wrapped[:, None], _shifted(inner.where, len(values.kinds)), where)
+        named = np.where(wrapped, inner.children.counts > 0, named)
         values = joined([values, inner.cells])
         bare = Cells(
             np.where(wrapped, payload.kinds, bare.kinds), pc.if_else(pa.array(wrapped), payload.texts, bare.texts)
@@ -54,7 +56,7 @@ def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list
         where = where.copy()
         where[scalar, 0] = len(values.kinds) + np.flatnonzero(scalar)
         values = joined([values, bare])
-    return values, where, encodings, schema
+    return values, where, encodings, schema, named
 
 
 def _bare(texts: pa.Array, whole: Document) -> Cells:

@@ -8,6 +8,7 @@
     unavailable               bad             bad, keep, null: a value that the source did not send and no old row tells
     unavailable_placeholder   __debezium...   the text that stands for such a value
     missing                   unavailable     unavailable, null: a column that an update of OGG leaves out
+    old_rows                  auto            auto, whole, key: what old rows hold
     binary                    base64          base64, base64-url-safe, hex, latin1 (so for canal-json), or by column
     decimal                   text            text, base64, or by column: what text in DECIMAL columns is
     time_unit                 (none)          s, ms, us, ns, or by column: integers in TIME and TIMESTAMP columns
@@ -48,6 +49,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "truncate": ("bad", "ignore"),
     "unavailable": ("bad", "keep", "null"),
     "missing": ("unavailable", "null"),
+    "old_rows": ("auto", "whole", "key"),
     "zero_dates": ("bad", "null"),
     "out_of_range": ("bad", "null"),
     "bad": ("keep", "fail"),
@@ -82,6 +84,7 @@ class CdcOptions:
     unavailable: str = "bad"
     placeholder: str = PLACEHOLDER
     missing: str = "unavailable"
+    old_rows: str = "auto"
     rules: Rules = Rules()  # noqa: RUF009  an immutable value
     database: str | None = None
     table: str | None = None
@@ -154,6 +157,7 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
         given.get("unavailable", "bad"),
         given.get("unavailable_placeholder", PLACEHOLDER),
         given.get("missing", "unavailable"),
+        given.get("old_rows", "auto"),
         rules,
         _pattern("database", given.get("database")),
         _pattern("table", given.get("table")),

@@ -17,9 +17,12 @@ from merganser.cdc.options import CdcOptions, cdc_options, without_columns
 from merganser.cdc.resolve import rows_of
 from merganser.cdc.row_records import golden_gate, maxwell, plain
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.options import write as w
+from merganser.options.option import Options
 from merganser.parsing.cells import is_text, utf8
 from merganser.parsing.values import readable
 from merganser.schema import types as t
+from merganser.schema.table_schema import TableSchema
 
 _PIECE_BYTES: Final = 1 << 26
 """Bytes of records that are read at once; memory holds a few times as many."""
@@ -32,6 +35,24 @@ _FORMATS: Final[Mapping[str, Callable[[Batch], Changes]]] = {
     "ogg-json": golden_gate,
     "json": plain,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """The columns that say, besides the primary key, where a row lies.
+
+    Attributes:
+        partition: the partition columns.
+        sequence: the columns that order rows of a key.
+    """
+
+    partition: tuple[str, ...] = ()
+    sequence: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, schema: TableSchema, options: Options) -> Placing:
+        """Return those of a table."""
+        return cls(schema.partition_keys, options.get(w.SEQUENCE_FIELD))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +84,7 @@ def parse_records(
     key: Sequence[str],
     options: Mapping[str, Any],
     keys: Any = None,
+    placing: Placing = Placing(),
 ) -> Parsed:
     """Return the rows that change records stand for.
 
@@ -73,6 +95,7 @@ def parse_records(
         key: its primary key.
         options: what `cdc_options` takes.
         keys: string[n] or binary[n], the message keys; None: there are none.
+        placing: what places the rows of the table besides its key.
 
     Raises:
         InvalidInputError: an option has no meaning; or a record is bad and the option `bad` is "fail".
@@ -95,7 +118,7 @@ def parse_records(
     parts, start = [], 0
     for piece in pieces(texts):
         own = None if key_texts is None else key_texts.slice(start, len(piece))
-        parts.append(_parse_piece(piece, own, fields, key, chosen, start))
+        parts.append(_parse_piece(piece, own, fields, key, chosen, start, placing))
         start += len(piece)
     return _joined(parts)
 
@@ -133,12 +156,16 @@ def _parse_piece(
     key: Sequence[str],
     options: CdcOptions,
     start: int,
+    placing: Placing,
 ) -> Parsed:
     texts, damaged = utf8(records)
     key_texts = None if keys is None else utf8(_one(keys))[0]
     columns = [field.name for field in fields if field.name not in (*options.metadata, *options.computed)]
     key_places = [columns.index(name) for name in key if name in columns]
-    batch = Batch(texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key)
+    batch = Batch(
+        texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key,
+        placing.partition, placing.sequence,
+    )  # fmt: skip
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = with_tombstones(batch, _FORMATS[options.format](batch))
     made = rows_of(batch, changes, fields)

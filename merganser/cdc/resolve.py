@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.cdc.batch import DELETE, INSERT, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
+from merganser.cdc.batch import DELETE, INSERT, ROW, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
 from merganser.cdc.computed import computed
 from merganser.cdc.message_keys import key_cells
+from merganser.cdc.old_rows import FILLED, SENT, evidence
 from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells, joined
 from merganser.parsing.json_scan import ARRAY, NULL, OBJECT, Bools, Ints, compact
 from merganser.parsing.outcome import Read
@@ -29,6 +30,7 @@ from merganser.schema.row_kind import UPDATE_AFTER as PLUS_U
 from merganser.schema.row_kind import UPDATE_BEFORE as MINUS_U
 
 _SHOWN_MAX: Final = 100
+_TIMES: Final = (t.Date, t.Time, t.Timestamp, t.LocalZonedTimestamp)
 _KEYLESS: Final = ("canal-json", "ogg-json")
 """Formats whose message keys say nothing to rely on."""
 _UPDATE_WITHOUT_KEY: Final = (
@@ -63,6 +65,7 @@ def rows_of(batch: Batch, changes: Changes, fields: Sequence[t.Field]) -> Rows:
         fields: the columns of the table; those of `batch.columns` come from images, the others from the envelope.
     """
     work = _Resolving(batch, changes, fields)
+    work.forget_old_values()
     work.check_images()
     work.fill_unavailable()
     work.fill_keys()
@@ -82,10 +85,19 @@ class _Resolving:
         self.key_encodings: list[dict[str, Encoding]] = [{}]
         self.key_schema: Ints | None = None
         self.from_key: dict[int, tuple[Bools, Bools]] = {}
-        expressions = [found for name, found in batch.options.computed.items() if name in batch.table_key]
-        names = {*batch.table_key, *(name for expression in expressions for name in expression.columns)}
-        self._identity = names if batch.table_key else {field.name for field in fields}
+        self.inputs = {
+            name: [batch.columns.index(part) for part in sorted(found.columns) if part in batch.columns]
+            for name, found in batch.options.computed.items()
+            if name in batch.table_key
+        }
+        """Of each computed column of the key, the columns that it is computed from."""
+        parts = {batch.columns[i] for places in self.inputs.values() for i in places}
+        self._identity = {*batch.table_key, *parts} if batch.table_key else {field.name for field in fields}
         """Columns that tell which row is meant."""
+        self.in_key = np.zeros((len(changes.record), len(self.key)), bool)
+        """bool[e, key columns], the key columns that the message key holds."""
+        self.names_key = np.zeros(len(changes.record), bool)
+        """bool[e], the changes whose message key names columns."""
         action = changes.action
         self.updates = action == UPDATE
         self.deletes = (action == DELETE) | (action == TOMBSTONE)
@@ -98,6 +110,12 @@ class _Resolving:
             self.batch.reject(self.c.record[changes], reason)
 
     # which images there are
+
+    def forget_old_values(self) -> None:
+        """Leave old rows their key columns, if no other value of theirs is known."""
+        if self.batch.options.old_rows == "key":
+            others = [i for i in range(len(self.batch.columns)) if i not in self.key]
+            self.old[:, others] = NOTHING
 
     def check_images(self) -> None:
         """Reject changes without the image that they need."""
@@ -158,13 +176,15 @@ class _Resolving:
     def fill_keys(self) -> None:
         """Fill key columns that images do not have from the message key; without one the record is bad."""
         if not self.key:
+            self._check_deletes()
             return
         side = {"new": ~self.deletes, "old": self.deletes}
         gaps = {name: self._gaps(name) & mask[:, None] for name, mask in side.items()}
-        asking = (gaps["new"] | gaps["old"]).any(axis=1) & self.batch.open[self.c.record]
+        asking = (gaps["new"] | gaps["old"]).any(axis=1)
+        needed = (asking | self._compares()) & self.batch.open[self.c.record]
         filled = np.zeros(len(asking), bool)
-        if asking.any() and self.batch.keys is not None and self.batch.options.format not in _KEYLESS:
-            which = np.flatnonzero(asking)
+        if needed.any() and self.batch.keys is not None and self.batch.options.format not in _KEYLESS:
+            which = np.flatnonzero(needed)
             filled[which] = self._fill(which, gaps)
             gaps = {name: self._gaps(name) & mask[:, None] for name, mask in side.items()}
         missing = {name: gap.any(axis=1) for name, gap in gaps.items()}
@@ -177,6 +197,8 @@ class _Resolving:
             name = self.batch.columns[index]
             for side_gaps in gaps.values():
                 self._reject(side_gaps[:, i], f"missing-key: key column {name} is null or absent")
+        self._check_updates()
+        self._check_deletes()
         # an old image without all of the key is of the same row, as far as it does not say otherwise
         rows, columns = np.ix_(np.flatnonzero(self.updates & self.c.has_old), np.array(self.key))
         own = self.old[rows, columns]
@@ -195,7 +217,7 @@ class _Resolving:
         prefix = "pk." if self.batch.options.format == "maxwell-json" else ""
         assert self.batch.keys is not None
         keys = self.batch.keys.take(pa.array(self.c.record[which]))
-        values, where, encodings, schema = key_cells(keys, [prefix + name for name in names])
+        values, where, encodings, schema, self.names_key[which] = key_cells(keys, [prefix + name for name in names])
         where = np.where(where < 0, where, where + len(self.cells.kinds))
         self.cells = joined([self.cells, values])
         self.key_encodings = encodings
@@ -204,6 +226,7 @@ class _Resolving:
         found = np.zeros(len(which), bool)
         for i, index in enumerate(self.key):
             useful = ~self._is_gap(where[:, i])
+            self.in_key[which, i] = useful
             used = {}
             for side, images in (("new", self.new), ("old", self.old)):
                 at = useful & gaps[side][which, i]
@@ -214,6 +237,88 @@ class _Resolving:
                 found |= at
             self.from_key[index] = (used["new"], used["old"])
         return found
+
+    # whether old rows are known as far as they must be
+
+    def _compares(self) -> Bools:
+        """Return the changes whose message key may tell which row they replace or remove."""
+        action = self.c.action
+        found: Bools = (self.updates | (action == UPSERT)) & self._gaps("old").any(axis=1)
+        if self.inputs or self.batch.partition & self.batch.table_key:
+            found |= action == ROW
+        return found | self._doubtful()
+
+    def _doubtful(self) -> Bools:
+        """Return the deletes whose old row may hold values that the connector put in."""
+        option = self.batch.options.old_rows
+        deletes: Bools = (self.c.action == DELETE) & self.c.has_old
+        if option == "key":
+            return deletes
+        if option == "whole" or self.c.sources is None:
+            return np.zeros(len(deletes), bool)
+        deletes &= self.c.sources != SENT
+        return deletes
+
+    def _check_updates(self) -> None:
+        """Reject updates of rows that may lie at another key: the row before would stay."""
+        action = self.c.action
+        updates = self.updates | (action == UPSERT)
+        rows = (action == ROW) & self.names_key
+        if not updates.any() and not rows.any():
+            return
+        places = {index: i for i, index in enumerate(self.key)}
+        for index, i in places.items():
+            name = self.batch.columns[index]
+            known = self.in_key[:, i] | ~self._is_gap(self.old[:, index])
+            if name in self.batch.partition:
+                self._reject((updates | rows) & ~known, _unknown(name))
+            else:
+                self._reject(updates & self.names_key & ~known, _unknown(name))
+        for name, inputs in self.inputs.items():
+            for index in inputs:
+                if index not in places:
+                    self._reject(rows | (updates & (self.old[:, index] < 0)), _unknown(name, self.batch.columns[index]))
+
+    def _check_deletes(self) -> None:
+        """Reject deletes that need values which the connector may have put in, and leave such values out."""
+        at = np.flatnonzero(self._doubtful() & self.batch.open[self.c.record])
+        if not len(at):
+            return
+        if not self.key and self.batch.keys is not None:
+            keys = self.batch.keys.take(pa.array(self.c.record[at]))
+            at = at[key_cells(keys, ())[-1]]  # a source without a key sends whole rows
+        columns = self.batch.columns
+        sure = np.zeros((len(at), len(columns)), bool)
+        for i, index in enumerate(self.key):
+            sure[:, index] = np.where(
+                self.names_key[at], self.in_key[at, i], columns[index] not in self.batch.partition
+            )
+        real, whole = self._evidence(at, sure)
+        needed = {name: [index] for index, name in enumerate(columns) if index in self.key} | self.inputs
+        if not self.batch.table_key:
+            needed = {name: [index] for index, name in enumerate(columns)}
+        for name, inputs in needed.items():
+            for index in inputs:
+                self._reject_at(at[~whole & ~sure[:, index]], _invented(name, columns[index]))
+        for name in self.batch.sequence:
+            if name in columns:
+                self._reject_at(at[~whole & ~sure[:, columns.index(name)]], _unordered(name))
+        if self.c.sources is not None:
+            real |= self.c.sources[at] != FILLED
+        self.old[at[~real]] = np.where(sure[~real], self.old[at[~real]], NOTHING)
+
+    def _evidence(self, at: Ints, sure: Bools) -> tuple[Bools, Bools]:
+        if self.batch.options.old_rows == "key":
+            return np.zeros(len(at), bool), np.zeros(len(at), bool)
+        assert self.c.sources is not None
+        times = [isinstance(self.by_name[name].type, _TIMES) for name in self.batch.columns]
+        return evidence(
+            self.old[at], self.cells, sure, self.c.sources[at], self.c.record[at], self.c.schemas,
+            self.batch.columns, times,
+        )  # fmt: skip
+
+    def _reject_at(self, changes: Ints, reason: str) -> None:
+        self.batch.reject(self.c.record[changes], reason)
 
     # which rows there are
 
@@ -232,8 +337,10 @@ class _Resolving:
         if not keyed:
             self._reject(updates & ~self.whole, _UPDATE_WITHOUT_KEY)
         live = self.batch.open[self.c.record]
-        self.emits = np.column_stack([live & (self.deletes | both), live & ~self.deletes])
-        old_kind = np.where(updates & ~moved, MINUS_U, MINUS_D)
+        # the old row is not whole, but its computed key is known: it is removed if that differs
+        self.part: Bools = updates & self.c.has_old & ~both if self.inputs else np.zeros(len(updates), bool)
+        self.emits = np.column_stack([live & (self.deletes | both | self.part), live & ~self.deletes])
+        old_kind = np.where(updates & ~moved & ~self.part, MINUS_U, MINUS_D)
         new_kind = np.where(updates & ~moved | (self.c.action == UPSERT), PLUS_U, PLUS_I)
         self.kinds = np.column_stack([old_kind, new_kind]).astype(np.int8)
 
@@ -268,6 +375,7 @@ class _Resolving:
         kinds = self.kinds.ravel()[flat]
         options = self.batch.options
         columns: dict[str, pa.Array] = {}
+        part = self.part[change] & (side == 0)
         for field in self.fields:
             if field.name in options.computed:
                 continue
@@ -294,8 +402,9 @@ class _Resolving:
                 self._reject_nulls(field, found, change, kinds)
                 columns[field.name] = found.values
                 if field.name in self.batch.table_key:
-                    kinds = _apart(kinds, change, found.values)
-        kept = self.batch.open[self.c.record[change]]
+                    kinds, part = _apart(kinds, change, found.values, part)
+        self._reject_unordered(change, side, kinds, columns)
+        kept = self.batch.open[self.c.record[change]] & ~part
         schema = pa.schema([arrow_field(field).with_nullable(True) for field in self.fields])
         table = pa.Table.from_arrays([columns[field.name] for field in self.fields], schema=schema)
         record = self.c.record[change]
@@ -358,6 +467,14 @@ class _Resolving:
         null = np.asarray(found.values.is_null()) & ~found.bad & needed
         if null.any():
             self.batch.reject(self.c.record[change[null]], reason)
+
+    def _reject_unordered(self, change: Ints, side: Any, kinds: Any, columns: Mapping[str, pa.Array]) -> None:
+        """Reject deletes without a value of a column that orders rows: they would count as older than the row."""
+        for name in self.batch.sequence:
+            if name in self.batch.columns:
+                absent = self.old[change, self.batch.columns.index(name)] < 0
+                lacking = (kinds == MINUS_D) & (side == 0) & absent & np.asarray(columns[name].is_null())
+                self._reject_at(change[lacking], _unordered(name))
 
     def _read(self, index: int, where: Ints, change: Ints, side: Any) -> Read:
         """Return a column of rows.
@@ -433,15 +550,56 @@ class _Resolving:
         return Read(values, bad, "")
 
 
-def _apart(kinds: Any, change: Ints, key: pa.Array) -> Any:
-    """Return kinds, `-D` and `+I` for the rows of an update between which a computed key column differs."""
+def _apart(kinds: Any, change: Ints, key: pa.Array, part: Bools) -> tuple[Any, Bools]:
+    """Return kinds, `-D` and `+I` for the rows of an update between which a computed key column differs.
+
+    Args:
+        part: old rows that are not whole, and that are left out if no column differs.
+
+    Returns:
+        The kinds; and `part` without the rows that stay.
+    """
     if len(kinds) < 2:
-        return kinds
-    pair = (change[1:] == change[:-1]) & (kinds[:-1] == MINUS_U)
+        return kinds, part
+    pair = (change[1:] == change[:-1]) & ((kinds[:-1] == MINUS_U) | part[:-1])
     moved = np.flatnonzero(pair & ~np.asarray(pc.equal(key[1:], key[:-1]).fill_null(True)))
-    kinds = kinds.copy()
-    kinds[moved], kinds[moved + 1] = MINUS_D, PLUS_I
-    return kinds
+    kinds, part = kinds.copy(), part.copy()
+    kinds[moved], kinds[moved + 1], part[moved] = MINUS_D, PLUS_I, False
+    return kinds, part
+
+
+def _unknown(column: str, part: str | None = None) -> str:
+    """Return why an update is bad that may move a row.
+
+    Args:
+        column: a column of the key.
+        part: the column that it is computed from.
+    """
+    of = f" of {part}, which it is computed from" if part else ""
+    return (
+        f"missing-before: column {column}: it is part of the primary key, and neither a row before the change nor the "
+        f"message key tells its old value{of}. So the row that is replaced is not known. Let the source send whole old "
+        "rows (in Postgres: REPLICA IDENTITY FULL), or leave the column out of the primary key"
+    )
+
+
+def _unordered(column: str) -> str:
+    """Return why a delete is bad that may be older than the row that it removes."""
+    return (
+        f"missing-before: column {column}: it orders the rows of a key ('sequence.field'), and the delete lacks it, or "
+        "holds what the connector put in. Let the source send whole old rows (in Postgres: REPLICA IDENTITY FULL, and "
+        "the option old_rows='whole' if it is set already), or order rows by a column that the option metadata fills"
+    )
+
+
+def _invented(column: str, part: str) -> str:
+    """Return why a delete is bad that needs a value of which it is not known whether the source has sent it."""
+    value = "it" if column == part else f"{part}, which it is computed from,"
+    return (
+        f"missing-before: column {column}: it tells which row is deleted, and {value} may be a value that the "
+        "connector put in: with its default replica identity, Postgres sends the key alone. Set REPLICA IDENTITY FULL "
+        "for the table of the source, and the option old_rows='whole' if it is set already"
+    )
 
 
 def _by_precision(known: list[Known], kind: t.DataType) -> list[Known]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, changes_among, parse_records, rejected_at, without
+from merganser.cdc.records import Parsed, Placing, changes_among, parse_records, rejected_at, without
 from merganser.edit.images import Upserted
 from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
 from merganser.edit.rounds import in_rounds
@@ -226,7 +226,8 @@ class WriteVerbs(TableBase):
         return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
 
     def _parsed(self, records: Any, format: str, keys: Any, chosen: Mapping[str, Any]) -> Parsed:
-        return parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys)
+        placing = Placing.of(self.schema, self.definition.options)
+        return parse_records(records, format, self.schema.fields, self.primary_key, chosen, keys, placing)
 
     def _write_changes(
         self,

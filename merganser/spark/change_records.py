@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as s
 
-from merganser.cdc.records import parse_records
+from merganser.cdc.records import Placing, parse_records
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
 from merganser.schema import row_kind
@@ -121,6 +121,7 @@ def parse(
     task = ParseTask(
         found.name, tuple(fields), found.primary_key, format, options,
         keys is not None, places is not None, bad == "keep", arrow_schema_of(schema),
+        Placing.of(found.schema, found.definition.options),
     )  # fmt: skip
     warn_of_other_python(df.sparkSession)
     asked = [name for name in (values, keys, places) if name is not None]
@@ -181,6 +182,7 @@ class ParseTask:
         placed: the last column holds the positions of records.
         keep: bad records become rows; else they raise an error.
         schema: of the result.
+        placing: what places the rows of the table besides its key.
     """
 
     name: str
@@ -192,6 +194,7 @@ class ParseTask:
     placed: bool
     keep: bool
     schema: pa.Schema
+    placing: Placing
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows, as `mapInArrow` wants them."""
@@ -201,7 +204,7 @@ class ParseTask:
 
     def _rows(self, batch: pa.RecordBatch) -> pa.Table:
         keys = batch.column(1) if self.keyed else None
-        found = parse_records(batch.column(0), self.format, self.fields, self.key, self.options, keys)
+        found = parse_records(batch.column(0), self.format, self.fields, self.key, self.options, keys, self.placing)
         kinds = row_kind.symbols(found.kinds)
         columns = [kinds, *found.rows.columns]
         if found.unavailable is not None:

@@ -25,7 +25,7 @@ from pyspark import TaskContext
 
 from merganser.cdc.new_tables import Untold, table_told
 from merganser.cdc.options import COLUMNWISE, name_patterns, without_columns
-from merganser.cdc.records import Parsed, letters_of, parse_records
+from merganser.cdc.records import Parsed, Placing, letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
@@ -282,6 +282,7 @@ class Route:
         found = parse_records(
             _whole(rows, "value"), self.format, fields, shown.primary_keys,
             options_of(self.options, [field.name for field in fields]), _keys(rows),
+            Placing.of(table.schema, table.options),
         )  # fmt: skip
         if found.rejected.num_rows:
             if self.feed.letters is None:

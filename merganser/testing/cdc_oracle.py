@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -701,14 +702,60 @@ def _insert(new: _Image | None, key: str | None, target: Target, kind: str, *, m
         raise Bad("missing-after")
     if not may_replace and MISSING in new.values():  # no row before an insert has the value
         raise Bad("unavailable")
-    if kind == "+U" and not target.key:
+    named = _named(key, target)
+    if kind == "+U" and (not target.key or (named is not None and set(target.key) - named)):
         raise Bad("missing-before")
     new = _with_key(_available(new, {}, target), key, target)
     _need_key(new, target)
     return [_row(kind, new, target)]
 
 
+def _named(key: str | None, target: Target) -> set[str] | None:
+    """Return the columns of the primary key that the message key holds; None if it names no columns."""
+    root = None
+    if key is not None and target.format not in ("canal-json", "ogg-json"):
+        with contextlib.suppress(ValueError, JSONDecodeError):
+            root = parse(key)
+    if root is not None and root.get("payload") is not None and root.get("schema") is not None:
+        root = root.get("payload")
+    if root is None or root.kind != "object" or not root.value:
+        return None
+    prefix = "pk." if target.format == "maxwell-json" else ""
+    found = {name: root.get(prefix + name) for name in target.key}
+    return {name for name, node in found.items() if node is not None and node.kind != "null"}
+
+
+def _filled_in(node: Node) -> bool:
+    """Return whether a connector may have put in a value, in place of one that the source did not send."""
+    match node.kind:
+        case "null":
+            return True
+        case "boolean":
+            return node.raw == "false"
+        case "number":
+            return not re.search("[1-9]", re.split("[eE]", node.raw)[0])
+        case "text":
+            forms = ("-?0*", r"-?0*\.0*", "A+==?", r"\{\}", r"\[\]", "P[0YMDTHS.]*", "0{8}(-0{4}){3}-0{12}")
+            day, clock, zone = "(1970-01-01)?", r"(00:00(:00(\.0+)?)?)?", "(Z|[+-]00:?00)?"
+            return any(re.fullmatch(form, node.value) for form in (*forms, f"{day}[T ]?{clock}{zone}"))
+    return node.raw in ("{}", "[]")
+
+
+def _check_delete(old: _Image, key: str | None, target: Target) -> None:
+    """Raise Bad if an old row may hold invented values in columns that tell which row it is."""
+    named = _named(key, target)
+    if not target.format.startswith("debezium") or named is None:
+        return
+    rest = [old.get(f.name) for f in target.fields if f.name not in named]
+    if any(node is not None and node is not MISSING and not _filled_in(node) for node in rest):
+        return
+    if set(target.key) - named or (not target.key and rest):
+        raise Bad("missing-before")
+
+
 def _delete(old: _Image | None, key: str | None, target: Target) -> list[Row]:
+    if old is not None:
+        _check_delete(old, key, target)
     if not target.key:
         if old is None or any(old.get(f.name, MISSING) is MISSING for f in target.fields):
             raise Bad("missing-before")
@@ -731,6 +778,10 @@ def _update(old: _Image | None, new: _Image | None, key: str | None, target: Tar
         if not whole:
             raise Bad("missing-before")
         return [_row("-U", known, target), _row("+U", row, target)]
+    named = _named(key, target)
+    for name in target.key:
+        if named is not None and name not in named and (known.get(name) is None or known[name].kind == "null"):
+            raise Bad("missing-before")
     for name in target.key if old is not None else ():
         if known.get(name) is None or known[name].kind == "null":
             known[name] = row[name]

@@ -70,7 +70,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "cdc": (
         ("connect_schema", "options", "computed"),
         ("batch",),
-        ("control", "stand_ins"),
+        ("control", "stand_ins", "old_rows"),
         ("message_keys", "debezium", "canal", "row_records"),
         ("resolve",),
         ("records",),

@@ -178,3 +178,181 @@ def test_a_bad_old_value_does_not_hold_up_an_update_that_changes_the_key(make: M
     record = json.dumps({"op": "u", "before": {"id": 1, "n": "x"}, "after": {"id": 2, "n": 5}})
     found = mg.cdc.parse([record], "debezium-json", make({"id": "BIGINT", "n": "INT"}))
     assert found.rows.to_pylist() == [{"id": 1, "n": None}, {"id": 2, "n": 5}]
+
+
+# rows that move, of which the old one is not known
+
+
+DAY = {"id": "BIGINT", "day": "DATE", "created": "TIMESTAMP(3)"}
+OLD, NEW = {"id": 1, "created": "2026-01-01 10:00:00"}, {"id": 1, "created": "2026-01-02 10:00:00"}
+UPDATES: dict[str, tuple[str, Any, Any]] = {
+    # name: format, the record of the first row, the record of the update
+    "debezium": ("debezium-json", {"op": "c", "after": OLD}, {"op": "u", "before": None, "after": NEW}),
+    "debezium key": ("debezium-json", {"op": "c", "after": OLD}, {"op": "u", "before": {"id": 1}, "after": NEW}),
+    "flat": ("debezium-flat", {**OLD, "__op": "c"}, {**NEW, "__op": "u"}),
+    "flat without op": ("debezium-flat", {**OLD, "__op": "c"}, NEW),
+    "canal": ("canal-json", {"type": "INSERT", "data": [OLD]}, {"type": "UPDATE", "data": [NEW], "old": None}),
+    "maxwell": ("maxwell-json", {"type": "insert", "data": OLD}, {"type": "update", "data": NEW}),
+    "ogg": ("ogg-json", {"op_type": "I", "after": OLD}, {"op_type": "U", "before": {"id": 1}, "after": NEW}),
+    "json": ("json", None, NEW),
+}
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("way", UPDATES)
+def test_an_update_that_may_leave_the_old_row_in_another_partition_is_bad(make: Make, way: str, plain: bool) -> None:
+    format_, insert, update = UPDATES[way]
+    options: dict[str, Any] = {} if plain else {"computed": {"day": "date(created)"}}
+    table = make(DAY, ("id", "day"), partition_by=["day"])
+    letters = make(mg.cdc.DEAD_LETTERS, (), "letters")
+    if insert is not None:
+        table.write_changes([dated(insert, plain)], format_, keys=['{"id": 1}'], **options)
+    keys = ['{"pk.id": 1}' if way == "maxwell" else '{"id": 1}']
+    found = table.write_changes([dated(update, plain)], format_, keys=keys, dead_letters=letters, **options)
+    assert found.rejected == 1
+    assert letters.read().to_pylist()[0]["reason"].startswith("missing-before: column day")
+    assert table.read().count() == (insert is not None)
+
+
+def dated(record: Any, plain: bool) -> str:
+    """Return a record whose whole rows have a day, if it is a plain column."""
+    text = json.dumps(record)
+    for day in ("2026-01-01", "2026-01-02") if plain else ():
+        text = text.replace(f'"created": "{day} 10:00:00"', f'"created": "{day} 10:00:00", "day": "{day}"')
+    return text
+
+
+@pytest.mark.parametrize(
+    ("format_", "update"),
+    [
+        ("debezium-json", {"op": "u", "before": OLD, "after": NEW}),
+        ("canal-json", {"type": "UPDATE", "data": [NEW], "old": [{"created": OLD["created"]}]}),
+        ("maxwell-json", {"type": "update", "data": NEW, "old": {"created": OLD["created"]}}),
+        ("ogg-json", {"op_type": "U", "before": OLD, "after": {**NEW, "note": "n"}}),  # the old row is not whole
+    ],
+)
+def test_an_update_that_holds_what_the_key_is_computed_from_moves_the_row(
+    make: Make, format_: str, update: Any
+) -> None:
+    table = make({**DAY, "note": "STRING"}, ("id", "day"), partition_by=["day"])
+    options = {"computed": {"day": "date(created)"}}
+    first = {"op": "c", "after": OLD}
+    table.write_changes([json.dumps(first)], "debezium-json", keys=['{"id": 1}'], **options)
+    table.write_changes([json.dumps(update)], format_, keys=['{"id": 1}'], **options)
+    assert [(row["id"], str(row["day"])) for row in table.read().to_pylist()] == [(1, "2026-01-02")]
+
+
+def test_an_update_of_part_of_a_row_whose_computed_key_stays_is_one_row(make: Make) -> None:
+    table = make({**DAY, "note": "STRING"}, ("id", "day"))
+    update = {"op_type": "U", "before": OLD, "after": {**OLD, "note": "n"}}
+    found = mg.cdc.parse([json.dumps(update)], "ogg-json", table, computed={"day": "date(created)"})
+    assert [(kind, row["note"]) for kind, row in zip(found.kinds.to_pylist(), found.rows.to_pylist(), strict=True)] == [
+        (2, "n")
+    ]
+
+
+def test_a_message_key_with_all_key_columns_says_that_they_are_the_same(make: Make) -> None:
+    table = make({"id": "BIGINT", "day": "DATE", "n": "INT"}, ("id", "day"), partition_by=["day"])
+    row = {"id": 1, "day": "2026-01-01", "n": 2}
+    for format_, record in (("debezium-json", {"op": "u", "after": row}), ("debezium-flat", row), ("json", row)):
+        keys = ['{"id": 1, "day": "2026-01-01"}']
+        assert mg.cdc.parse([json.dumps(record)], format_, table, keys=keys).rows.num_rows == 1
+
+
+def test_an_update_without_an_old_row_needs_a_message_key_of_the_same_columns(make: Make) -> None:
+    update = json.dumps({"op": "u", "after": {"id": 1, "mail": "a@b"}})
+    table = make({"id": "BIGINT", "mail": "STRING"}, ("mail",))
+    assert reasons(mg.cdc.parse([update], "debezium-json", table, keys=['{"id": 1}']))[0].startswith("missing-before")
+    assert mg.cdc.parse([update], "debezium-json", table).rows.num_rows == 1
+
+
+# old rows with values that the connector put in
+
+
+def deleted(before: Mapping[str, Any], fields: str | None = None, connector: str | None = "postgresql") -> str:
+    """Return the record of a delete; fields: "name type [default]", separated by commas; they make a schema."""
+    payload: dict[str, Any] = {"op": "d", "before": before, "source": {"connector": connector}}
+    if connector is None:
+        del payload["source"]
+    if fields is None:
+        return json.dumps(payload)
+    parts: list[dict[str, Any]] = []
+    for name, kind, *default in (field.split() for field in fields.split(", ")):
+        parts.append({"field": name, "type": kind, **({"default": json.loads(default[0])} if default else {})})
+    image = {"field": "before", "type": "struct", "fields": parts}
+    return json.dumps({"schema": {"type": "struct", "fields": [image]}, "payload": payload})
+
+
+@pytest.mark.parametrize(
+    ("record", "fine"),
+    [
+        (deleted({"id": 1, "region": "", "n": 0}), False),
+        (deleted({"id": 1, "region": "eu", "n": 0}), False),  # a constant default, maybe
+        (deleted({"id": 1, "region": "eu", "n": 0}, "id int64, region string, n int32"), True),
+        (deleted({"id": 1, "region": "eu", "n": 0}, 'id int64, region string "eu", n int32'), False),
+        (deleted({"id": 1, "region": "eu", "n": 7}, 'id int64, region string "eu", n int32 5'), True),
+        (deleted({"id": 1, "region": "", "n": 7}, "id int64, region string, n int32"), True),
+        (deleted({"id": 1, "region": "", "n": 0}, connector=None), False),
+        (deleted({"id": 1, "region": "eu", "n": 0}, connector=None), True),
+        (deleted({"id": 1, "region": "", "n": 0}, connector="mysql"), True),
+        (json.dumps({"id": 1, "region": "", "n": 0, "__deleted": "true", "__lsn": 7}), False),
+        (json.dumps({"id": 1, "region": "eu", "n": 0, "__deleted": "true"}), True),
+    ],
+)
+def test_a_delete_whose_key_may_be_made_up_is_bad_unless_the_old_row_is_whole(
+    make: Make, record: str, fine: bool
+) -> None:
+    format_ = "debezium-flat" if "__deleted" in record else "debezium-json"
+    table = make({"id": "BIGINT", "region": "STRING", "n": "INT"}, ("id", "region"), partition_by=["region"])
+    for keys in (['{"id": 1}'], None):
+        found = mg.cdc.parse([record], format_, table, keys=keys)
+        assert found.rows.num_rows == fine
+        assert all("missing-before: column region" in reason for reason in reasons(found))
+        assert all("REPLICA IDENTITY FULL" in reason for reason in reasons(found))
+    assert mg.cdc.parse([record], format_, table, keys=['{"id": 1}'], old_rows="whole").rows.num_rows == 1
+    assert mg.cdc.parse([record], format_, table, keys=['{"id": 1}'], old_rows="key").rows.num_rows == 0
+    assert mg.cdc.parse([record], format_, table, keys=['{"id": 1, "region": ""}']).rows.num_rows == 1
+
+
+RECORDED = {
+    "id": "INT", "name": "STRING NOT NULL", "amount": "DECIMAL(10, 2)", "flag": "BOOLEAN",
+    "at": "TIMESTAMP(6) WITH LOCAL TIME ZONE NOT NULL", "q": "INT", "dd": "DATE NOT NULL",
+}  # fmt: skip
+
+
+def test_a_recorded_delete_leaves_out_what_the_connector_put_in(make: Make) -> None:
+    values, keys = recorded("09_default_identity_delete")
+    for given in (keys, None):
+        found = mg.cdc.parse(values, "debezium-json", make(RECORDED, name=f"t{given is None}"), keys=given)
+        nothing = dict.fromkeys([name for name in RECORDED if name != "id"])
+        assert found.rows.to_pylist() == [{"id": 331, **nothing}, {"id": 98, **nothing}]
+
+
+@pytest.mark.parametrize("column", ["at", "dd"])
+def test_a_recorded_delete_gives_no_computed_key(make: Make, column: str) -> None:
+    values, keys = recorded("09_default_identity_delete")
+    table = make({**RECORDED, "day": "DATE"}, ("id", "day"), partition_by=["day"])
+    plain = [json.dumps(json.loads(value)["payload"]) for value in values]
+    for records in (values, plain):
+        found = mg.cdc.parse(records, "debezium-json", table, keys=keys, computed={"day": f"date({column})"})
+        assert found.rows.num_rows == 0
+        assert [reason.startswith("missing-before: column day") for reason in reasons(found)] == [True, True]
+
+
+def test_a_delete_without_the_column_that_orders_rows_is_bad(make: Make) -> None:
+    schema = {"id": "BIGINT", "v": "INT", "seen": "TIMESTAMP(3)"}
+    table = make(schema, options={"sequence.field": "v"})
+    record = json.dumps({"op": "d", "before": {"id": 1}, "source": {"ts_ms": 5}})
+    found = mg.cdc.parse([record], "debezium-json", table)
+    assert reasons(found)[0].startswith("missing-before: column v: it orders the rows of a key")
+    ordered = make(schema, name="u", options={"sequence.field": "seen"})
+    found = mg.cdc.parse([record], "debezium-json", ordered, metadata={"seen": "source_ts"})
+    assert found.rows.num_rows == 1
+
+
+def test_only_keys_of_old_rows_count_if_the_caller_says_so(make: Make) -> None:
+    row = {"id": 1, "n": 5}
+    update = json.dumps({"op": "u", "before": {"id": 1, "n": 4}, "after": row})
+    table = make({"id": "BIGINT", "n": "INT"})
+    assert mg.cdc.parse([update], "debezium-json", table).kinds.to_pylist() == [1, 2]
+    assert mg.cdc.parse([update], "debezium-json", table, old_rows="key").kinds.to_pylist() == [2]
