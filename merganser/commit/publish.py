@@ -70,7 +70,7 @@ from merganser.meta.commit_metrics import TOTALS, CommitMetrics
 from merganser.meta.data_file import ADD, DELETE, DataFile, ManifestEntry
 from merganser.meta.index_manifest import HASH, IndexEntry, combined
 from merganser.meta.kept import has_expired
-from merganser.meta.key_change import fitting, key_ids
+from merganser.meta.key_change import fitting, key_ids, replaced
 from merganser.meta.lineage import rescaled
 from merganser.meta.live_files import LiveFiles
 from merganser.meta.newest import bucket_numbers
@@ -516,8 +516,7 @@ class Publisher:
             ) from error
         if found != schema:
             raise ConflictError(
-                f"cannot commit to '{self.table.name}': the table was dropped and made anew since it was opened, "
-                f"so schema {schema.id} is another one now. Nothing was changed. Open the table again.",
+                f"cannot commit to '{self.table.name}': {replaced(schema)} Nothing was changed. Open the table again.",
                 table=self.table.name,
             )
 

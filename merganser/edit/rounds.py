@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from merganser.commit.turns import Turns
 from merganser.edit.asked import check_same, lost, new_names
 from merganser.errors import ConflictError, ExpiredError
+from merganser.meta.key_change import check_key
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -101,9 +102,11 @@ def check_columns(table: TableDef, env: Env, snapshot: Snapshot | None, action: 
     """Refuse to rewrite rows with a schema older than theirs: values of newer columns would be lost.
 
     Raises:
-        ConflictError: the table has other columns now.
+        ConflictError: the table has other columns now, or another schema of the same number.
     """
     schema = table.schema
+    if snapshot is not None:
+        check_key(table, env, (snapshot,), action)
     if snapshot is None or snapshot.schema_id <= schema.id:
         return
     newest = SchemaStore(table.paths, env).load(snapshot.schema_id)

@@ -10,7 +10,7 @@ makes the schema in force the newest one again (`meta.next_schema`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from merganser.errors import ConflictError, FormatError
@@ -83,8 +83,8 @@ def with_key_of(table: TableDef, env: Env, snapshot: Snapshot) -> TableDef:
     return table if key_ids(there) == key_ids(table.schema) else table.with_schema(there)
 
 
-def check_key(table: TableDef, env: Env, snapshots: Iterable[Snapshot], action: str) -> None:
-    """Refuse to read snapshots with the schema of a table whose key is another one.
+def check_key(table: TableDef, env: Env, snapshots: Sequence[Snapshot], action: str) -> None:
+    """Refuse to read snapshots with a schema that the table has no longer, or whose key is another one.
 
     Args:
         action: beginning of the message, such as "cannot read 'db.orders'".
@@ -92,6 +92,8 @@ def check_key(table: TableDef, env: Env, snapshots: Iterable[Snapshot], action: 
     Raises:
         ConflictError: names the first such snapshot; nothing was read.
     """
+    if snapshots:
+        _check_same(table, env, snapshots[-1], action)
     known = {table.schema.id}
     for snapshot in snapshots:
         if snapshot.schema_id in known or (snapshot.schema_id < table.schema.id and not may_differ(table.schema)):
@@ -107,6 +109,34 @@ def check_key(table: TableDef, env: Env, snapshots: Iterable[Snapshot], action: 
                 table=table.name,
                 snapshot=snapshot.id,
             )
+
+
+def _check_same(table: TableDef, env: Env, snapshot: Snapshot, action: str) -> None:
+    """Refuse a schema in place of which the table has another one of its number: one look for each new snapshot."""
+    schema = table.schema
+    place = ("schema at", table.paths.schema(schema.id))
+    seen = schema, snapshot.id, snapshot.delta_manifest_list
+    if env.cache.get(place) == seen:
+        return
+    try:
+        found = SchemaStore(table.paths, env).load(schema.id, fresh=True)
+    except FormatError:  # the number is free: rows of other schemas are read as those of this one
+        return
+    if (found.fields, found.partition_keys, found.primary_keys) != (
+        schema.fields,
+        schema.partition_keys,
+        schema.primary_keys,
+    ):
+        raise ConflictError(f"{action}: {replaced(schema)} Nothing was read. Open the table again.", table=table.name)
+    env.cache.put(place, seen, 200)
+
+
+def replaced(schema: TableSchema) -> str:
+    """Return a sentence that says why a table has another schema of the same number than a handle."""
+    return (
+        f"its schema {schema.id} is another one than when it was opened. Since then the table was dropped and made "
+        "anew, or fast-forwarded to a branch that was altered in another way."
+    )
 
 
 def shown_key(schema: TableSchema) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from merganser.errors import AlreadyExistsError, ConflictError, NotFoundError
-from merganser.meta.key_change import in_force, marked
+from merganser.meta.key_change import in_force, marked, replaced
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.schema.table_schema import CURRENT_VERSION, TableSchema
@@ -67,8 +67,7 @@ def _opened(table: TableDef, env: Env) -> tuple[TableDef, int]:
         raise NotFoundError(f"table '{table.name}' no longer exists: it was dropped or renamed.", table=table.name)
     if newest.id < table.schema.id or schemas.load(table.schema.id, fresh=True) != table.schema:
         raise ConflictError(
-            f"cannot change '{table.name}': the table was dropped and made anew since it was opened. Nothing was "
-            "changed. Open the table again.",
+            f"cannot change '{table.name}': {replaced(table.schema)} Nothing was changed. Open the table again.",
             table=table.name,
         )
     found = in_force(table.paths, env, table.name, newest)
