@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.everything import edits, schemas, verbs  # noqa: F401  their steps
-from tests.everything.history import DifferenceError, History, SkippedError, repeatable
+from tests.everything.history import History, SkippedError, repeatable
 from tests.everything.layouts import drawn_layout
+from tests.everything.replica import DifferenceError
 from tests.everything.steps import STEPS
 
 LENGTHS = (8, 12, 20)

@@ -10,8 +10,9 @@ from typing import Any
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.testing.engines_oracle import Change
-from tests.everything.history import DifferenceError, History, Refusal, SkippedError
+from tests.everything.history import History, Refusal, SkippedError
 from tests.everything.model import Model
+from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
 from tests.everything.values import Row, draw, plain, quoted
 

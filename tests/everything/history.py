@@ -21,8 +21,10 @@ import merganser as mg
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
+from tests.everything.following import Follower, follower_of
 from tests.everything.layouts import drawn_layout
 from tests.everything.model import Fields, Model, image
+from tests.everything.replica import Copy, DifferenceError
 from tests.everything.values import Row, converter, draw, filters_of
 from tests.oracle.drawn_tables import DrawnTable
 
@@ -31,18 +33,6 @@ _numbers = itertools.count()
 FUTURE = "2100-01-01"
 Refusal = tuple[type[Exception], str]
 """(class of an error that is expected, pattern of its reason)."""
-
-
-class DifferenceError(AssertionError):
-    """The table and the model differ.
-
-    Attributes:
-        what: which comparison, so that a shrunk history fails by the same one.
-    """
-
-    def __init__(self, what: str, detail: str) -> None:
-        super().__init__(f"{what}: {detail}")
-        self.what = what
 
 
 class SkippedError(Exception):
@@ -69,6 +59,7 @@ class Line:
         states: by snapshot, of those that were compared.
         tags: by name, with the id of the snapshot.
         old: handles of earlier schemas.
+        begins: the snapshot of the table that a branch begins with; 0: none.
     """
 
     table: mg.Table
@@ -77,6 +68,7 @@ class Line:
     states: dict[int, State] = field(default_factory=dict)
     tags: dict[str, tuple[int, State]] = field(default_factory=dict)
     old: list[mg.Table] = field(default_factory=list)
+    begins: int = 0
 
     @property
     def fields(self) -> Fields:
@@ -116,7 +108,11 @@ class History:
             dict(table.options),
             layout.moves,
         )
-        self.line = Line(self.opened(table), model, layout.drawn)
+        self.line = self.main = Line(self.opened(table), model, layout.drawn)
+        self.branches: dict[str, Line] = {}
+        self.consumers: dict[str, int] = {}
+        self.is_published = self.is_complete = True
+        self.follower: Follower | None = follower_of(self, rng) if rng.random() < 0.8 else None
 
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
@@ -151,7 +147,10 @@ class History:
             options=options,
             rising=[tuple(renamed.get(name, name) for name in order) for order in drawn.rising],
         )
+        was = line.fields
         line.model.become(fields, options, renamed)
+        if line is self.main and self.follower is not None:
+            self.follower.become(was)
 
     @property
     def merges_schema(self) -> bool:
@@ -266,6 +265,13 @@ class History:
 
     def unpublished(self) -> None:
         """Take note that the step made a commit that no changelog tells of."""
+        self.is_published = False
+
+    def begin_again(self) -> None:
+        """Let the copy begin with the table as it is: snapshots that it followed are gone."""
+        if self.follower is not None:
+            self.follower.begin()
+        self.is_published = True
 
     # what must hold
 
@@ -290,11 +296,30 @@ class History:
         self.same("rows", line.table.read(), visible)
         if (count := line.table.read().count()) != len(visible):
             raise DifferenceError("count", f"{count}, expected {len(visible)}")
+        if self.follower is not None and line is self.main:
+            self.follower.step(published=self.is_published, complete=self.is_complete)
+            if last:
+                self.follower.finish()
+            if (after := line.table.latest_snapshot()) is not None:
+                line.states.setdefault(after.id, State(line.model.copy(), replace(line.drawn)))
+        self.is_published, self.is_complete = True, False
+        self._kept()
         for look in (self._filtered, self._looked_up, self._older, self._diff):
             if last or rng.random() < 0.6:
                 look(rng)
         if last or rng.random() < 0.1:
             self.check()
+
+    def _kept(self) -> None:
+        """What consumers have not read is there."""
+        found = {consumer.id: consumer.next_snapshot for consumer in self.main.table.consumers.list()}
+        for name, number in self.consumers.items():
+            if found.get(name) != number:
+                raise DifferenceError("consumer", f"{name} is at {found.get(name)}, expected {number}")
+        latest = self.main.table.latest_snapshot()
+        ids = [snapshot.id for snapshot in self.main.table.snapshots()]
+        if latest is not None and found and min(found.values()) <= latest.id and ids[0] > min(found.values()):
+            raise DifferenceError("consumer", f"snapshots {ids} are left, and consumers are at {found}")
 
     def check(self) -> None:
         """The table finds no fault in itself."""
@@ -400,53 +425,6 @@ class History:
         """Return the rows of a state with the columns of now."""
         turn = converter(state.fields, self.line.fields)
         return [turn(row) for row in state.model.visible()]
-
-
-class Copy:
-    """A copy of the rows of a table that follows its changes."""
-
-    def __init__(self, model: Model, rows: Sequence[Row]) -> None:
-        self.model = model
-        self.keyed = bool(model.key)
-        self.by_key = {model.key_of(row): row for row in rows} if self.keyed else {}
-        self.bag = Counter() if self.keyed else Counter(self._image(row) for row in rows)
-        self.samples = {} if self.keyed else {self._image(row): row for row in rows}
-
-    def _image(self, row: Row) -> str:
-        return image(row, self.model.fields, self.model.unordered())
-
-    def rows(self) -> list[Row]:
-        """Return the rows."""
-        return list(self.by_key.values()) if self.keyed else [self.samples[one] for one in self.bag.elements()]
-
-    def apply(self, what: str, changes: Sequence[Row], *, strict: bool) -> None:
-        """Apply changes in their order.
-
-        Args:
-            strict: a removed row has to be there as it is, and an inserted one not.
-        """
-        for change in changes:
-            row = {name: value for name, value in change.items() if name != "_row_kind"}
-            kind = change["_row_kind"]
-            if not self.keyed:
-                one = self._image(row)
-                self.samples[one] = row
-                self.bag[one] += 1 if kind in ("+I", "+U") else -1
-                if self.bag[one] < 0:
-                    raise DifferenceError(what, f"{kind} of a row that is not there: {one}")
-                continue
-            key = self.model.key_of(row)
-            old = self.by_key.get(key)
-            if kind in ("-U", "-D"):
-                if strict and (old is None or self._image(old) != self._image(row)):
-                    raise DifferenceError(what, f"{kind} {self._image(row)}, but the copy has {old}")
-                self.by_key.pop(key, None)
-            else:
-                if strict and old is not None:
-                    raise DifferenceError(what, f"{kind} {self._image(row)}, but the copy has {old}")
-                self.by_key[key] = row
-        if not self.keyed:
-            self.bag = +self.bag
 
 
 @contextmanager

@@ -93,6 +93,7 @@ def drawn_layout(seed: str) -> Layout:
     _partitions(layout, rng)
     _producer(layout, rng)
     _vectors(layout, rng)
+    _stream(layout, rng)
     _files(layout, rng)
     if any("avro" in text for text in layout.options.values()):
         _without_nanoseconds(layout.drawn)
@@ -150,6 +151,14 @@ def _producer(layout: Layout, rng: random.Random) -> None:
         options["changelog-producer.row-deduplicate"] = "true"
     if producer != "none" and rng.random() < 0.3:
         options["changelog-file.format"] = rng.choice(["parquet", "orc", "avro"])
+
+
+def _stream(layout: Layout, rng: random.Random) -> None:
+    """Let some tables keep a shard stream, where their changes are complete."""
+    if rng.random() > 0.25 or layout.engine == "counting":
+        return
+    if layout.engine == "append" or layout.producer in ("lookup", "full-compaction", "per-record"):
+        layout.options.update({"stream.enabled": "true", "stream.retention": "365 d"})
 
 
 def _vectors(layout: Layout, rng: random.Random) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from merganser.errors import InvalidInputError
-from tests.everything.history import FUTURE, History, SkippedError, State
-from tests.everything.steps import step
+from merganser.errors import ConflictError, InvalidInputError
+from tests.everything.history import FUTURE, History, Line, SkippedError, State
+from tests.everything.steps import STEPS, step
 
 
 @step(8)
@@ -89,7 +89,9 @@ def drop_partitions(h: History, rng: random.Random) -> None:
 
 @step(3)
 def compact(h: History, rng: random.Random) -> None:
-    h.table.compact(full=rng.random() < 0.5)
+    full = rng.random() < 0.5
+    h.table.compact(full=full)
+    h.is_complete = full
 
 
 @step(1)
@@ -103,7 +105,8 @@ def rescale(h: History, rng: random.Random) -> None:
 def expire(h: History, rng: random.Random) -> None:
     most = rng.randrange(1, 8)
     h.table.expire(retain_max=most, retain_min=1, older_than=FUTURE)
-    assert len(h.table.snapshots()) <= most
+    keeps = h.model.options.get("stream.enabled") == "true" or h.table.consumers.list()
+    assert keeps or len(h.table.snapshots()) <= most
 
 
 @step(1)
@@ -133,6 +136,9 @@ def rollback(h: History, rng: random.Random) -> None:
     h.line.states = {each: state for each, state in h.line.states.items() if each <= number}
     h.line.tags = {name: (each, state) for name, (each, state) in h.line.tags.items() if each <= number}
     _go_back(h, h.line.states[number])
+    if h.line is h.main:
+        h.consumers = {name: min(each, number + 1) for name, each in h.consumers.items()}
+        h.begin_again()
 
 
 def _go_back(h: History, state: State) -> None:
@@ -150,3 +156,90 @@ def _go_back(h: History, state: State) -> None:
 @step(2)
 def reopen(h: History, rng: random.Random) -> None:
     h.reopen()
+
+
+@step(1)
+def consumer(h: History, rng: random.Random) -> None:
+    """Let a consumer stand at some snapshot, or drop one."""
+    latest = h.table.latest_snapshot()
+    if latest is None:
+        raise SkippedError
+    if h.consumers and rng.random() < 0.5:
+        name = rng.choice(sorted(h.consumers))
+        h.table.consumers.drop(name)
+        del h.consumers[name]
+        return
+    name, number = next(h.names), rng.choice([latest.id + 1, rng.choice(h.table.snapshots()).id])
+    h.table.consumers.set(name, number)
+    h.consumers[name] = number
+
+
+@step(1)
+def branch(h: History, rng: random.Random) -> None:
+    """Begin a branch, empty or with a tag."""
+    name = next(h.names)
+    tag = rng.choice(sorted(h.line.tags)) if h.line.tags and rng.random() < 0.8 else None
+    h.table.branches.create(name, tag=tag)
+    number, model = 0, h.model.copy()
+    if tag is not None:
+        number, state = h.line.tags[tag]
+        model = state.model.copy()
+    else:
+        model.clear(lambda row: True)
+    made = Line(h.opened(h.table.branch(name)), model, state.drawn if tag is not None else h.drawn, begins=number)
+    if tag is not None:
+        made.states[number] = state
+    h.branches[name] = made
+
+
+@step(3)
+def on_a_branch(h: History, rng: random.Random) -> None:
+    """Do one thing on a branch, and compare it."""
+    if not h.branches:
+        raise SkippedError
+    name = rng.choice(sorted(h.branches))
+    verb = rng.choice(["write", "write", "delete", "update", "upsert", "merge", "alter", "compact", "overwrite", "tag"])
+    h.line = h.branches[name]
+    try:
+        STEPS[verb][0](h, rng)
+        h.settle()
+        h.compare(rng, last=False)
+    finally:
+        h.line = h.main
+        h.is_published, h.is_complete = True, False
+
+
+@step(1)
+def fast_forward(h: History, rng: random.Random) -> None:
+    """Let the table take over the state of a branch."""
+    if not h.branches:
+        raise SkippedError
+    name = rng.choice(sorted(h.branches))
+    theirs, main = h.branches[name], h.main
+    if theirs.table.latest_snapshot() is None:
+        h.refused(lambda: main.table.branches.fast_forward(name), (InvalidInputError, "the branch has no snapshot yet"))
+        return
+    reasons = "the table has snapshots|keeps another snapshot than that of the branch|begin with the same schema"
+    refused, _ = h.maybe_refused(lambda: main.table.branches.fast_forward(name), (ConflictError, reasons))
+    if refused:
+        return
+    begins = theirs.begins
+    main.states = {n: state for n, state in main.states.items() if n <= begins} | theirs.states
+    main.tags = {tag: found for tag, found in main.tags.items() if found[0] <= begins} | theirs.tags
+    main.model, main.drawn = theirs.model.copy(), theirs.drawn
+    main.old.clear()
+    h.reopen()
+    assert main.table.schema.fields == main.fields
+    latest = main.table.latest_snapshot()
+    h.consumers = {each.id: each.next_snapshot for each in main.table.consumers.list() if each.id in h.consumers}
+    assert latest is not None
+    h.begin_again()
+
+
+@step(1)
+def drop_branch(h: History, rng: random.Random) -> None:
+    if not h.branches:
+        raise SkippedError
+    name = rng.choice(sorted(h.branches))
+    h.table.branches.drop(name)
+    del h.branches[name]
