@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, INSERT, ROW, TOMBSTONE, UPDATE, UPSERT, Batch, Changes, Known
 from merganser.cdc.computed import computed
+from merganser.cdc.log_positions import LOG_POSITIONS, sortable
 from merganser.cdc.message_keys import key_cells
 from merganser.cdc.old_rows import FILLED, SENT, evidence
 from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells, joined
@@ -537,8 +538,11 @@ class _Resolving:
         values: pa.Array = pa.nulls(len(change), target)
         record = self.c.record[change]
         bad = np.zeros(len(change), bool)
+        sorted_ = field.name in self.batch.sequence and isinstance(field.type, t.Char | t.VarChar)
         for known in _by_precision(self.c.known.get(name, []), field.type):
             cells = known.cells.take(record)
+            if sorted_ and name in LOG_POSITIONS:
+                cells = sortable(cells)
             found = column(cells, field.type, known.encoding, self.batch.options.rules.of(field.name))
             lacking = np.asarray(values.is_null()) & ~bad
             wrong = found.bad & lacking

@@ -70,7 +70,7 @@ INNER_LAYERS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "cdc": (
         ("connect_schema", "options", "computed"),
         ("batch",),
-        ("control", "stand_ins", "old_rows"),
+        ("control", "stand_ins", "old_rows", "log_positions"),
         ("message_keys", "debezium", "canal", "row_records"),
         ("resolve",),
         ("records",),
