@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from os import PathLike
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from merganser.errors import InvalidInputError
+from merganser.ingest.frames import of_frame
+from merganser.ingest.python_values import RefusedValueError, column_of
 from merganser.schema import types as t
 from merganser.schema.conform import kinds_from
 
@@ -79,8 +77,9 @@ def held_rows(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
         if all(isinstance(row, Mapping) for row in data):
             return _from_dicts(data, fields, dict.fromkeys(name for row in data for name in row))
         return None
-    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-        return _from_pandas(data, fields)
+    frame = of_frame(data, fields)
+    if frame is not None:
+        return frame
     if hasattr(data, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
@@ -90,27 +89,6 @@ def held_rows(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:
     return None
 
 
-def _from_pandas(data: Any, fields: Sequence[t.Field]) -> pa.Table:
-    kinds = {field.name: field.type for field in fields if _has_maps(field.type)}
-    try:
-        once = {name for name, count in Counter(data.columns).items() if count == 1}
-        maps = {
-            name: _array(data[name].tolist(), kinds[name])
-            for name in data.columns
-            if name in kinds and name in once and data[name].dtype == object
-        }
-        plain = data.drop(columns=list(maps)) if maps else data
-        rows = pa.Table.from_pandas(plain, preserve_index=False).replace_schema_metadata(None)
-        for name, column in maps.items():
-            rows = rows.append_column(name, column)
-        return rows
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        why = ": ".join(str(part) for part in reversed(error.args))
-        raise InvalidInputError(
-            f"cannot take the rows of the pandas frame: {why}. Give a column values of one type, and each name once."
-        ) from error
-
-
 def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field], names: Iterable[str]) -> pa.Table:
     kinds = {field.name: field.type for field in fields}
     columns = {}
@@ -118,113 +96,15 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field], na
         if not isinstance(name, str):
             raise InvalidInputError(f"cannot take the rows: the name of a column is {name!r:.60}, which is no text.")
         try:
-            columns[name] = _array([row.get(name) for row in rows], kinds.get(name))
-        except OverflowError as error:
-            beyond = [
-                i for i, row in enumerate(rows) if isinstance(v := row.get(name), int) and not -(2**63) <= v < 2**63
-            ]
-            at = f" in row {beyond[0] + 1} of {len(rows)} (counting from 1): {rows[beyond[0]][name]}" if beyond else ""
+            columns[name] = column_of([row.get(name) for row in rows], kinds.get(name))
+        except RefusedValueError as error:
+            at = "" if error.row is None else f"in row {error.row + 1} of {len(rows)} (counting from 1): "
             raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: a number does not fit 64 bits{at}. Give decimals for "
-                "larger ones.",
+                f"cannot take column '{name}' of the rows: {at}{error} Nothing was written.",
                 column=name,
-                row=beyond[0] if beyond else None,
-            ) from error
-        except UnicodeError as error:
-            raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: {error}. Text has no halves of surrogate pairs.", column=name
-            ) from error
-        except _NoMapError as error:
-            raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: {error} Nothing was written.", column=name
-            ) from error
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            if isinstance(kinds.get(name), t.Decimal):
-                _refuse_no_number(name, [row.get(name) for row in rows], kinds[name])
-            raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: its values are of more than one type ({error}). Give "
-                "values of one type.",
-                column=name,
+                row=error.row,
             ) from error
     return pa.table(columns)
-
-
-def _refuse_no_number(name: str, values: list[Any], kind: t.DataType) -> None:
-    """Refuse values of a DECIMAL column among which is NaN or an infinity; others are left to the caller."""
-    for i, value in enumerate(values):
-        if isinstance(value, float | Decimal) and not math.isfinite(value):
-            raise InvalidInputError(
-                f"cannot take column '{name}' of the rows: {value} in row {i + 1} of {len(values)} (counting from 1) "
-                f"is no value of {kind.with_nullable(True)}. Give None where there is no number. Nothing was written.",
-                column=name,
-                row=i,
-            )
-
-
-class _NoMapError(Exception):
-    """A value of a map column is no map; says which and what to give."""
-
-
-def _array(values: list[Any], kind: t.DataType | None) -> pa.Array:
-    """Return values as Arrow takes them, but dictionaries and pairs as maps where the column has maps."""
-    match kind:
-        case t.Map(key=key, value=item):
-            pairs = [None if value is None else _pairs(value) for value in values]
-            keys = _array([pair[0] for of_row in pairs if of_row for pair in of_row], key)
-            if keys.null_count:
-                owners = [(value, pair[0]) for value, of in zip(values, pairs, strict=True) for pair in of or ()]
-                wrong, null = owners[keys.is_null().index(True).as_py()]  # NaT and pandas.NA are null, too
-                raise _NoMapError(
-                    f"{wrong!r:.60} has the key {null!r}, and keys of a map cannot be null. Leave the entry out, or "
-                    "give it a key."
-                )
-            items = _array([pair[1] for of_row in pairs if of_row for pair in of_row], item)
-            return pa.MapArray.from_arrays(_offsets(pairs), keys, items)
-        case t.Multiset(element=element):
-            return _array(values, t.Map(key=element, value=t.Int()))
-        case t.Array(element=element) if _has_maps(element) and _all(values, list | tuple | np.ndarray):
-            return pa.ListArray.from_arrays(
-                _offsets(values), _array([v for of in values if of is not None for v in of], element)
-            )
-        case t.Row(fields=fields) if _has_maps(kind) and _all(values, Mapping):
-            rows = [value or {} for value in values]
-            names = list(dict.fromkeys([f.name for f in fields] + [name for row in rows for name in row]))
-            kinds = {field.name: field.type for field in fields}
-            parts = [_array([row.get(name) for row in rows], kinds.get(name)) for name in names]
-            return pa.StructArray.from_arrays(
-                parts, names, mask=pa.array([value is None for value in values], pa.bool_())
-            )
-    return pa.array(values)
-
-
-def _has_maps(kind: t.DataType) -> bool:
-    match kind:
-        case t.Map() | t.Multiset():
-            return True
-        case t.Array(element=element):
-            return _has_maps(element)
-        case t.Row(fields=fields):
-            return any(_has_maps(field.type) for field in fields)
-    return False
-
-
-def _all(values: list[Any], wanted: Any) -> bool:
-    return all(value is None or isinstance(value, wanted) for value in values)
-
-
-def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return list(value.items())
-    if isinstance(value, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
-        return [(pair[0], pair[1]) for pair in value]
-    raise _NoMapError(f"{value!r:.60} is no map. Give a dictionary or a list of pairs.")
-
-
-def _offsets(values: list[Any]) -> pa.Array:
-    """Return where each list begins in all of them put together, and the end; null at one that is null."""
-    ends = [0, *itertools.accumulate(0 if value is None else len(value) for value in values)]
-    starts = [None if value is None else start for value, start in zip(values, ends, strict=False)]
-    return pa.array([*starts, ends[-1]], pa.int32())
 
 
 def split_kinds(rows: pa.Table, column: str | None, *, table: str) -> tuple[pa.Table, pa.Array | None]:
