@@ -297,9 +297,10 @@ class Catalog:
         if not (no_writers or self.env.storage.moves_at_once):
             raise UnsupportedError(
                 f"cannot rename '{old}' to '{new}': the store behind '{self.warehouse}' copies a table file by file, "
-                "and a commit that another process makes meanwhile could be lost. Nothing was changed. Stop all writers, "
-                "and pass no_writers=True (merganser rename --no-writers). Or make "
-                f"catalog.clone('{old}', '{new}'), let writers go on there, and drop '{old}' later: a clone has the newest state, without older ones.",
+                "and a commit that another process makes meanwhile could be lost. Nothing was changed. Stop all "
+                "writers, and pass no_writers=True (merganser rename --no-writers). Or make "
+                f"catalog.clone('{old}', '{new}'), let writers go on there, and drop '{old}' later: a clone has the "
+                "newest state, without older ones.",
                 table=str(old),
                 path=source.root,
             )

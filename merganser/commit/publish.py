@@ -18,7 +18,13 @@ Steps of an attempt, from the newest state S(n):
    dropped meanwhile, and perhaps made anew, gets no snapshot from this writer.
 4. Create `snapshot-<n+1>`, which must not exist: the commit point. A writer that loses the race goes to 1.
 5. Check that snapshot n is still there (`standing`). If a rollback removed it, or another writer had used the id n+1
-   before and that snapshot has expired, remove our snapshot and go to 1.
+   before and that snapshot has expired, remove our snapshot and go to 1. Check for a newer schema as well. The checks
+   of step 3 look at the newest schema, and a process may alter the table between them and step 4. An alter creates its
+   schema and then looks at the newest snapshot; a writer creates its snapshot and then looks at the newest schema. So
+   at least one of the two sees the other, also if the other stops in between. An alter that finds rows that it does not
+   allow takes itself back. A writer whose rows the new schema does not allow removes its snapshot and goes to 1, where
+   the commit is refused. If others have committed on top by then, the outcome is unknown, and the error says why.
+   Rows that are not logged need no such check: their snapshot names the schema without a producer (`scan.gaps`).
 6. Move the hint. A crash before this step costs readers one directory listing. From here on the commit stands:
    the writer removes nothing and raises nothing. It completes the changes outside the table.
 
@@ -54,7 +60,7 @@ from merganser.commit.conflict import (
 from merganser.commit.history import History
 from merganser.commit.message import CommitMessage
 from merganser.commit.metadata_files import MetadataFiles
-from merganser.commit.standing import check_stands
+from merganser.commit.standing import check_stands, known_of, withdraw
 from merganser.commit.steps import CommitStep, Steps
 from merganser.commit.turns import Turn, Turns, take_turn
 from merganser.errors import (
@@ -79,7 +85,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
-from merganser.meta.tracking import UNTRACKED, mark
+from merganser.meta.tracking import UNTRACKED, mark, publishes_by_compaction
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.rules.dialects import is_sensitive
@@ -243,7 +249,7 @@ class Publisher:
                 ready = self.env.seconds()
                 seconds["manifests"] += ready - begun
                 try:
-                    stored = self._publish(*prepared, state.snapshot, files)
+                    stored = self._publish(*prepared, state.snapshot, files, change)
                     turns.end()
                     seconds["publish"] += self.env.seconds() - ready
                     steps.after(stored)
@@ -398,8 +404,8 @@ class Publisher:
         newest = schemas.load(schema_id)
         if previous is not None and not change.rekeys:
             newest = fitting(schemas, newest, previous)
+        self._check_logs(newest.options, change)
         if change.kind != COMPACT:
-            self._check_logs(newest.options)
             self._check_nulls(newest, change.messages)
         self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
         snapshot = Snapshot(
@@ -469,7 +475,9 @@ class Publisher:
         newest = self._history.newest_of(change.commit_user, previous)
         return change.identifier if newest is None else max(change.identifier, newest[0])
 
-    def _publish(self, snapshot: Snapshot, live: LiveFiles, before: Snapshot | None, files: MetadataFiles) -> Snapshot:
+    def _publish(
+        self, snapshot: Snapshot, live: LiveFiles, before: Snapshot | None, files: MetadataFiles, change: Change
+    ) -> Snapshot:
         """Create the snapshot.
 
         Raises:
@@ -481,12 +489,38 @@ class Publisher:
         # The hint moves before the check: a rollback between the two, which has moved the hint back, is then found, and
         # the hint moves back once more. After the check nobody would find it, and the hint would name what is gone.
         store.advance_latest_hint(stored.id)
-        check_stands(self.reader, stored, live, before)
+        checks: list[Callable[[], None]] = [
+            partial(check_stands, self.reader, stored, live, before),
+            partial(self._check_not_altered, stored, before, change),
+        ]
+        self.env.fetch(lambda check: check(), checks)
         if stored.delta_manifest_list == snapshot.delta_manifest_list:
             self.reader.keep(TableState(stored, live))
         else:  # an earlier call made it, with files of its own
             files.discard()
         return stored
+
+    def _check_not_altered(self, stored: Snapshot, before: Snapshot | None, change: Change) -> None:
+        """Remove a new snapshot with rows that a schema does not allow which came just before the snapshot.
+
+        Raises:
+            SnapshotExistsError: nothing of the commit is visible; the next attempt says why it is refused.
+            CommitUnknownError: the schema could not be read, or others committed on top.
+        """
+        if change.rekeys:
+            return
+        with known_of(self.reader, stored, "the newest schema could not be read"):
+            schemas = SchemaStore(self.table.paths, self.env)
+            there = schemas.latest_id(stored.schema_id)
+            if there == stored.schema_id:
+                return
+            now = fitting(schemas, schemas.load(there), stored)
+        try:
+            if change.kind != COMPACT:
+                self._check_nulls(now, change.messages)
+            self._check_stored(now, is_first=before is None, rekeys=False)
+        except ConflictError as error:
+            withdraw(self.reader, stored, f"the table was altered while it was made. {error.message}")
 
     def _live_after(self, state: TableState, entries: Sequence[ManifestEntry]) -> LiveFiles:
         """Return the live files once the change is made.
@@ -576,14 +610,18 @@ class Publisher:
         counts = file.value_stats.null_counts or ()
         return counts[names.index(column)] if column in names and len(counts) == len(names) else None
 
-    def _check_logs(self, now: Options) -> None:
+    def _check_logs(self, now: Options, change: Change) -> None:
         """Refuse rows that are not published, where the table began to publish changes since the writer began.
+
+        A compaction is refused only if compactions publish: it would move rows that nobody publishes any more.
 
         Raises:
             ConflictError: nothing was changed.
         """
         options, producer = self.table.options, now.get(w.CHANGELOG_PRODUCER)
         if not self.table.keyed or producer in ("none", options.get(w.CHANGELOG_PRODUCER)):
+            return
+        if change.kind == COMPACT and not publishes_by_compaction(now):
             return
         if now.get(w.STREAM) not in (None, options.get(w.STREAM)):
             fact = "a stream of its changes was enabled since this write began"

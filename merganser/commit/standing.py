@@ -46,6 +46,33 @@ def check_stands(reader: MetaReader, stored: Snapshot, live: LiveFiles, before: 
     _check_not_overtaken(reader, stored, live)
 
 
+def withdraw(reader: MetaReader, stored: Snapshot, why: str) -> None:
+    """Remove a new snapshot. A writer that commits on top meanwhile finds the one below missing, and removes its own.
+
+    Args:
+        why: the reason, for messages.
+
+    Raises:
+        SnapshotExistsError: in any other case: nothing of the commit is visible.
+        CommitUnknownError: others committed on top, so the snapshot was kept; or the store failed.
+    """
+    store = reader.snapshots
+    with known_of(reader, stored, "the snapshot could not be removed"):
+        others = [number for number in store.ids() if number != stored.id]
+        if any(number > stored.id for number in others):
+            raise _unknown(reader, stored, f"{why} Others have committed on top of it already.")
+        if others:
+            store.write_latest_hint(max(others))
+        else:
+            reader.env.storage.delete([reader.paths.latest_hint])
+        store.delete(stored.id)
+    raise SnapshotExistsError(
+        f"the writer removed its snapshot {stored.id} of '{reader.table_name}': {why} Nothing of it is visible.",
+        table=reader.table_name,
+        snapshot=stored.id,
+    )
+
+
 def _is_there(reader: MetaReader, before: Snapshot) -> bool:
     with contextlib.suppress(StorageError, FormatError):
         found = reader.snapshots.get(before.id)
@@ -66,7 +93,7 @@ def _check_not_rolled_back(reader: MetaReader, stored: Snapshot, before: Snapsho
         CommitUnknownError: the snapshot could not be removed, or another writer committed on top of it.
     """
     store = reader.snapshots
-    with _known_of(reader, stored):
+    with known_of(reader, stored):
         if not store.rolled_back(before):
             return
         store.write_latest_hint(max((n for n in store.ids() if n != stored.id), default=0))
@@ -96,7 +123,7 @@ def _check_not_overtaken(reader: MetaReader, stored: Snapshot, live: LiveFiles) 
         CommitUnknownError: the new snapshot has expired, too, so the writer cannot find out.
     """
     store = reader.snapshots
-    with _known_of(reader, stored):
+    with known_of(reader, stored):
         newest = max(store.ids(), default=0)
         if newest <= stored.id:
             return
@@ -132,12 +159,14 @@ def _follows(reader: MetaReader, follower: Snapshot, live: LiveFiles) -> bool:
 
 
 @contextlib.contextmanager
-def _known_of(reader: MetaReader, stored: Snapshot) -> Iterator[None]:
+def known_of(
+    reader: MetaReader, stored: Snapshot, what: str = "the snapshot below could not be checked"
+) -> Iterator[None]:
     """Raise that the outcome is unknown if the store fails while the writer checks or removes its snapshot."""
     try:
         yield
     except (StorageError, FormatError) as error:
-        raise _unknown(reader, stored, f"the snapshot below could not be checked: {error}") from error
+        raise _unknown(reader, stored, f"{what}: {error}") from error
 
 
 def _unknown(reader: MetaReader, stored: Snapshot, why: str) -> CommitUnknownError:

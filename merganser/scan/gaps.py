@@ -1,7 +1,17 @@
-"""Gaps: commits that published no changes, since change tracking was off, as a reader of changes meets them.
+"""Gaps: commits that published no changes, as a reader of changes meets them.
 
 A gap names its snapshot and the partitions whose changes were left out. `Gap.read` returns their rows after it: who
 replaces these partitions by them has the state of the table again, and goes on with the changes that follow.
+
+A commit left changes out in one of two ways:
+
+* Change tracking was off. The snapshot says so (`meta.tracking`).
+* The table had no changelog producer when the commit was made, and has one now. The snapshot names the schema that its
+  writer saw last, so that schema has no producer. This holds for a commit that was in flight while the producer was
+  set, too. A writer reads the newest snapshot, then the newest schema, and then creates the next snapshot. So if a
+  snapshot with the new schema exists, every writer that has not seen the schema loses its snapshot id, looks again, and
+  is refused (`commit.publish`). All snapshots that log nothing come before the first one of the new schema, and name an
+  older one. It does not matter which process stops at which instruction: what a reader needs is in the snapshot.
 """
 
 from __future__ import annotations
@@ -16,10 +26,13 @@ from merganser.codec.binary_row import stored_to_arrow
 from merganser.errors import UntrackedError
 from merganser.expr.predicate import Predicate
 from merganser.meta.data_file import ManifestEntry
-from merganser.meta.snapshot import COMPACT, Snapshot
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import left_out
+from merganser.meta.tracking import left_out, publishes_by_compaction
+from merganser.options import write as w
 from merganser.scan.plan import partition_filter, partition_values, partitions_through
+from merganser.storage.env import Env
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,9 @@ class Gap:
         return self._rows()
 
 
-def gap_of(table: TableDef, snapshot: Snapshot, where: Predicate | None, *, changelog: bool) -> frozenset[bytes] | None:
+def gap_of(
+    table: TableDef, env: Env, snapshot: Snapshot, where: Predicate | None, *, changelog: bool
+) -> frozenset[bytes] | None:
     """Return the partitions whose changes a snapshot left out and a filter looks at; None: it may be any of the table.
 
     Args:
@@ -54,10 +69,24 @@ def gap_of(table: TableDef, snapshot: Snapshot, where: Predicate | None, *, chan
     """
     if snapshot.commit_kind == COMPACT and not changelog:  # it changed no row
         return frozenset()
+    if changelog and _came_before_the_producer(table, env, snapshot):
+        return None
     partitions = left_out(snapshot)
     if not partitions:
         return partitions
     return frozenset(partitions_through(table, partitions, partition_filter(table, where)))
+
+
+def _came_before_the_producer(table: TableDef, env: Env, snapshot: Snapshot) -> bool:
+    """Return whether a commit changed or moved rows that no changelog has, since the table had no producer yet."""
+    producer = table.options.get(w.CHANGELOG_PRODUCER)
+    if producer == "none" or snapshot.changelog_manifest_list or snapshot.schema_id >= table.schema.id:
+        return False
+    kind = COMPACT if publishes_by_compaction(table.options) else APPEND  # of the commits that publish
+    if snapshot.commit_kind != kind or (kind == APPEND and not snapshot.delta_record_count):
+        return False
+    then = SchemaStore(table.paths, env).load(snapshot.schema_id)
+    return then.options.get(w.CHANGELOG_PRODUCER) == "none"
 
 
 def named(table: TableDef, partitions: frozenset[bytes] | None) -> tuple[Mapping[str, Any], ...]:
@@ -89,7 +118,8 @@ def refusal(
     instead = "hand it over as a Gap with gaps='mark'" if following else "compare the states with mode='diff'"
     return UntrackedError(
         f"{action}: snapshot {number} changed rows{of} and published nothing, since change tracking was off "
-        f"(changes=False, 'change-tracking' or 'change-tracking.off-partitions'). Nothing of it was handed over. Read "
+        f"(changes=False, 'change-tracking' or 'change-tracking.off-partitions'), or since it was made before "
+        f"'{w.CHANGELOG_PRODUCER.key}' was set. Nothing of it was handed over. Read "
         f"the state of snapshot {number} and the changes from snapshot {number + 1} on, {instead}, or leave it out "
         "with gaps='skip'.",
         table=table.name,

@@ -170,13 +170,13 @@ def gaps_in(
         return {}
     changelog = from_changelog(table, source)
     snapshots, _ = _snapshots(table, env, source, changelog=changelog)
-    return _gaps(table, snapshots, where, changelog=changelog)
+    return _gaps(table, env, snapshots, where, changelog=changelog)
 
 
 def _gaps(
-    table: TableDef, snapshots: Sequence[Snapshot], where: Predicate | None, *, changelog: bool
+    table: TableDef, env: Env, snapshots: Sequence[Snapshot], where: Predicate | None, *, changelog: bool
 ) -> dict[int, frozenset[bytes] | None]:
-    found = {one.id: gap_of(table, one, where, changelog=changelog) for one in snapshots}
+    found = {one.id: gap_of(table, env, one, where, changelog=changelog) for one in snapshots}
     return {number: partitions for number, partitions in found.items() if partitions is None or partitions}
 
 
@@ -196,7 +196,7 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
     changelog = from_changelog(table, source)
     snapshots, end = _snapshots(table, env, source, changelog=changelog)
     if table.options.get(r.CHANGE_TRACKING_GAPS) == "error":
-        for number, partitions in _gaps(table, snapshots, job.where, changelog=changelog).items():
+        for number, partitions in _gaps(table, env, snapshots, job.where, changelog=changelog).items():
             action = f"cannot read the changes of '{table.name}'"
             raise refusal(table, action, number, partitions, following=False)
     chosen = [one for one in snapshots if _publishes(one, changelog=changelog)]

@@ -255,7 +255,7 @@ class ShardReader:
             UntrackedError: it is such a commit.
         """
         changelog = from_changelog(self.table, Published(snapshot.id, snapshot.id))
-        partitions = gap_of(self.table, snapshot, None, changelog=changelog)
+        partitions = gap_of(self.table, self.env, snapshot, None, changelog=changelog)
         if partitions == frozenset() and changelog:
             partitions = self._unlogged(snapshot, shard)
         concerned = partitions if partitions is None or shard is None else {shard.partition} & partitions

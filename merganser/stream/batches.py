@@ -526,7 +526,7 @@ class TableBatches:
     def _refuse_gap(self, snapshot: Snapshot) -> None:
         changelog = from_changelog(self._table, Published(snapshot.id, snapshot.id))
         where = None if self._what in WHOLE_CHANGES else self._where
-        partitions = gap_of(self._table, snapshot, where, changelog=changelog)
+        partitions = gap_of(self._table, self._env, snapshot, where, changelog=changelog)
         if self._gaps == "error" and partitions != frozenset():
             raise refusal(self._table, self._action, snapshot.id, partitions, following=True)
 

@@ -223,7 +223,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         table = self._current(snapshot)
         changelog = from_changelog(table, Published(snapshot.id, snapshot.id))
         where = None if self._what in WHOLE_CHANGES else self._where
-        partitions = gap_of(table, snapshot, where, changelog=changelog)
+        partitions = gap_of(table, self._env, snapshot, where, changelog=changelog)
         if self._gaps == "skip" or partitions == frozenset():
             return None
         if self._gaps == "error":

@@ -9,13 +9,17 @@ Options that begin, prolong or end the shard stream bring what goes with them (`
 A column becomes NOT NULL if no row of the newest snapshot is null in it. Commits of rows that may be null in it are
 refused from then on.
 
-Some changes are for tables without a snapshot. The turn to commit is taken for them, so that no writer of this machine
-makes the first one meanwhile, and the snapshots are looked at once more after the schema is there: if a writer that no
-lock stops came between, the change is taken back by one more schema. A writer that comes later is told at its commit.
+Some changes are for tables without a snapshot. The commit lock is taken for them, so that no writer of this machine
+makes the first one meanwhile.
+
+After the schema is there, the snapshots are looked at once more. If a commit came between that the change does not
+allow, the change is taken back by one more schema. A writer whose snapshot comes later finds the schema after it has
+created the snapshot, and removes the snapshot (`commit.publish`, step 5).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Final
 
@@ -83,12 +87,19 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
 
     with Turn(no_lock) if snapshots.latest() is not None else take_turn(table, env):
         made, is_new = make_next_schema(table, env, change)
-        first = snapshots.latest() if is_new else None
-        if first is not None and first.schema_id < made.schema.id and (newest is None or first.id != newest.id):
-            _check_allowed(made, env, changes, first, what)
+        after = snapshots.latest() if is_new else None
+        if after is not None and _came_between(snapshots, made.schema, newest, after):
+            _check_allowed(made, env, changes, after, what)
     if is_new:
         settle(stream, made, env, newest)
     return made
+
+
+def _came_between(snapshots: SnapshotStore, made: TableSchema, before: Snapshot | None, after: Snapshot) -> bool:
+    """Return whether a writer that had not seen a schema committed since the snapshot that was looked at for it."""
+    known = 0 if before is None else before.id
+    since = itertools.takewhile(lambda one: one.id > known, snapshots.from_newest(after))
+    return any(one.schema_id < made.id for one in since)
 
 
 def _check_untouched(before: TableSchema, now: TableDef, changes: Iterable[Change]) -> None:

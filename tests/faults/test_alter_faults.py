@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -12,23 +13,26 @@ import pytest
 
 import merganser as mg
 from merganser import changes as c
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.commit.publish import Publisher
+from merganser.errors import ConflictError, InvalidInputError, UntrackedError
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Outcome, run_every
 from tests.faults import run_some
+from tests.faults.test_concurrency import Interrupted
 
 _names = itertools.count()
 CHANGES = [c.rename_column("v", "text"), c.add_column("n", "INT"), c.set_option("bucket", 4)]
 
 
-def _table(**options: str) -> mg.Table:
+def _table(*, rows: bool = True, **options: str) -> mg.Table:
     catalog = catalog_over(memory_with({}, f"alter-{next(_names)}"))
     catalog.create_database("db")
     table = catalog.create_table(
         "db.t", {"k": "INT", "v": "STRING"}, primary_key=["k"], options={"bucket": "2"} | options
     )
-    table.write([{"k": 1, "v": "a"}])
+    if rows:
+        table.write([{"k": 1, "v": "a"}])
     return table
 
 
@@ -143,3 +147,89 @@ def test_a_table_that_begins_to_publish_changes_misses_none_of_writers_from_befo
     table.write([{"k": 3, "v": "c"}])
     changes = catalog_over(table.env.storage).table("db.t").changes(start=2).to_pylist()
     assert [tuple(row.values()) for row in changes] == [("+I", 3, "c")]
+
+
+def _columns(table: mg.Table) -> list[tuple[Any, ...]]:
+    return sorted((row["k"], row["v"]) for row in table.read().to_pylist())
+
+
+@pytest.mark.parametrize("producer", ["input", "per-record", "lookup", "full-compaction", "stream"])
+def test_an_alter_inside_a_commit_leaves_no_change_unlogged_without_a_word(producer: str) -> None:
+    """At every call of the commit another process makes the table publish its changes."""
+    base = _table()
+    files, name = contents(base.env.storage), f"alter-{next(_names)}"
+    told = 0
+    for call in itertools.count(1):
+        storage = memory_with(files, name)
+        begun: list[int] = []
+
+        def alter(inner: Storage, begun: list[int] = begun) -> None:
+            other = catalog_over(inner).table("db.t")
+            if producer == "stream":
+                other.enable_stream()
+            else:
+                other.alter([c.set_option("changelog-producer", producer)])
+            newest = catalog_over(inner).table("db.t").latest_snapshot()
+            begun.append(0 if newest is None else newest.id)
+
+        interrupted = Interrupted(storage, call, alter)
+        with suppress(ConflictError):
+            catalog_over(interrupted).table("db.t").write([{"k": 1, "v": "b"}, {"k": 2, "v": None}])
+        if interrupted.left > 0:
+            break
+        table = catalog_over(storage).table("db.t")
+        table.write([{"k": 3, "v": "c"}])
+        table.compact(full=True)
+        state = {row["k"]: row["v"] for row in table.read(snapshot=begun[0]).to_pylist()}
+        try:
+            changes = table.changes(start=begun[0] + 1).to_pylist()
+        except UntrackedError:
+            told += 1
+            continue
+        for row in changes:
+            if row["_row_kind"] in ("+I", "+U"):
+                state[row["k"]] = row["v"]
+        assert sorted(state.items()) == _columns(table), call
+    assert call > 10
+    assert told <= 1, "only a commit that was between its look at the schema and its snapshot"
+
+
+CONSTRAINTS: dict[str, tuple[bool, list[Any]]] = {
+    "NOT NULL": (True, [c.set_option("alter-column-null-to-not-null.disabled", "false"), c.set_nullable("v", False)]),
+    "an option of empty tables": (False, [c.set_option("merge-engine", "first-row")]),
+}
+
+
+@pytest.mark.parametrize("what", CONSTRAINTS)
+def test_an_alter_inside_a_commit_and_the_commit_do_not_both_succeed_if_they_contradict(what: str) -> None:
+    has_rows, changes = CONSTRAINTS[what]
+    base = _table(rows=has_rows)
+    files, name = contents(base.env.storage), f"alter-{next(_names)}"
+    altered_first = 0
+    for call in itertools.count(1):
+        storage = memory_with(files, name)
+        done: list[str] = []
+
+        def alter(inner: Storage, done: list[str] = done) -> None:
+            done.append("begun")
+            with suppress(ConflictError, InvalidInputError):
+                catalog_over(inner).table("db.t").alter(changes)
+                done.append("altered")
+
+        interrupted = Interrupted(storage, call, alter)
+        with suppress(ConflictError, InvalidInputError):
+            catalog_over(interrupted).table("db.t").write([{"k": 2, "v": None}])
+            done.append("written")
+        if interrupted.left > 0:
+            break
+        table = catalog_over(storage).table("db.t")
+        assert any(row["k"] == 2 for row in table.read().to_pylist()) == ("written" in done), call
+        assert table.check() == (), call
+        live = [entry.file for entry in Publisher(table.definition, table.env).latest().live]
+        if "altered" in done and has_rows:
+            assert "written" not in done, call
+        if "altered" in done and not has_rows:
+            assert all(file.schema_id == table.schema.id for file in live), call
+        altered_first += "altered" in done and "written" not in done
+    assert call > 10
+    assert altered_first
