@@ -22,12 +22,10 @@ from merganser.parsing.outcome import Read, whys
 from merganser.parsing.rules import UNITS, Encoding, Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type, timestamp_unit
+from merganser.schema.limits import FIRST_DAY, LAST_DAY
 
 _DAY: Final = 86_400
 _NANOS: Final = 1_000_000_000
-_FIRST: Final = -719_162
-_LAST: Final = 2_932_896
-"""The days of 0001-01-01 and 9999-12-31. Python, and many programs, have no others."""
 _ZONE: Final = r"Z|[+-][0-9]{2}(?::?[0-9]{2})?"
 _TAIL: Final = rf"^(?:\.(?P<fraction>[0-9]+))?(?P<zone>{_ZONE})?$"
 _ZERO_DATE: Final = r"^0000-00-00(?:[ T:]00:00:00(?:\.0*)?)?Z?$"
@@ -69,7 +67,7 @@ def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
     if counted.any() and rules.days:
         count = integers(cells.filter(counted), t.BigInt())
         days[counted], bad[counted] = np.asarray(count.values.fill_null(0)), count.bad
-    beyond |= ~bad & ((days < _FIRST) | (days > _LAST))
+    beyond |= ~bad & ((days < FIRST_DAY) | (days > LAST_DAY))
     null, bad = _settled(cells.empty, bad, beyond, zero, rules)
     values = pa.array(np.where(null | bad, 0, days).astype(np.int32), mask=null | bad).view(pa.date32())
     name = _name(kind)
@@ -154,7 +152,7 @@ def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding
             no_unit[counted] = ~wrong
     lost = ~bad & (nanos % 10 ** (9 - kind.precision) != 0)
     per_second = UNITS[timestamp_unit(kind.precision)]
-    outside = (seconds < _FIRST * _DAY) | (seconds >= (_LAST + 1) * _DAY)
+    outside = (seconds < FIRST_DAY * _DAY) | (seconds >= (LAST_DAY + 1) * _DAY)
     if per_second == _NANOS:
         outside |= np.abs(seconds) >= _LONG_MAX // per_second - _DAY
     beyond |= ~bad & outside
@@ -163,7 +161,7 @@ def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding
     values = _zoned(pa.array(ticks), kind, absolute, rules)
     if rules.time_zone is not None:
         shown = np.asarray(values.cast(pa.int64())) // per_second
-        beyond |= ~gone & ((shown < _FIRST * _DAY) | (shown >= (_LAST + 1) * _DAY))
+        beyond |= ~gone & ((shown < FIRST_DAY * _DAY) | (shown >= (LAST_DAY + 1) * _DAY))
     null, bad = _settled(cells.empty, bad | lost, beyond, zero, rules)
     if (null | bad).any():
         values = pc.if_else(pa.array(null | bad), pa.scalar(None, values.type), values)
@@ -218,7 +216,7 @@ def _wall_seconds(seconds: Ints, rules: Rules) -> Ints:
     if rules.time_zone is None:
         return seconds
     kind = t.LocalZonedTimestamp(0)
-    inside = (seconds >= _FIRST * _DAY) & (seconds < (_LAST + 1) * _DAY)
+    inside = (seconds >= FIRST_DAY * _DAY) & (seconds < (LAST_DAY + 1) * _DAY)
     ticks = pa.array(np.where(inside, seconds, 0) * UNITS[timestamp_unit(0)]).view(arrow_type(kind))
     shown = np.asarray(wall_clocks(ticks, kind, rules.time_zone).cast(pa.int64())) // UNITS[timestamp_unit(0)]
     return np.where(inside, shown, seconds)

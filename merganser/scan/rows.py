@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from merganser.errors import UnsupportedError
+
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
@@ -88,8 +90,19 @@ class Rows:
         return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Return all rows as dictionaries."""
-        return self.to_arrow().to_pylist()  # type: ignore[no-any-return]
+        """Return all rows as dictionaries.
+
+        Raises:
+            UnsupportedError: another program wrote a date or time that Python does not have.
+        """
+        rows = self.to_arrow()
+        try:
+            return rows.to_pylist()  # type: ignore[no-any-return]
+        except (OverflowError, ValueError) as error:
+            raise UnsupportedError(
+                f"cannot give the rows as Python objects: {error}. A date or time lies outside of the years 1 to 9999, "
+                "and Python has no object for it. Use to_arrow() or to_polars(), or leave such rows out with where=."
+            ) from error
 
     def count(self) -> int:
         """Return the number of rows."""

@@ -26,7 +26,7 @@ from merganser.options.registry import did_you_mean
 from merganser.schema import types as t
 from merganser.schema.arrow import LISTS, arrow_field, arrow_schema, arrow_type
 from merganser.schema.hidden import with_values_under_nulls
-from merganser.schema.limits import has_limits, too_long
+from merganser.schema.limits import has_limits, in_years, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
@@ -445,6 +445,14 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
     except pa.ArrowInvalid:
         index = _first_refused(convert, array)
         raise _MisfitError(index, f"value {_shown(array[index])} does not fit {_bare(kind)}") from None
+    inside = in_years(converted)
+    if inside is not None:
+        index = pc.index(inside, False).as_py()
+        raise _MisfitError(
+            index,
+            f"value {_shown(array[index])} is beyond {_bare(kind)}, which holds the years 1 to 9999 (write null, or a "
+            "date such as 9999-12-31)",
+        )
     if found := too_long(converted, kind):
         index, length, unit = found
         raise _MisfitError(index, f"value {_shown(array[index])} of {length} {unit} does not fit {_bare(kind)}")
@@ -587,7 +595,7 @@ def _shown(value: pa.Scalar) -> str:
     except UnicodeDecodeError:
         text = repr(value.as_buffer().to_pybytes())
     except (ValueError, OverflowError):
-        text = str(value.cast(pa.int64()))
+        text = str(value.cast(pa.string()))  # a date or time that Python does not have
     return text if len(text) <= _VALUE_TEXT_MAX else text[:_VALUE_TEXT_MAX] + "..."
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
+from merganser.schema.limits import in_years
 from merganser.schema.spans import spans
 
 Mask = npt.NDArray[np.bool_]
@@ -36,6 +37,10 @@ def fitting(array: pa.Array, kind: t.DataType) -> Mask:
     if pa.types.is_null(array.type):
         return valid
     fits = _fits(array, kind)
+    if isinstance(kind, t.Date | t.Timestamp | t.LocalZonedTimestamp):
+        # what does not fit may become anything here, and does not fit anyway
+        inside = in_years(array.cast(arrow_type(kind), safe=False))
+        fits = inside if fits is None else fits if inside is None else pc.and_(fits, inside)
     return valid if fits is None else valid & np.asarray(pc.fill_null(fits, False))
 
 

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 import merganser as mg
-from merganser.errors import FormatError
+from merganser.errors import FormatError, UnsupportedError
 from merganser.lsm import section
 from merganser.scan.read import read_split
+from merganser.scan.rows import StoredRows
 from merganser.scan.time_travel import epoch_ms
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.faulty import FaultyStorage
@@ -318,3 +319,11 @@ def test_a_snapshot_whose_time_is_the_one_asked_for_counts() -> None:
         found = table.snapshots()[n]
         assert table.read(timestamp=found.commit_time).snapshot == found
         assert table.with_options({"scan.timestamp-millis": str(found.time_millis)}).read().count() == n + 1
+
+
+def test_dates_of_other_programs_that_python_does_not_have_are_named_and_stay_in_arrow() -> None:
+    far = pa.table({"d": pa.array([2_932_897], pa.int32()).cast(pa.date32())})
+    rows = StoredRows(lambda: far, "far")
+    with pytest.raises(UnsupportedError, match=r"outside of the years 1 to 9999.* Use to_arrow\(\)"):
+        rows.to_pylist()
+    assert rows.to_arrow() is far

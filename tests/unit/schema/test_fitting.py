@@ -49,6 +49,10 @@ PAIRS: list[tuple[pa.Array, t.DataType]] = [(array, kind) for array in SOURCES f
 PAIRS += [(pa.array(TIMES, pa.timestamp("us")), t.Timestamp(p)) for p in (0, 3, 6, 9)]
 PAIRS += [(pa.array(TIMES, pa.timestamp("us", "UTC")), t.LocalZonedTimestamp(p)) for p in (0, 3, 6, 9)]
 PAIRS += [(pa.array(TIMES, pa.timestamp("us")), t.Date()), (pa.array([date(1, 1, 1), None], pa.date32()), t.Date())]
+FAR = [None, 253402300799999, 253402300800000, -62135596800000, -62135596800001, 0, 2**53, -(2**53)]
+PAIRS += [(pa.array(FAR).cast(pa.timestamp("ms")), t.Timestamp(p)) for p in (0, 3, 6, 9)]
+PAIRS += [(pa.array(FAR).cast(pa.timestamp("ms", "UTC")), t.LocalZonedTimestamp(3))]
+PAIRS += [(pa.array([None, 2932896, 2932897, -719162, -719163, 0, 1, 2], pa.int32()).cast(pa.date32()), t.Date())]
 PAIRS += [(SOURCES[2], t.Time(3)), (pa.array([time(1, 2, 3, 4), time(1), None], pa.time64("us")), t.Time(3))]
 PAIRS += [
     (pa.Array.from_buffers(kind, len(TEXT), pa.array(TEXT, raw).buffers()), to)
