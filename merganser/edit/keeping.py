@@ -124,6 +124,14 @@ class Apart:
     reasons: pa.Array
 
 
+def stores_keys(table: TableDef) -> bool:
+    """Return whether the rows of a table can be looked up by the key that records have.
+
+    A table that counts equal rows has a key of all its columns, which no record names.
+    """
+    return table.keyed and not table.counting
+
+
 def check_can_keep(target: WriteTarget) -> None:
     """Refuse a table whose rows cannot be looked up and written again.
 
@@ -133,7 +141,7 @@ def check_can_keep(target: WriteTarget) -> None:
     table = target.table
     engine = table.options.get(w.MERGE_ENGINE)
     why = advice = None
-    if not table.keyed or table.counting:
+    if not stores_keys(table):
         return  # its records are bad one by one
     if engine == "partial-update":
         why, advice = "merge engine partial-update reads null as unchanged", "Use unavailable='null'."

@@ -28,6 +28,7 @@ from merganser.cdc.options import COLUMNWISE, name_patterns, without_columns
 from merganser.cdc.records import Parsed, Placing, letters_of, parse_records
 from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
+from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
@@ -288,7 +289,7 @@ class Route:
             if self.feed.letters is None:
                 raise refusal(table.name, found.rejected, rows.num_rows, _ADVICE)
             self._bury(found.rejected, rows, table.name, load)
-        if found.unavailable is not None and table.keyed:
+        if found.unavailable is not None and stores_keys(table):
             self._apart(found, rows, place, load)
             return
         self._load(request, found.rows, found.kinds, place, load)
@@ -530,7 +531,7 @@ class Deliver:
             done = StreamTask(self.feed.letters, arranged=False).run(rows)
             return LettersOutcome(done.messages, rows=done.rows)
         request = self.feed.sink(place)
-        if self.keeps and request.table.keyed:
+        if self.keeps and stores_keys(request.table):
             return self._delivered_apart(request, place, list(rows))
         parts = ((part.drop_columns([VALUE_KIND.name]), part.column(VALUE_KIND.name)) for part in rows)
         keyed = request.table.keyed

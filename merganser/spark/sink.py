@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 
 from merganser.cdc.records import letters_user
 from merganser.commit.message import CommitMessage
+from merganser.edit.keeping import stores_keys
 from merganser.errors import InvalidInputError, InvariantError, UnsupportedError
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
@@ -140,12 +141,12 @@ def write(
             user = letters_user(commit_user, found.name)
             write(bad, letters, commit_user=user, identifier=identifier, through="arrow")
             good = df.where(quoted(REJECTED).isNull()).drop(REJECTED)
-            if keeps:
+            if keeps and stores_keys(found.definition):
                 return _written_with_stored(transaction, good, kinds, letters)
             return write(
                 good, found, kinds, columns, overwrite, commit_user, identifier, collect, through, watermark, changes
             )
-    if keeps and found.definition.keyed:
+    if keeps and stores_keys(found.definition):
         return _written_with_stored(transaction, df, kinds, None)
     df = plain
     if collect:

@@ -32,6 +32,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from pyspark.sql.types import StructType
 
 from merganser.commit.message import CommitMessage
+from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, MerganserError
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.table import Table
@@ -438,7 +439,7 @@ def write_stream(
         check_letters(frame, letters, action)
         rows = frame.drop(REJECTED)
         frame = frame.select(*(quoted(column) for column in (*rows.columns, REJECTED)))
-    keeps = keeps_values(rows, found.definition) and found.definition.keyed
+    keeps = keeps_values(rows, found.definition) and stores_keys(found.definition)
     if keeps:
         rows = rows.drop(UNAVAILABLE)
         last = [column for column in frame.columns[len(rows.columns) :] if column != UNAVAILABLE]
