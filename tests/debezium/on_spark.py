@@ -56,22 +56,28 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 def feeds(sources: Iterable[Source], setting: Setting) -> list[tuple[list[Source], dict[str, Any]]]:
     """Return sources that one call of `ms.cdc.write` can take, and the options of each call.
 
-    A column's name has one unit of time per call.
+    An option by column says one thing of a column's name in all tables of a call.
     """
-    found = [(source, reading(source.columns, setting)) for source in sources]
     feeds: list[tuple[list[Source], dict[str, Any]]] = []
-    for source, options in found:
-        units = options.get("time_unit", {})
+    for source in sources:
+        options = reading(source.columns, setting)
         for members, shared in feeds:
-            there = shared.get("time_unit", {})
-            if all(there.get(name, unit) == unit for name, unit in units.items()):
+            if all(_agree(told, shared.get(option)) for option, told in options.items()):
                 members.append(source)
-                if units:
-                    shared["time_unit"] = {**there, **units}
+                shared |= {
+                    option: {**shared.get(option, {}), **told} if isinstance(told, dict) else told
+                    for option, told in options.items()
+                }
                 break
         else:
             feeds.append(([source], options))
     return feeds
+
+
+def _agree(told: Any, shared: Any) -> bool:
+    if not isinstance(told, dict):
+        return shared in (None, told)
+    return isinstance(shared, dict | None) and all((shared or {}).get(name, one) == one for name, one in told.items())
 
 
 def write(

@@ -161,17 +161,21 @@ def _declared(kind: SourceType, setting: Setting) -> str:
         case "bit" if kind.size in (None, 1):
             return "BOOLEAN"
         case "bit" | "bit varying":
-            return "BYTES" if setting.schemas else "STRING"
+            return "BYTES"
     return "STRING"
 
 
 def reading(columns: Mapping[str, SourceType], setting: Setting) -> dict[str, Any]:
     """Return the options of `write_changes` that the records of a table need."""
     found: dict[str, Any] = {"unavailable": "keep"}
-    if setting.binaries != "bytes":
-        found["binary"] = setting.binaries
     if setting.schemas:
+        if setting.binaries != "bytes":
+            found["binary"] = setting.binaries
         return found
+    forms = {"bytea": setting.binaries.replace("bytes", "base64"), "bit": "base64", "bit varying": "base64"}
+    binaries = {name: forms[kind.base] for name, kind in columns.items() if kind.base in forms}
+    if binaries:
+        found["binary"] = binaries
     exact = ("numeric", "money", "bigint unsigned") if setting.decimals == "precise" else ("bigint unsigned",)
     numbers = [name for name, kind in columns.items() if kind.base in exact]
     if numbers:
@@ -384,8 +388,6 @@ def _from_text(text: str, kind: SourceType, setting: Setting) -> Any:
             return re.sub(r"/(?:128|32)$", "", text)
         case "geometry":
             return base64.b64decode(json.loads(text)["wkb"])
-        case "bit" | "bit varying" if kind.size not in (None, 1):
-            return base64.b64decode(text)
         case "numeric" | "money" if text.startswith("{"):
             parts = json.loads(text)
             return Decimal(f"{_whole(parts['value'])}E{-int(parts['scale'])}")
