@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import merganser as mg
+from merganser.cdc.new_tables import table_told
 from tests.debezium.recordings import Record, Source
 from tests.debezium.values import Difference, Setting, declared, differences, reading, told
 
-BATCH: Final = 40
+BATCH: Final = 60
 """Records of a call, so that a table has several commits and keys meet older rows."""
 _TOAST_BYTES: Final = 2_000
 """Values of PostgreSQL that are larger may lie outside of their row."""
@@ -34,6 +35,18 @@ def declare(catalog: mg.Catalog, name: str, source: Source, setting: Setting, **
     }
     options = {**({"bucket": "1"} if source.key else WHOLE_ROWS), **options}
     return catalog.create_table(name, columns, primary_key=source.key, options=options)
+
+
+def make(catalog: mg.Catalog, name: str, source: Source, records: Sequence[Record], setting: Setting) -> mg.Table:
+    """Create the table that the first records of a table tell, as `create=True` does."""
+    first = next(record for record in records if record.table == source.topic and record.value is not None)
+    told = table_told(setting.format, str(first.value), first.key)
+    options = {
+        "bucket": "1",
+        "write.merge-schema": "true",
+        "write.merge-schema.type-widening": "true",
+    }  # for columns that the source adds or widens
+    return catalog.create_table(name, dict(told.columns), told.key, options=options)
 
 
 def apply(table: mg.Table, source: Source, records: Sequence[Record], setting: Setting, **options: Any) -> None:

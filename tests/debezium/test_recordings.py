@@ -11,7 +11,7 @@ import pytest
 import merganser as mg
 from merganser.errors import InvalidInputError
 from tests.debezium import recordings
-from tests.debezium.replica import apply, declare, sendable, unexplained
+from tests.debezium.replica import apply, declare, make, sendable, unexplained
 
 DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {"evolve": {"d1": "2020-01-01 00:00:00.5", "ee": "dé"}}
 """Defaults of columns that were added while the connectors ran."""
@@ -37,6 +37,22 @@ def test_declared_tables_hold_what_the_database_holds(catalog: mg.Catalog, folde
         table = declare(catalog, f"s.{source.topic}", source, setting)
         apply(table, source, records, setting)
         wrong += unexplained(source, table, records, setting, DEFAULTS)
+    assert not wrong
+
+
+SCHEMAS: Final = [(folder, letter) for folder, letter in RECORDINGS if recordings.setting(letter, folder).schemas]
+
+
+@pytest.mark.parametrize(("folder", "letter"), SCHEMAS, ids=[letter for _, letter in SCHEMAS])
+def test_tables_made_from_records_hold_what_the_database_holds(catalog: mg.Catalog, folder: Path, letter: str) -> None:
+    setting, records = recordings.setting(letter, folder), recordings.records(letter, folder)
+    wrong = []
+    for source in recordings.sources(folder).values():
+        if source.key:
+            table = make(catalog, f"s.{source.topic}", source, records, setting)
+            apply(table, source, records, setting)
+            now = catalog.table(f"s.{source.topic}")  # with the columns that records brought
+            wrong += unexplained(source, now, records, setting, DEFAULTS)
     assert not wrong
 
 

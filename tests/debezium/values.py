@@ -147,10 +147,10 @@ def _declared(kind: SourceType, setting: Setting) -> str:
             return "BYTES"
         case "date":
             return "DATE"
-        case "time" if setting.times == "isostring":
-            return "TIME(3)" if kind.digits <= 3 else "STRING"
+        case "time" if kind.digits <= 3 or setting.times == "connect":
+            return "TIME(3)"
         case "time":
-            return "TIME(3)" if kind.digits <= 3 or setting.times == "connect" else "BIGINT"
+            return "STRING" if setting.schemas or setting.times == "isostring" else "BIGINT"
         case "timestamp" | "timestamp tz":
             digits = 3 if setting.times == "connect" and kind.base == "timestamp" else kind.digits
             return f"TIMESTAMP({digits})" + (" WITH LOCAL TIME ZONE" if kind.base == "timestamp tz" else "")
@@ -386,6 +386,10 @@ def _from_text(text: str, kind: SourceType, setting: Setting) -> Any:
             return json.loads(text)
         case "inet":
             return re.sub(r"/(?:128|32)$", "", text)
+        case "bytea" if setting.binaries == "hex":
+            return bytes.fromhex(text)
+        case "bytea":
+            return base64.b64decode(text, altchars=b"-_" if setting.binaries == "base64-url-safe" else None)
         case "geometry":
             return base64.b64decode(json.loads(text)["wkb"])
         case "numeric" | "money" if text.startswith("{"):
