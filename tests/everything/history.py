@@ -111,7 +111,8 @@ class History:
         self.line = self.main = Line(self.opened(table), model, layout.drawn)
         self.branches: dict[str, Line] = {}
         self.consumers: dict[str, int] = {}
-        self.is_published = self.is_complete = True
+        self.lookups: Any = None
+        self.is_published, self.is_complete = True, False
         self.follower: Follower | None = follower_of(self, rng) if rng.random() < 0.8 else None
 
     def _catalog(self) -> mg.Catalog:
@@ -262,6 +263,12 @@ class History:
     ) -> None:
         rows = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
         done(lambda: clauses.of(self.table.merge(rows, on)).execute())
+
+    def write_changes(self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any]) -> None:
+        self.table.write_changes(texts, form, keys=keys, **options)
+
+    def load(self, rng: random.Random, files: str, kinds: str | None) -> None:
+        self.table.load(files, kinds=kinds)
 
     def unpublished(self) -> None:
         """Take note that the step made a commit that no changelog tells of."""
