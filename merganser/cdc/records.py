@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -39,20 +39,24 @@ _FORMATS: Final[Mapping[str, Callable[[Batch], Changes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """The columns that say, besides the primary key, where a row lies.
+    """What a table says, besides its columns and its primary key, about the rows of change records.
 
     Attributes:
         partition: the partition columns.
         sequence: the columns that order rows of a key.
+        truncates: whether digits are dropped that a TIME or TIMESTAMP column does not hold.
     """
 
     partition: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
+    truncates: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Placing:
         """Return those of a table."""
-        return cls(schema.partition_keys, options.get(w.SEQUENCE_FIELD))
+        return cls(
+            schema.partition_keys, options.get(w.SEQUENCE_FIELD), options.get(w.TIMESTAMP_PRECISION) == "truncate"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ def parse_records(
         UnsupportedError: a column has a type that change records do not hold.
     """
     chosen = cdc_options(format_, options, fields, key)
+    chosen = replace(chosen, rules=replace(chosen.rules, truncates=placing.truncates))
     for field in fields:
         if not readable(field.type):
             raise UnsupportedError(

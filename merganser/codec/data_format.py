@@ -219,9 +219,11 @@ class ValueLimits:
 
     Attributes:
         formats: the formats that a table's options name.
+        truncates: whether digits of moments are dropped that their column does not store.
     """
 
     formats: tuple[str, ...]
+    truncates: bool = False
 
     @property
     def any(self) -> bool:

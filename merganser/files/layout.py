@@ -201,11 +201,11 @@ def check_formats(schema: TableSchema, *, what: str) -> None:
 
 
 def value_limits(options: Options) -> ValueLimits:
-    """Return which values files of the table cannot hold.
+    """Return which values files of the table cannot hold, and what happens to digits that columns do not store.
 
     Rows are rewritten at other levels, and as changelog rows, so each format that the options name counts.
     """
-    return ValueLimits(named_formats(options))
+    return ValueLimits(named_formats(options), options.get(w.TIMESTAMP_PRECISION) == "truncate")
 
 
 def physical_name(field: t.Field) -> str:

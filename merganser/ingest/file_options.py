@@ -122,7 +122,9 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
     return FileOptions(_csv_format(csv, action), store, form, odd["zero_dates"], odd["out_of_range"])
 
 
-def file_rules(said: FileOptions, time_zone: str | None, time_unit: Any, columns: Sequence[str], action: str) -> Rules:
+def file_rules(
+    said: FileOptions, time_zone: str | None, time_unit: Any, columns: Sequence[str], action: str, *, truncates: bool
+) -> Rules:
     """Return how texts in files are read.
 
     Args:
@@ -130,6 +132,7 @@ def file_rules(said: FileOptions, time_zone: str | None, time_unit: Any, columns
         time_zone, time_unit: see `Table.load`.
         columns: names of the columns of the table.
         action: what is being done, as messages begin.
+        truncates: whether digits are dropped that a TIME or TIMESTAMP column does not hold.
 
     Raises:
         InvalidInputError: there is no such zone, unit or column.
@@ -153,6 +156,7 @@ def file_rules(said: FileOptions, time_zone: str | None, time_unit: Any, columns
         zero_dates=said.zero_dates,
         beyond_null=said.beyond_null,
         files=True,
+        truncates=truncates,
     )
 
 

@@ -39,7 +39,7 @@ from merganser.ingest.folders import (
 )
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
-from merganser.options.write import PARTITION_DEFAULT_NAME
+from merganser.options.write import PARTITION_DEFAULT_NAME, TIMESTAMP_PRECISION
 from merganser.parsing.rules import Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
@@ -400,7 +400,9 @@ def rows_of_files(
     """
     action = f"cannot load files into '{table.name}'"
     said = file_options(options, action=action)
-    rules = file_rules(said, time_zone, time_unit, [field.name for field in table.schema.user_fields], action)
+    known = [field.name for field in table.schema.user_fields]
+    truncates = table.options.get(TIMESTAMP_PRECISION) == "truncate"
+    rules = file_rules(said, time_zone, time_unit, known, action, truncates=truncates)
     null = table.options.get(PARTITION_DEFAULT_NAME)
     found = found_files(pattern, said, beside, null=null)
     fields = table.schema.user_fields

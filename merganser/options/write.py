@@ -509,6 +509,11 @@ DISABLE_EXPLICIT_TYPE_CASTING: Final = Option(
 NULL_TO_NOT_NULL_DISABLED: Final = Option(
     "alter-column-null-to-not-null.disabled", BOOLEAN, True, "Refuse to make a nullable column NOT NULL."
 )
+TIMESTAMP_PRECISION: Final = Option(
+    "write.timestamp-precision", choice("refuse", "truncate"), "refuse",
+    "What happens to values with more fraction digits than a TIME or TIMESTAMP column stores. refuse: the write fails. "
+    "truncate: digits that the column does not store are dropped.",
+)  # fmt: skip
 MERGE_SCHEMA: Final = Option(
     "write.merge-schema", BOOLEAN, False,
     "Add columns of the data that the table lacks. Columns that the data lacks get their default or null.",

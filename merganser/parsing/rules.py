@@ -58,6 +58,7 @@ class Rules:
         beyond_null: whether values that their type does not have are null: infinite dates, times of 24 hours and more.
         days: whether integers in DATE columns are days since 1970.
         files: whether values lie in a file. A map is a list of entries there, and equal names in an object are a fault.
+        truncates: whether digits are dropped that a TIME or TIMESTAMP column does not hold.
         binary_else: of columns that `binary` does not name.
     """
 
@@ -69,6 +70,7 @@ class Rules:
     beyond_null: bool = False
     days: bool = False
     files: bool = False
+    truncates: bool = False
     binary_else: str = BASE64_UNSAID
 
     def of(self, column: str) -> Rules:

@@ -31,7 +31,9 @@ _TAIL: Final = rf"^(?:\.(?P<fraction>[0-9]+))?(?P<zone>{_ZONE})?$"
 _ZERO_DATE: Final = r"^0000-00-00(?:[ T:]00:00:00(?:\.0*)?)?Z?$"
 _DIGITS: Final = r"^[+-]?[0-9]+$"
 _LONG_MAX: Final = np.iinfo(np.int64).max
-_LOST: Final = "has digits that {} does not hold"
+_LOST: Final = (
+    "has digits that {} does not hold. Set the table option write.timestamp-precision='truncate' to drop them"
+)
 _NO_UNIT: Final = "is an integer of no known unit. Set time_unit"
 _ZEROS: Final = "is a date of zeros. Set zero_dates='null' to write null"
 _YEARS: Final = "beyond {}, which holds 0001-01-01 to 9999-12-31"
@@ -106,7 +108,7 @@ def times(cells: Cells, kind: t.Time, encoding: Encoding, rules: Rules) -> Read:
             bad[counted] = wrong
         else:
             no_unit[counted] = ~wrong
-    lost = ~bad & ~beyond & (nanos % 10 ** (9 - min(kind.precision, 3)) != 0)
+    lost = ~bad & ~beyond & (nanos % 10 ** (9 - min(kind.precision, 3)) != 0) & (not rules.truncates)
     null, bad = _settled(cells.empty, bad | lost, beyond, np.zeros(n, bool), rules)
     values = pa.array((nanos // 1_000_000).astype(np.int32), mask=null | bad).view(pa.time32("ms"))
     if not bad.any():
@@ -150,6 +152,8 @@ def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding
             absolute[counted] = encoding.form == "instant"
         else:
             no_unit[counted] = ~wrong
+    if rules.truncates:
+        nanos -= nanos % 10 ** (9 - kind.precision)
     lost = ~bad & (nanos % 10 ** (9 - kind.precision) != 0)
     per_second = UNITS[timestamp_unit(kind.precision)]
     outside = (seconds < FIRST_DAY * _DAY) | (seconds >= (LAST_DAY + 1) * _DAY)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from merganser.schema.limits import has_limits, in_years, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
+from merganser.schema.truncation import UNIT_NAMES, is_finer, truncated
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
@@ -50,14 +52,19 @@ class Limits(Protocol):
     def why(self) -> str:
         """Why, as the rest of a sentence about a value."""
 
+    @property
+    def truncates(self) -> bool:
+        """Whether digits of moments are dropped that their column does not store."""
+
 
 class _MisfitError(Exception):
     """A value cannot be stored: `index` within the array at hand, and why, as the rest of a message."""
 
-    def __init__(self, index: int, why: str) -> None:
+    def __init__(self, index: int, why: str, hint: str = "") -> None:
         super().__init__(why)
         self.index = index
         self.why = why
+        self.hint = hint
 
 
 class _MismatchError(Exception):
@@ -241,7 +248,8 @@ def _conform_column(
         for chunk in column.chunks:
             _check_offsets(chunk, field.name, action, naming.still_true)
             for piece in _pieces(chunk):
-                converted = _convert(piece, field.type, field.name, fills)
+                fine = piece if limits is None or not limits.truncates else truncated(piece, target)
+                converted = _convert(fine, field.type, field.name, fills)
                 if _holds_text(target):
                     _check_text(converted)
                 if _holds_maps(target):
@@ -253,7 +261,8 @@ def _conform_column(
     except _MisfitError as error:
         row = start + error.index
         raise InvalidInputError(
-            f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} {naming.still_true}",
+            f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} {naming.still_true}"
+            f"{error.hint}",
             column=field.name,
             row=row,
         ) from None
@@ -444,6 +453,8 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
         converted = convert(array)
     except pa.ArrowInvalid:
         index = _first_refused(convert, array)
+        if is_finer(array.type, target):
+            raise _MisfitError(index, *_too_fine(array[index], kind, path)) from None
         raise _MisfitError(index, f"value {_shown(array[index])} does not fit {_bare(kind)}") from None
     inside = in_years(converted)
     if inside is not None:
@@ -457,6 +468,18 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
         index, length, unit = found
         raise _MisfitError(index, f"value {_shown(array[index])} of {length} {unit} does not fit {_bare(kind)}")
     return converted
+
+
+def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str]:
+    """Return why a moment does not fit, and what to do about it."""
+    found, stored = UNIT_NAMES[value.type.unit], UNIT_NAMES[arrow_type(kind).unit]
+    why = f"value {_shown(value)} has {found}, and the column stores {stored} ({_bare(kind)})"
+    widened = ""
+    if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
+        wider = _bare(replace(kind, precision={"us": 6}.get(value.type.unit, 9)))
+        widened = f', or widen the column with retype_column("{path}", "{wider}")'
+    advice = "let writes do so with the table option 'write.timestamp-precision' = 'truncate'"
+    return why, f" Truncate the values, {advice}{widened}."
 
 
 def _plain(array: pa.Array) -> pa.Array:
