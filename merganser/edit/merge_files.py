@@ -33,17 +33,18 @@ from merganser.lsm.abandoned import remove_files
 from merganser.meta.row_counts import RowCounts
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import TableState
+from merganser.schema.internal_names import internal_name
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction
 
-JOB: Final = "_merganser_job_"
+JOB: Final = internal_name("job")
 """Column with the number of the job that changes the file of a row; -1: the row of the source meets none."""
-FILE: Final = "_merganser_file_"
+FILE: Final = internal_name("file")
 """Column with the number of the file among those of its job; null: the row says that the job is to be done."""
-AT: Final = "_merganser_at_"
+AT: Final = internal_name("at")
 """Column with the position of the row in the file."""
 NEW: Final = -1
 

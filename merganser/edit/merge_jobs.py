@@ -37,15 +37,16 @@ from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.conform import conform
+from merganser.schema.internal_names import internal_name
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.incoming import Prepared
 from merganser.write.job import Outcome, WriteJob, messages_of
 from merganser.write.transaction import Transaction
 
-_JOINED: Final = "_merganser_key_"
+_JOINED: Final = internal_name("key_")
 """Beginning of the names of columns that hold keys of the table beside the columns of a source."""
-MARK: Final = "_merganser_source_"
+MARK: Final = internal_name("source")
 """Column that is null in rows that an engine has joined without a row of the source."""
 _MICROSECONDS: Final = 6
 

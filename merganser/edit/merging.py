@@ -41,6 +41,7 @@ from merganser.meta.table_state import TableState
 from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.schema.casts import is_implicit
+from merganser.schema.internal_names import internal_name
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
@@ -51,6 +52,7 @@ from merganser.write.transaction import Transaction
 
 _WINDOW_ROWS: Final = 500_000
 """So many rows of the target are joined with the source at once."""
+_ROW: Final = internal_name("row")
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 
 
@@ -381,11 +383,11 @@ class Merge:
             _, which, _ = shared_lookup(table, self._env, waiting=True).rows_of(keys, snapshot)
             return np.asarray(which)
         names = list(table.schema.primary_keys)  # the row may lie in any partition
-        asked = pl.DataFrame([polars_column(keys.column(name)).alias(name) for name in names]).with_row_index()
+        asked = pl.DataFrame([polars_column(keys.column(name)).alias(name) for name in names]).with_row_index(_ROW)
         found = np.zeros(keys.num_rows, np.bool_)
         for part in Matching(table, self._env, None, self._action).rows_at(snapshot, names):
             rows = pl.DataFrame([polars_column(part.column(name)).alias(name) for name in names])
-            found[asked.join(rows, on=names, how="semi")["index"].to_numpy()] = True
+            found[asked.join(rows, on=names, how="semi")[_ROW].to_numpy()] = True
         return np.flatnonzero(found)
 
     def _inserts_sought_keys(self, table: TableDef) -> bool:

@@ -121,7 +121,7 @@ class DataFileReader:
             may be asked of rows that a merge would replace.
         among: a column, and the values of it that are wanted; rows with others may be left out.
         notes: believe what the footer notes of kinds, instead of reading them.
-        positions: also return `_POSITION`, where each row is in the file, the first being 0.
+        positions: also return the column `POSITION`, where each row is in the file, the first being 0.
         only: rising positions of the rows to return; None: all that are not deleted.
         part_bytes: row groups that take more memory than this, decoded, and are not small, come in parts of about so
             much, where the format allows it; None: whole.

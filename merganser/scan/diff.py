@@ -42,6 +42,7 @@ from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, nullable_schema
+from merganser.schema.internal_names import internal_name
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
 from merganser.schema.value_hashes import row_hashes
@@ -307,7 +308,7 @@ class _Apart:
                     yield rows.append_column(_PLACE, pa.array(np.full(rows.num_rows, place, np.int32)))
 
 
-_PLACE: Final = "_FILE"
+_PLACE: Final = internal_name("file")
 """The column that says which of its run's files a row comes from."""
 
 

@@ -20,6 +20,7 @@ from merganser.options.option import Options
 from merganser.options.registry import did_you_mean
 from merganser.options.secrets import is_secret, shown
 from merganser.schema import types as t
+from merganser.schema.internal_names import internal_name
 from merganser.schema.types_text import (
     UNNUMBERED,
     field_from_json,
@@ -38,7 +39,7 @@ ROW_KIND: Final = t.Field(2_147_483_643, "rowkind", t.VarChar())
 ROW_ID: Final = t.Field(2_147_483_642, "_ROW_ID", t.BigInt())
 CHANGE_KIND: Final = t.Field(UNNUMBERED, "_row_kind", t.VarChar(nullable=False))
 """What a change did to its row: "+I", "-U", "+U" or "-D"; never stored under this name."""
-POSITION: Final = t.Field(UNNUMBERED, "_POSITION", t.BigInt(nullable=False))
+POSITION: Final = t.Field(UNNUMBERED, internal_name("position"), t.BigInt(nullable=False))
 """Where a row is in its data file, the first being 0; never stored."""
 VALUE_COUNT: Final = t.Field(UNNUMBERED, "_VALUE_COUNT", t.BigInt(nullable=False))
 """Column of ours in tables that count equal rows: how many there are."""

@@ -35,6 +35,7 @@ from merganser.codec.hashing import row_hash
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import types as t
+from merganser.schema.internal_names import internal_name
 from merganser.schema.literals import default_value
 from merganser.spark.session import TASKS_PER_CORE, cores
 from merganser.spark.types import version_of
@@ -44,7 +45,7 @@ _KEY_COLUMNS_MAX: Final = 55
 """Most key columns; the header of a row of more does not fit into a BIGINT."""
 _WORD: Final = 8
 _INTEGERS: Final = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
-TASK: Final = "__merganser_task"
+TASK: Final = internal_name("task")
 """Column with the number of the task that a row goes to."""
 _ADAPTIVE: Final = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
 _PARTITIONS_MAX: Final = 1_000

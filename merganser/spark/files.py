@@ -36,6 +36,7 @@ from merganser.ingest.files import Portion, RowFiles, rows_of_files
 from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
+from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import TASK, assigners_on, to_tasks
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of, on_any_python
@@ -256,8 +257,8 @@ class GatherJob:
 
 _FIRST: Final = "first"
 SCATTERED_SCHEMA: Final = f"{TASK} int, rows binary, refusal binary, {_FIRST} bigint"
-_ARRIVAL: Final = "__merganser_arrival"
-_KIND: Final = "__merganser_kind"
+_ARRIVAL: Final = internal_name("arrival")
+_KIND: Final = internal_name("kind")
 
 
 def _scattered_batch(tasks: list[int], rows: list[bytes], refusals: list[bytes | None], first: int) -> pa.RecordBatch:

@@ -31,6 +31,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.scan.scan import chosen_columns
 from merganser.scan.time_travel import resolve
+from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import on_any_python
 from merganser.spark.names import Spelling, spelling_of
@@ -42,7 +43,7 @@ from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
 
 _HOWS: Final = ("left", "inner")
-_TIME: Final = "__merganser_time"
+_TIME: Final = internal_name("time")
 
 
 def lookup_join(

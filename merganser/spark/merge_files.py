@@ -25,6 +25,7 @@ from merganser.edit.merge_files import AT, FILE, JOB, NEW, FilesMerge, MergedRow
 from merganser.edit.rewrite import RewriteJob
 from merganser.handle.table import Table
 from merganser.schema import types as t
+from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import POSITION
 from merganser.spark.bucketing import TASK, quoted, task_of_bucket, tasks_most, to_tasks
 from merganser.spark.jobs import batch_of, on_any_python
@@ -40,7 +41,7 @@ _PACK_BITS: Final = 32
 
 def numbered_names(count: int) -> list[str]:
     """Return names for the columns of a source that no column of a table has, and that SQL reads as they are."""
-    return [f"_merganser_{i}" for i in range(count)]
+    return [internal_name(str(i)) for i in range(count)]
 
 
 def files_merged(source: DataFrame, table: Table, on: str, todo: FilesMerge) -> list[Outcome]:

@@ -32,6 +32,7 @@ from merganser.handle.table import Table
 from merganser.handle.writing import Overwrite
 from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import assigners_on, bucket_column, one_writer_each, quoted
 from merganser.spark.change_records import REJECTED
 from merganser.spark.compaction import on_tasks
@@ -48,7 +49,7 @@ from merganser.write.job import messages_of
 from merganser.write.transaction import Transaction
 from merganser.write.writer import takes_any_order
 
-ARRIVAL = "__merganser_arrival"
+ARRIVAL = internal_name("arrival")
 _WAYS: Final = ("auto", "files", "arrow")
 
 

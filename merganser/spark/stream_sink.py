@@ -42,6 +42,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
@@ -70,10 +71,10 @@ except ImportError:  # Spark 4.0 hands over rows one by one
     DataSourceStreamArrowWriter = None
 
 QUERY_ID: Final = "sql.streaming.queryId"
-FROM: Final = "__merganser_from"
+FROM: Final = internal_name("from")
 """Column with the number of the task that a row comes from: rows of one task keep their order in a shuffle."""
 COMPACTIONS: Final = ("inline", "beside", "none")
-_ARRIVAL: Final = "__merganser_arrival"
+_ARRIVAL: Final = internal_name("arrival")
 _ROWS_PER_TASK: Final = 1 << 40
 _ROWS_AT_ONCE: Final = 1 << 16
 _BATCH_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -22,6 +22,7 @@ from merganser.files.read import DataFileReader, FileToRead
 from merganser.files.write import RollingWriter
 from merganser.meta.data_file import DataFile
 from merganser.meta.table_state import MetaReader
+from merganser.schema.table_schema import POSITION
 from merganser.testing.builders import catalog_over, contents, memory_with
 from merganser.testing.faulty import Fault, FaultyStorage, Plan
 
@@ -309,7 +310,7 @@ def test_rows_of_a_part_are_masked_as_those_of_a_whole_group(monkeypatch: pytest
     only = np.array([0, 499, 500, 999])
     reader = _reader(table, only=only, positions=True, part_bytes=1_000)
     found = pa.concat_tables(list(iter(lambda: reader.read(1), None)))
-    assert found["k"].to_pylist() == found["_POSITION"].to_pylist() == only.tolist()
+    assert found["k"].to_pylist() == found[POSITION.name].to_pylist() == only.tolist()
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
