@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.batch import DELETE, INSERT, UPDATE, Batch, Changes, Document, Known, Schemas
-from merganser.parsing.cells import NOTHING, Cells, cells_of
-from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints, scan
+from merganser.parsing.cells import NOTHING, Cells, cells_of, joined, places
+from merganser.parsing.json_scan import ABSENT, ARRAY, BOOLEAN, NULL, OBJECT, TEXT, Bools, Bytes, Inside, Ints, scan
 from merganser.parsing.rules import PLAIN, Encoding
 
 _ENVELOPE: Final = ("data", "old", "type", "isDdl", "database", "table", "es", "ts", "gtid", "mysqlType")
@@ -47,11 +48,11 @@ def canal(batch: Batch) -> Changes:
     # some writers put deleted rows under `old`
     swapped = deletes & (data.kinds <= NULL)
     batch.reject(swapped & (old.kinds <= NULL), "missing-before: there is no row before the change")
-    rows, counts = _elements(batch, "data", _chosen(data, old, swapped))
-    olds, old_counts = _elements(batch, "old", _only(old, updates))
+    rows = _elements(batch, "data", _chosen(data, old, swapped) if swapped.any() else data)
+    olds = _elements(batch, "old", _only(old, updates))
     paired = updates & (old.kinds == ARRAY)
-    batch.reject(paired & (counts != old_counts), "bad-envelope: 'old' has another number of rows than 'data'")
-    return _changes(batch, found, rows, olds, counts, old_counts, updates, deletes)
+    batch.reject(paired & (rows.counts != olds.counts), "bad-envelope: 'old' has another number of rows than 'data'")
+    return _changes(batch, found, rows, olds, updates, deletes)
 
 
 def _chosen(first: Cells, second: Cells, swapped: Bools) -> Cells:
@@ -63,43 +64,55 @@ def _only(cells: Cells, mask: Bools) -> Cells:
     return Cells(np.where(mask, cells.kinds, np.uint8(ABSENT)), cells.texts)
 
 
-_Elements = tuple[Ints, Cells]
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """The elements of arrays of rows.
+
+    Attributes:
+        records: int64[m], rising: the record of each element.
+        kinds: uint8[m].
+        counts: how many elements each record has.
+        where: int64[m, columns]: where the columns of each element lie in `cells`, or NOTHING.
+        cells: the values of all elements.
+    """
+
+    records: Ints
+    kinds: Bytes
+    counts: Ints
+    where: Ints
+    cells: Cells
 
 
-def _elements(batch: Batch, name: str, arrays: Cells) -> tuple[_Elements, Ints]:
-    """Return the elements of arrays with their records, and how many each record has; rejects what is no row."""
+def _elements(batch: Batch, name: str, arrays: Cells) -> _Elements:
+    """Return the elements of arrays; rejects what is no row."""
     use = (arrays.kinds == ARRAY) & batch.open
-    found = scan(pc.if_else(pa.array(use), arrays.texts, ""), trusted=True)
+    texts = arrays.texts if use.all() else pc.if_else(pa.array(use), arrays.texts, "")
+    found = scan(texts, inside=Inside(None, pa.array(batch.columns, pa.string())), trusted=True)
     kinds = found.kinds
     wrong = (kinds != OBJECT) & ~((kinds == NULL) if name == "old" else np.zeros(len(kinds), bool))
     batch.reject(found.parents[wrong], f"bad-envelope: an element of '{name}' is no object")
-    return (found.parents, cells_of(found)), found.counts
+    assert found.inside is not None
+    where = places(found.inside, len(batch.columns))
+    return _Elements(found.parents, kinds, found.counts, where, cells_of(found.inside))
 
 
 def _changes(
-    batch: Batch,
-    found: Document,
-    rows: _Elements,
-    olds: _Elements,
-    counts: Ints,
-    old_counts: Ints,
-    updates: Bools,
-    deletes: Bools,
+    batch: Batch, found: Document, rows: _Elements, olds: _Elements, updates: Bools, deletes: Bools
 ) -> Changes:
-    kept = batch.open[rows[0]]
-    record = rows[0][kept]
+    kept = np.flatnonzero(batch.open[rows.records])
+    record = rows.records[kept]
     e = len(record)
     # the old row of row i of a record is element i of its `old`
-    inside = np.arange(len(rows[0])) - np.repeat(np.cumsum(counts) - counts, counts)
-    starts = np.cumsum(old_counts) - old_counts
-    place = np.where(old_counts[rows[0]] > 0, starts[rows[0]] + inside, NOTHING)[kept]
-    cells = rows[1].take(np.flatnonzero(kept))
-    before = olds[1].take(place)
-    images = batch.images(
-        Cells(np.concatenate([cells.kinds, before.kinds]), pa.concat_arrays([cells.texts, before.texts]))
-    )
-    new, old = images.where[:e], images.where[e:]
-    has_old = before.kinds == OBJECT
+    inside = np.arange(len(rows.records)) - np.repeat(np.cumsum(rows.counts) - rows.counts, rows.counts)
+    starts = np.cumsum(olds.counts) - olds.counts
+    place = np.where(olds.counts[rows.records] > 0, starts[rows.records] + inside, NOTHING)[kept]
+    new = rows.where[kept]
+    old, has_old = np.full(new.shape, NOTHING, np.int64), np.zeros(e, bool)
+    paired = np.flatnonzero(place >= 0)
+    if len(paired):
+        before = olds.where[place[paired]]
+        old[paired] = np.where(before < 0, before, before + len(rows.cells.kinds))
+        has_old[paired] = olds.kinds[place[paired]] == OBJECT
     old = np.where(has_old[:, None] & (old == NOTHING), new, old)
     action = np.where(updates, UPDATE, np.where(deletes, DELETE, INSERT)).astype(np.uint8)[record]
     removed = action == DELETE
@@ -111,7 +124,7 @@ def _changes(
         yes & ~removed,
         np.where(removed[:, None], new, old),
         removed | has_old,
-        images.cells,
+        joined([rows.cells, olds.cells]),
         _labels(batch, found.of("mysqlType")),
     )
     if batch.options.envelope:

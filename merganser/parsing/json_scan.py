@@ -126,14 +126,15 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Which members to look into.
+    """Which children to look into.
 
     Attributes:
-        members: positions in the wanted names; those that are objects are looked into.
+        members: positions in the wanted names; those that are objects are looked into. None: all children, where no
+            names are wanted.
         wanted: names of the members in them.
     """
 
-    members: tuple[int, ...]
+    members: tuple[int, ...] | None
     wanted: pa.Array
 
 
@@ -145,8 +146,8 @@ def scan(
     Args:
         texts: string[n] without nulls, valid UTF-8.
         wanted: names of members; only these are returned, and elements never are.
-        inside: wanted members whose own members are returned too; of the members themselves then only the kind, and
-            no text.
+        inside: children whose own members are returned too; of the children themselves then only the kind, and no
+            text.
         trusted: the texts are values that `scan` gave, so they are JSON.
     """
     return _behind([_scan_block(block, wanted, inside, trusted) for block in _blocks(texts)])
@@ -530,9 +531,11 @@ class _Block:
         kinds = _KINDS[self.data[starts]]
         within = None
         if inside is not None:
-            chosen = np.zeros(len(wanted or ()), bool)
-            chosen[list(inside.members)] = True
-            into = (kinds == OBJECT) & chosen[np.asarray(names)]
+            into = kinds == OBJECT
+            if inside.members is not None:
+                chosen = np.zeros(len(wanted or ()), bool)
+                chosen[list(inside.members)] = True
+                into &= chosen[np.asarray(names)]
             within = self._inside(tokens, into, kinds, inside.wanted)
             ends = np.where(into, starts, ends)
         texts = self._texts(starts, ends, kinds)

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import merganser as mg
 from merganser.cdc.new_tables import table_told
 from merganser.cdc.records import Parsed, parse_records
 from merganser.errors import InvalidInputError
@@ -184,6 +185,18 @@ def test_an_integer_that_became_larger_than_its_column_says_how_to_widen_it() ->
         * 2
     )
     assert _parsed(_recorded("13_widened_int"), {"id": "INT", "a": "BIGINT"}).rows["a"].to_pylist() == [1 << 40] * 2
+
+
+def test_a_column_becomes_wider_with_its_source_where_the_table_says_so(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path)
+    catalog.create_database("d")
+    options = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true", "bucket": "1"}
+    table = catalog.create_table("d.t", {"id": "INT", "a": "INT"}, primary_key=["id"], options=options)
+    values, keys = (list(part) for part in zip(*_recorded("13_widened_int"), strict=True))
+    table.write_changes(values, "debezium-json", keys=keys)
+    assert catalog.table("d.t").read(columns=["id", "a"]).to_pylist() == [
+        {"id": 1145, "a": 1 << 40}, {"id": 1152, "a": 1 << 40},
+    ]  # fmt: skip
 
 
 # what the documentation of connectors names
