@@ -41,12 +41,13 @@ from merganser.codec.avro_container import (
     read_long,
 )
 from merganser.codec.avro_schema import avro_schema, has_text_keys, without_logical_types
+from merganser.codec.old_calendar import calendar_of, holds_times
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.physical import decoding, exact_column, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat
 from merganser.errors import FormatError, InvalidInputError, UnsupportedError
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_field, arrow_type
+from merganser.schema.arrow import arrow_field, arrow_type, fields_from_arrow
 
 BLOCK_ROWS_MAX: Final = 4_096
 """Most rows per block, so that few rows exist as dictionaries at a time."""
@@ -165,6 +166,11 @@ class AvroFileReader:
                 pa.chunked_array(parts, type=arrow_type(field.type))
                 for field, parts in zip(columns, chunks, strict=True)
             ]
+            if self._calendar is not None:
+                read = [
+                    self._calendar.rebased(column, name=field.name, path=self._path)
+                    for column, field in zip(read, columns, strict=True)
+                ]
             rows = sum(self.group_rows[i] for i in chosen)
             return exact_table(read, columns, rows=rows, path=self._path)
 
@@ -190,6 +196,13 @@ class AvroFileReader:
         """Return False: only blocks of one codec have checksums, and the header never; see `FileReader.sums_pages`."""
         return False
 
+    def check_values(self) -> None:
+        """Refuse dates and times of the old calendar that cannot be told; see `FileReader.check_values`."""
+        if self._calendar is not None and not self._calendar.tells_all_times():
+            self.read(
+                None, [field for field in fields_from_arrow(self.own_schema()) if holds_times(arrow_type(field.type))]
+            )
+
     def close(self) -> None:
         """Release the bytes and the file."""
         self._data = b""
@@ -205,6 +218,7 @@ class AvroFileReader:
         if codec not in DECOMPRESSORS:
             raise FormatError(f"cannot read '{self._path}': its codec {codec!r} is unknown", path=self._path)
         self._decompress = DECOMPRESSORS[codec]
+        self._calendar = calendar_of({key.encode(): value for key, value in entries.items()})
         schema = json.loads(entries["avro.schema"])
         self._named: dict[str, Any] = {}
         plain = without_logical_types(schema, self._named, "")

@@ -125,6 +125,15 @@ class FileReader(Protocol):
     def all_zero(self, column: str) -> bool:
         """Return whether the file notes that an integer column is 0 in every row. False: it does not say."""
 
+    def check_values(self) -> None:
+        """Refuse a file of another writer with values that cannot be read as they were meant, now or later.
+
+        What the file says of its values is mostly enough. Otherwise they are read.
+
+        Raises:
+            UnsupportedError: names the column: times that Arrow cannot hold, or of a calendar or zone that is not told.
+        """
+
     def sums_pages(self) -> bool:
         """Return whether the writer left checksums of the stored values, which every read verifies."""
 

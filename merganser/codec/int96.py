@@ -45,6 +45,22 @@ def int96_counts(values: pa.Array, per_second: int) -> tuple[np.ndarray, bool]:
     return counts, bool(fits.all())
 
 
+def int96_seconds(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return seconds since 1970, rounded down, and the nanoseconds besides, of stored values; of a null, any."""
+    stored = _stored(values)
+    days = stored["day"].astype(np.int64) - _JULIAN_DAY_OF_EPOCH
+    return days * _SECONDS_PER_DAY + stored["nanos"] // _NANOS_PER_SECOND, stored["nanos"] % _NANOS_PER_SECOND
+
+
+def int96_of_seconds(seconds: np.ndarray, nanos: np.ndarray, mask: np.ndarray | None) -> pa.Array:
+    """Return stored values of seconds since 1970 and the nanoseconds besides; null where `mask` is true."""
+    stored = np.empty(len(seconds), _STORED)
+    stored["day"] = seconds // _SECONDS_PER_DAY + _JULIAN_DAY_OF_EPOCH
+    stored["nanos"] = seconds % _SECONDS_PER_DAY * _NANOS_PER_SECOND + nanos
+    valid = None if mask is None else pa.array(~mask).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(INT96_BYTES), len(seconds), [valid, pa.py_buffer(stored.tobytes())])
+
+
 def has_nanos(values: pa.Array) -> bool:
     """Return whether one of stored INT96 values is no whole number of microseconds; nulls are not counted."""
     parts = _stored(values)["nanos"] % 1_000 != 0

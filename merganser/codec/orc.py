@@ -10,13 +10,14 @@ no checksums. Whoever opens a file verifies the one that a manifest notes; witho
 breaks the structure. Up to pyarrow 23 at least, the ORC library may even end the process on a damaged stripe footer; 26
 does not.
 
-The number of rows per stripe is in the footer only, which is a protocol buffer; `_messages` reads just enough::
+What files say of themselves besides, `codec.orc_tail` reads. Files of Spark need more than the library gives:
 
-    file tail  2: footer
-    footer     3: stripe (repeated)   4: type (repeated)   7: column statistics (repeated, in the order of types)
-    stripe     5: number of rows
-    type       1: kind   2: ids of parts (packed)   5: precision   6: scale
-    statistics 9: timestamps  ->  1: min, 2: max, 3: min in UTC, 4: max in UTC; zigzag milliseconds
+* Spark's TIMESTAMP is an instant, which ORC's TIMESTAMP is not. It is stored as seconds since 2015 in the time zone of
+  the writer, and the library hands out local time, in which an hour a year is there twice. So the seconds themselves
+  are read, as those of instants, and the zone makes instants of them.
+* Spark's TIMESTAMP_NTZ is a number of microseconds, which an attribute of the column tells.
+* Dates, and instants before 1900, are counted in the old calendar (`codec.old_calendar`), unless the footer denies it.
+  Paimon's Java writes days of the new calendar under the same mark, so the mark counts for files of Spark alone.
 
 Format: section "Avro and ORC data files".
 """
@@ -24,7 +25,10 @@ Format: section "Avro and ORC data files".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +36,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from merganser.codec import orc_tail as tail
+from merganser.codec.old_calendar import DAYS_END, OldCalendar, Zone, zone_named
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.physical import decoding, exact_table
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
+from merganser.schema.arrow import fields_from_arrow
 from merganser.schema.cast_values import items_of
 
 _FIELD_ID: Final = "paimon.id"
@@ -49,7 +56,13 @@ _CODECS: Final = {
     "none": "uncompressed",
     "uncompressed": "uncompressed",
 }
+_SPARK_VERSION: Final = "org.apache.spark.version"
+_SPARK_TYPE: Final = b"spark.sql.catalyst.type"
+_JULIAN: Final = 1
+_PROLEPTIC: Final = 2
+_OLD_DAYS: Final = OldCalendar(days=True, instants=False, int96=False, zone=None)
 _DECIMAL: Final = 14
+_NANOS: Final = 1_000_000_000
 _CHAR: Final = 17
 _PRECISION_MAX: Final = 38
 _NANOS_MAX: Final = (1 << 63) - 1
@@ -70,13 +83,18 @@ class OrcFileReader:
         self._file = file
         with decoding(path):
             self._orc = orc.ORCFile(file)
-            footer = _first(self._orc.reader.serialized_file_tail(), 2)
+            self._tail: bytes = self._orc.reader.serialized_file_tail()
+            footer = tail.first(self._tail, 2)
             _check_decimals(footer)
             self.column_names: tuple[str, ...] = tuple(self._orc.schema.names)
             self.row_count: int = self._orc.nrows
-            self.group_rows: tuple[int, ...] = tuple(_number(stripe, 5) for stripe in _messages(footer, 3))
+            self.group_rows: tuple[int, ...] = tuple(tail.number(stripe, 5) for stripe in tail.messages(footer, 3))
             self._far_timestamps = _columns_with_far_timestamps(footer, self.column_names)
             self._padded = _padded_columns(footer, self.column_names)
+            self._old_days = _columns_with_old_days(footer, self.column_names)
+            self._of_spark = _SPARK_VERSION in tail.pairs(footer, 5)
+            self._old = tail.number(footer, 11) != _PROLEPTIC
+            self._instants: _Instants | None = None
         if sum(self.group_rows) != self.row_count or len(self.group_rows) != self._orc.nstripes:
             raise FormatError(
                 f"cannot read '{path}': the {self._orc.nstripes} stripes have {self.group_rows[:3]} ... rows, "
@@ -85,9 +103,13 @@ class OrcFileReader:
             )
 
     def own_schema(self) -> pa.Schema:
-        """Return the columns as the file says them; see `FileReader.own_schema`. Times are nanoseconds."""
+        """Return the columns as the file says them; see `FileReader.own_schema`.
+
+        Times are nanoseconds, unless Spark wrote them: those are microseconds, and instants but for TIMESTAMP_NTZ.
+        """
         with decoding(self._path):
-            return self._orc.schema.remove_metadata()
+            schema = self._orc.schema.remove_metadata()
+            return pa.schema([_as_spark_says(column) for column in schema]) if self._of_spark else schema
 
     def read(self, groups: Sequence[int] | None, columns: Sequence[t.Field]) -> pa.Table:
         """Return columns of some stripes; see `FileReader.read`."""
@@ -97,9 +119,15 @@ class OrcFileReader:
         rows = sum(self.group_rows[i] for i in chosen)
         names = [field.name for field in columns]
         with decoding(self._path):
-            stripes = [self._orc.reader.read_stripe(i, names) for i in chosen] if names else []
-            read = [self._column(stripes, name) for name in names]
-            table = exact_table(read, columns, rows=rows, path=self._path)
+            instants = [field for field in columns if self._of_spark and _holds_instants(field.type)]
+            plain = [field.name for field in columns if field not in instants]
+            stripes = [self._orc.reader.read_stripe(i, plain) for i in chosen] if plain else []
+            held = {name: self._column(stripes, name) for name in plain}
+            if self._of_spark and self._old:
+                held = {name: _OLD_DAYS.rebased(column, name=name, path=self._path) for name, column in held.items()}
+            if instants:
+                held.update(self._read_instants(chosen, instants))
+            table = exact_table([held[name] for name in names], columns, rows=rows, path=self._path)
             # Without a checksum nothing else stops text that is not UTF-8, and readers of the result trust it.
             table.validate(full=True)
             return table
@@ -121,6 +149,26 @@ class OrcFileReader:
     def all_zero(self, column: str) -> bool:
         """Return False: the library has no place for notes; see `FileReader.all_zero`."""
         return False
+
+    def check_values(self) -> None:
+        """Refuse times that the library cannot hand out, and dates of some calendar; see `FileReader.check_values`.
+
+        Hive counts dates in the old calendar, and marks them as Paimon's Java marks dates of the new one.
+        """
+        for name in self.column_names:
+            if name in self._far_timestamps:
+                raise self._too_far(name)
+            if name in self._old_days and not self._of_spark:
+                raise UnsupportedError(
+                    f"cannot read column '{name}' of '{self._path}': it holds a date before 1582-10-15, and the file "
+                    "does not say for sure of which calendar: Hive uses the old (Julian) one. Read the file with "
+                    "Spark, and write the rows: ms.write(df, table).",
+                    path=self._path,
+                    column=name,
+                )
+        if self._of_spark and any(_holds_instants(field.type) for field in fields_from_arrow(self.own_schema())):
+            with decoding(self._path):
+                self._instants_of(self.column_names[0])
 
     def sums_pages(self) -> bool:
         """Return False: the format has no checksums; see `FileReader.sums_pages`."""
@@ -145,12 +193,152 @@ class OrcFileReader:
                 column=field.name,
             )
         if field.name in self._far_timestamps:
-            raise UnsupportedError(
-                f"cannot read column '{field.name}' of '{self._path}': it holds a timestamp outside the years 1677 to "
-                "2262, which the ORC library cannot hand out. Store the table as Parquet.",
-                path=self._path,
-                column=field.name,
+            raise self._too_far(field.name)
+
+    def _too_far(self, name: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"cannot read column '{name}' of '{self._path}': it holds a timestamp outside the years 1677 to 2262, "
+            "which the ORC library cannot hand out. The other columns can be read; select them by name. Write the "
+            "rows again as Parquet, with the engine that wrote the file.",
+            path=self._path,
+            column=name,
+        )
+
+    def _read_instants(self, groups: Sequence[int], columns: Sequence[t.Field]) -> dict[str, pa.ChunkedArray]:
+        """Return columns of a file of Spark, with what they hold of instants."""
+        found = {}
+        names = [field.name for field in columns]
+        reader = self._instants_of(names[0])
+        stripes = [reader.file.reader.read_stripe(i, names) for i in groups]
+        for name in names:
+            column = self._column(stripes, name)
+            if reader.late:
+                column = pa.chunked_array([_moved(chunk, reader.late) for chunk in column.chunks], column.type)
+            found[name] = reader.calendar.rebased(column, name=name, path=self._path) if self._old else column
+        return found
+
+    def _instants_of(self, column: str) -> _Instants:
+        """Return what reads instants.
+
+        Raises:
+            UnsupportedError: the zone of the writer is not known; names the column.
+        """
+        if self._instants is None:
+            said = tail.writer_zone(self._file, self._tail)
+            zone = None if said is None else zone_named(said)
+            try:
+                late = 0 if said is None or zone is None else _ahead_in_2015(said, zone)
+            except (ZoneInfoNotFoundError, ValueError):
+                zone = None
+            if zone is None and self.row_count:
+                raise UnsupportedError(
+                    f"cannot read column '{column}' of '{self._path}': the time zone of its writer is {said!r}, which "
+                    "is not known, so its timestamps are no instants. The other columns can be read; select them by "
+                    "name. Read the file with Spark, and write the rows: ms.write(df, table).",
+                    path=self._path,
+                    column=column,
+                )
+            file = orc.ORCFile(tail.with_instants(self._file, self._tail))
+            self._instants = _Instants(
+                file, late if zone else 0, OldCalendar(days=True, instants=True, int96=False, zone=zone)
             )
+        return self._instants
+
+
+@dataclass(frozen=True, slots=True)
+class _Instants:
+    """A file whose timestamps are read as instants.
+
+    Attributes:
+        file: it.
+        late: seconds that they come too late.
+        calendar: what old values are counted in.
+    """
+
+    file: orc.ORCFile
+    late: int
+    calendar: OldCalendar
+
+
+def _ahead_in_2015(name: str, zone: Zone) -> int:
+    """Return how many seconds a zone was ahead of UTC when the year 2015 began there.
+
+    Raises:
+        ZoneInfoNotFoundError, ValueError: this machine does not know it.
+    """
+    if not zone.added and not zone.switches:
+        return zone.offset  # its offset never changed
+    ahead = datetime(2015, 1, 1, tzinfo=ZoneInfo(name)).utcoffset()
+    return 0 if ahead is None else int(ahead.total_seconds())
+
+
+def _as_spark_says(column: pa.Field) -> pa.Field:
+    """Return a column with the types that attributes of Spark tell: the library hands them on as metadata of fields."""
+    said = (column.metadata or {}).get(_SPARK_TYPE, b"").decode()
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        kind = pa.timestamp("us", "UTC")
+    elif pa.types.is_int64(kind) and said == "timestamp_ntz":
+        kind = pa.timestamp("us")
+    elif said.startswith("interval"):
+        kind = pa.duration("us") if pa.types.is_int64(kind) else pa.month_day_nano_interval()
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_as_spark_says(kind.key_field).type, _as_spark_says(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_as_spark_says(kind.value_field))
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_as_spark_says(kind.field(i)) for i in range(kind.num_fields)])
+    return pa.field(column.name, kind, column.nullable)
+
+
+def _holds_instants(kind: t.DataType) -> bool:
+    match kind:
+        case t.LocalZonedTimestamp():
+            return True
+        case t.Array(element=element):
+            return _holds_instants(element)
+        case t.Map(key=key, value=value):
+            return _holds_instants(key) or _holds_instants(value)
+        case t.Row(fields=fields):
+            return any(_holds_instants(field.type) for field in fields)
+    return False
+
+
+def _moved(array: pa.Array, late: int) -> pa.Array:
+    """Return an array whose timestamps, instants in nanoseconds, are so many seconds earlier."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return _earlier(array, late)
+    if not pa.types.is_nested(kind):
+        return array
+    if pa.types.is_struct(kind):
+        parts = [_moved(array.field(i), late) for i in range(kind.num_fields)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        pairs = [_moved(array.keys, late), _moved(array.items, late)]
+        inner = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+    else:
+        inner = _moved(array.values, late)
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children=[inner])
+
+
+def _earlier(array: pa.Array, late: int) -> pa.Array:
+    """Return instants so many seconds earlier, as the library of Java reads them.
+
+    Files have seconds cut towards 1970, and nanoseconds besides. So both libraries take a second from what is before
+    1970, and has more than a millisecond besides: Java's by the right time, the other one by the time that is late.
+    """
+    counts = array.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) - late * _NANOS
+    seconds, nanos = np.divmod(counts, _NANOS)
+    rest = nanos > _NANOS // 1000 - 1
+    if late < 0:
+        counts = counts + np.where(rest & (seconds >= -1) & (seconds + 1 + late < 0), _NANOS, 0)
+    elif late > 0:
+        counts = counts - np.where(rest & (seconds < 0) & (seconds + late >= 0), _NANOS, 0)
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(counts, mask=mask).view(array.type)
 
 
 class OrcFileWriter:
@@ -344,21 +532,36 @@ def beyond_orc(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 def _columns_with_far_timestamps(footer: bytes, names: Sequence[str]) -> frozenset[str]:
     """Return the top-level columns whose statistics name a timestamp that 64-bit nanoseconds cannot hold."""
-    types = list(_messages(footer, 4))
-    statistics = list(_messages(footer, 7))
+    types = list(tail.messages(footer, 4))
+    statistics = list(tail.messages(footer, 7))
     # Ids count the types depth first, so a column owns the ids up to the next column's.
-    starts = [*_packed(types[0], 2), len(types)] if types else []
+    starts = [*tail.packed(types[0], 2), len(types)] if types else []
     found = set()
     for position, name in enumerate(names[: len(starts) - 1]):
         for column in range(starts[position], min(starts[position + 1], len(statistics))):
-            for range_ in _messages(statistics[column], 9):
+            for range_ in tail.messages(statistics[column], 9):
                 if any(
-                    abs(_unzigzag(v)) > _MILLIS_MAX
-                    for number, v in _fields(range_)
+                    abs(tail.unzigzag(v)) > _MILLIS_MAX
+                    for number, v in tail.fields(range_)
                     if number <= 4 and isinstance(v, int)
                 ):
                     found.add(name)
     return frozenset(found)
+
+
+def _columns_with_old_days(footer: bytes, names: Sequence[str]) -> frozenset[str]:
+    """Return the top-level columns with a date of the old calendar, by their statistics, in a file marked so."""
+    if tail.number(footer, 11) != _JULIAN:
+        return frozenset()
+    types, statistics = list(tail.messages(footer, 4)), list(tail.messages(footer, 7))
+    starts = [*tail.packed(types[0], 2), len(types)] if types else []
+    return frozenset(
+        name
+        for position, name in enumerate(names[: len(starts) - 1])
+        for column in range(starts[position], min(starts[position + 1], len(statistics)))
+        for days in tail.messages(statistics[column], 7)
+        if tail.unzigzag(tail.number(days, 1)) < DAYS_END
+    )
 
 
 def _padded_columns(footer: bytes, names: Sequence[str]) -> frozenset[str]:
@@ -366,79 +569,18 @@ def _padded_columns(footer: bytes, names: Sequence[str]) -> frozenset[str]:
 
     Java's ORC library writes them so, and drops the blanks where it reads; pyarrow does not. We write CHAR as STRING.
     """
-    types = list(_messages(footer, 4))
-    parts = list(_packed(types[0], 2)) if types else []
+    types = list(tail.messages(footer, 4))
+    parts = list(tail.packed(types[0], 2)) if types else []
     return frozenset(
-        name for name, part in zip(names, parts, strict=False) if part < len(types) and _number(types[part], 1) == _CHAR
+        name
+        for name, part in zip(names, parts, strict=False)
+        if part < len(types) and tail.number(types[part], 1) == _CHAR
     )
 
 
 def _check_decimals(footer: bytes) -> None:
     """Raise ValueError for a decimal that cannot be: the library would end the process on meeting its type."""
-    for type_ in _messages(footer, 4):
-        precision, scale = _number(type_, 5), _number(type_, 6)
-        if _number(type_, 1) == _DECIMAL and not (0 <= scale <= precision <= _PRECISION_MAX and precision > 0):
+    for type_ in tail.messages(footer, 4):
+        precision, scale = tail.number(type_, 5), tail.number(type_, 6)
+        if tail.number(type_, 1) == _DECIMAL and not (0 <= scale <= precision <= _PRECISION_MAX and precision > 0):
             raise ValueError(f"a column of type DECIMAL({precision}, {scale})")
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield (number, value) of a protocol buffer's fields: int for varints, bytes for the rest."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        match tag & 7:
-            case 0:
-                value, at = _varint(message, at)
-                yield tag >> 3, value
-                continue
-            case 1:
-                end = at + 8
-            case 2:
-                length, at = _varint(message, at)
-                end = at + length
-            case 5:
-                end = at + 4
-            case wire:
-                raise ValueError(f"wire type {wire} in the footer")
-        if end > len(message):
-            raise ValueError("the footer ends inside a field")
-        yield tag >> 3, message[at:end]
-        at = end
-
-
-def _messages(message: bytes, number: int) -> Iterator[bytes]:
-    return (value for found, value in _fields(message) if found == number and isinstance(value, bytes))
-
-
-def _first(message: bytes, number: int) -> bytes:
-    return next(_messages(message, number), b"")
-
-
-def _number(message: bytes, number: int) -> int:
-    return next((value for found, value in _fields(message) if found == number and isinstance(value, int)), 0)
-
-
-def _packed(message: bytes, number: int) -> Iterator[int]:
-    for found, value in _fields(message):
-        if found == number and isinstance(value, int):
-            yield value
-        elif found == number:
-            at = 0
-            while at < len(value):
-                part, at = _varint(value, at)
-                yield part
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _unzigzag(value: int) -> int:
-    return (value >> 1) ^ -(value & 1)

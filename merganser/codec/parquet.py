@@ -30,15 +30,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from merganser.codec import group_bounds
+from merganser.codec.old_calendar import TIMES_END, calendar_of, holds_times
 from merganser.codec.parquet_footer import Chunks, check_footer, has_checksum, parsed, read_footer, with_raw_int96
 from merganser.codec.parquet_pages import Kept
 from merganser.codec.parquet_where import read_where
 from merganser.codec.physical import decoding, exact_table, unit_factor
 from merganser.codec.row_groups import RowGroups, WriteFormat, schema_with_ids
 from merganser.codec.stored import Stored, arrow_to_stored
-from merganser.errors import FormatError, InvalidInputError, InvariantError
+from merganser.errors import FormatError, InvalidInputError, InvariantError, UnsupportedError
 from merganser.schema import types as t
-from merganser.schema.arrow import timestamp_unit
+from merganser.schema.arrow import fields_from_arrow, timestamp_unit
 
 DELTA_INTEGERS: Final = True
 """Whether integers that lie close together are written as DELTA_BINARY_PACKED.
@@ -128,6 +129,7 @@ class ParquetFileReader:
             self._metadata = metadata
             pairs = metadata.metadata or {}
             # Libraries hand the pairs of a footer on: a copy of them may lie in a file of other rows.
+            self._calendar = calendar_of(pairs)
             self._notes = pairs if pairs.get(_NOTES_OF.encode()) == path.rsplit("/", 1)[-1].encode() else {}
             self.column_names: tuple[str, ...] = tuple(self._schema.names)
             self.row_count: int = metadata.num_rows
@@ -170,7 +172,8 @@ class ParquetFileReader:
             if int96:
                 raw = self._read_int96(int96, chosen)
                 held.update((field.name, raw.column(field.name)) for field in int96)
-            return exact_table([held[f.name] for f in columns], columns, rows=rows, path=self._path)
+            found = [self._meant(held[f.name], f) for f in columns]
+            return exact_table(found, columns, rows=rows, path=self._path)
 
     def parts(self, group: int, columns: Sequence[t.Field], rows: int) -> Iterator[pa.Table]:
         """Yield the rows of a row group in parts; see `FileReader.parts`."""
@@ -188,13 +191,13 @@ class ParquetFileReader:
                 if batch is None:
                     return
                 part = pa.Table.from_batches([batch])
-                held = [part.column(field.name) for field in columns]
+                held = [self._meant(part.column(field.name), field) for field in columns]
                 found = exact_table(held, columns, rows=part.num_rows, path=self._path)
             yield found
 
     def read_where(self, groups: range, columns: Sequence[t.Field], kept: Kept) -> pa.Table | None:
         """Return rows of some neighbouring groups for which a condition is true; see `FileReader.read_where`."""
-        if not columns or not isinstance(self._file, pa.OSFile):
+        if not columns or not isinstance(self._file, pa.OSFile) or self._calendar is not None:
             return None
         return read_where(self._path, self._metadata, self._chunks, groups, columns, kept)
 
@@ -221,6 +224,7 @@ class ParquetFileReader:
             lows, highs = (
                 [stored(raw) for raw in ends] for ends in ([c.low for c in chunks], [c.high for c in chunks])
             )
+            lows, highs = self._meant_bounds(field.type, lows, highs)
             return lows, highs, [chunk.null_count for chunk in chunks]
 
     def all_zero(self, column: str) -> bool:
@@ -237,6 +241,35 @@ class ParquetFileReader:
                     return False
         return True
 
+    def check_values(self) -> None:
+        """Refuse times that cannot be told, or that nanoseconds cannot hold; see `FileReader.check_values`.
+
+        Statistics mostly tell that there are none. Of INT96 values there are no statistics, so they are read.
+        """
+        told = self._calendar is None or self._calendar.tells_all_times()
+        for column, span in zip(self.own_schema(), self._leaves.values(), strict=True):
+            if not holds_times(column.type):
+                continue
+            int96 = any(self._parquet.schema.column(leaf).physical_type == "INT96" for leaf in span)
+            if told and not (int96 and column.type == _finest(column.type)):
+                continue
+            (field,) = fields_from_arrow(pa.schema([column]))
+            bounds = None if int96 else self.group_bounds(field)
+            for group in range(len(self.group_rows)):
+                if bounds is None or bounds[0][group] is None:
+                    self._check_group(group, field)
+
+    def _check_group(self, group: int, field: t.Field) -> None:
+        try:
+            self.read([group], [field])
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"{error.message} Where the rows can be read, table.load(...) writes them into a column of type "
+                "TIMESTAMP(6), which holds times of all years.",
+                path=self._path,
+                column=field.name,
+            ) from None
+
     def close(self) -> None:
         """Release the reader and its file."""
         self._parquet.close(force=True)
@@ -244,6 +277,25 @@ class ParquetFileReader:
             if other is not None:
                 other.close(force=True)
         self._file.close()
+
+    def _meant(self, column: pa.ChunkedArray, field: t.Field) -> pa.ChunkedArray:
+        if self._calendar is None:
+            return column
+        return self._calendar.rebased(column, name=field.name, path=self._path)
+
+    def _meant_bounds(self, kind: t.DataType, lows: list[Any], highs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return bounds of values as they are meant. Of old times there are none: their order may be another one."""
+        if self._calendar is None:
+            return lows, highs
+        if isinstance(kind, t.Date):
+            return [self._calendar.rebased_day(day) for day in lows], [self._calendar.rebased_day(day) for day in highs]
+        if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp) and self._calendar.instants:
+            first = TIMES_END * unit_factor("s", timestamp_unit(kind.precision))[0]
+            old = [low is None or low < first for low in lows]
+            lows, highs = (
+                [None if gone else end for gone, end in zip(old, ends, strict=True)] for ends in (lows, highs)
+            )
+        return lows, highs
 
     def _span(self, field: t.Field) -> range:
         try:
@@ -285,9 +337,18 @@ class ParquetFileReader:
 
 
 def marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
-    """Return a schema in which what Spark stored as instants has a zone."""
+    """Return a schema in which what Spark stored as instants has a zone, and intervals, if any, are known as such.
+
+    The library takes Parquet's intervals for bytes, and those of Spark are plain numbers.
+    """
     text = (metadata.metadata or {}).get(_SPARK_SCHEMA)
     schema = schema.remove_metadata()
+    leaf = 0
+    for i, column in enumerate(schema):
+        leaves = range(leaf, leaf + leaf_count(column.type))
+        if any(metadata.schema.column(at).converted_type == "INTERVAL" for at in leaves):
+            schema = schema.set(i, column.with_type(pa.month_day_nano_interval()))
+        leaf = leaves.stop
     if text is None:
         return schema
     noted = {column["name"]: column["type"] for column in json.loads(text)["fields"]}
@@ -297,6 +358,8 @@ def marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
 def _marked(kind: pa.DataType, noted: Any) -> pa.DataType:
     if noted == "timestamp" and pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit, "UTC")
+    if isinstance(noted, str) and noted.startswith("interval"):
+        return pa.duration("us") if pa.types.is_int64(kind) else pa.month_day_nano_interval()
     if not isinstance(noted, dict):
         return kind
     if pa.types.is_map(kind):

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from merganser.codec import thrift
+from merganser.codec.old_calendar import calendar_of
 from merganser.codec.parquet_footer import Chunks, check_footer, parsed, read_footer
 from merganser.codec.parquet_pages import is_alike, is_literal, polars_is_here, undamaged
 from merganser.codec.physical import exact_table
@@ -91,6 +92,8 @@ def _sound(
             if shared is None:
                 return False
         if metadata.num_rows != count or metadata.num_row_groups != 1:
+            return False
+        if calendar_of(metadata.metadata or {}) is not None:
             return False
         chunks = Chunks(footer, metadata, whole=checksum is not None)
         for leaf in shared.leaves:

@@ -9,8 +9,7 @@ import pyarrow as pa
 from merganser.codec.data_format import open_reader
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
-from merganser.schema.arrow import type_from_arrow
-from merganser.schema.types_text import UNNUMBERED
+from merganser.schema.arrow import fields_from_arrow
 
 
 class DataFileRows:
@@ -29,8 +28,10 @@ class DataFileRows:
             UnsupportedError: a column has a type that no table has.
         """
         self._reader = open_reader(file, form, path, file.size())
-        self._path = path
-        self.schema = self._reader.own_schema()
+        self._reader.check_values()
+        own = self._reader.own_schema()
+        self._fields = _fields(own, path)
+        self.schema = own
         self.group_rows = self._reader.group_rows
 
     def tables(self, groups: tuple[int, int] | None) -> Iterator[pa.Table]:
@@ -43,18 +44,12 @@ class DataFileRows:
             FormatError: the bytes are damaged.
             UnsupportedError: a column has a type, or values, that cannot be read.
         """
-        fields = [self._field(column) for column in self.schema]
         for group in range(*groups) if groups else range(len(self.group_rows)):
-            yield self._reader.read([group], fields)
+            yield self._reader.read([group], self._fields)
 
-    def _field(self, column: pa.Field) -> t.Field:
-        try:
-            kind = type_from_arrow(column.type, column.name)
-        except InvalidInputError as error:
-            raise UnsupportedError(
-                f"cannot read the rows of '{self._path}': column '{column.name}' holds {column.type}, which no column "
-                "of a table does. Nothing was written.",
-                column=column.name,
-                path=self._path,
-            ) from error
-        return t.Field(UNNUMBERED, column.name, kind.with_nullable(column.nullable))
+
+def _fields(schema: pa.Schema, path: str) -> tuple[t.Field, ...]:
+    try:
+        return fields_from_arrow(schema)
+    except InvalidInputError as error:
+        raise UnsupportedError(f"cannot read the rows of '{path}': {error} Nothing was written.", path=path) from error

@@ -1,12 +1,13 @@
 """Parquet files of any writer, as their rows are handed to a table.
 
 Other than data files (`codec.parquet`), whose types a table says, these say their own, and `schema.conform` judges
-them. Two things they do not say by themselves:
+them. Three things they do not say by themselves:
 
 * INT96 times have no zone. Spark stores instants so, and notes the types of its columns in the footer; what it calls
   `timestamp` is an instant, in UTC.
 * pyarrow wraps INT96 times outside the years 1677 to 2262 around. `codec.int96` computes them from the stored bytes: in
   nanoseconds, or in microseconds where the times of a batch need more than 64 bits of nanoseconds.
+* Spark may count dates and times in the old calendar, and marks such files (`codec.old_calendar`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from merganser.codec.int96 import INT96_BYTES, has_nanos, int96_counts
+from merganser.codec.old_calendar import calendar_of
 from merganser.codec.parquet import leaf_count, marked_schema
 from merganser.codec.parquet_footer import parsed, read_footer, with_raw_int96
 from merganser.codec.physical import decoding
-from merganser.errors import FormatError, InvalidInputError
+from merganser.errors import FormatError, InvalidInputError, UnsupportedError
 
 _BATCH_ROWS: Final = 131_072
 _BUFFER_BYTES: Final = 1024 * 1024
@@ -52,6 +54,7 @@ class ParquetRows:
             metadata = parsed(self._footer)
             self._plain = self._opened(metadata)
             self.schema = marked_schema(self._plain.schema_arrow, metadata)
+            self._calendar = calendar_of(metadata.metadata or {})
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             self.group_rows = tuple(group.num_rows for group in groups)
             self.group_bytes = tuple(group.total_byte_size for group in groups)
@@ -69,7 +72,16 @@ class ParquetRows:
         Raises:
             FormatError: the bytes are damaged.
             InvalidInputError: an INT96 time needs more than 64 bits.
+            UnsupportedError: a column holds intervals, or times of a zone that is not told.
         """
+        for column in self.schema:
+            if pa.types.is_interval(column.type) or pa.types.is_duration(column.type):
+                raise UnsupportedError(
+                    f"cannot read the rows of '{self._path}': column '{column.name}' holds intervals, which no column "
+                    "of a table does. Nothing was written. Write the file again with numbers in place of intervals.",
+                    path=self._path,
+                    column=column.name,
+                )
         for group in range(*groups) if groups else range(len(self.group_rows)):
             with decoding(self._path):
                 times = self._times(group) if self._int96 else None
@@ -94,7 +106,7 @@ class ParquetRows:
             batch = next(batches, None)
             if batch is None:
                 return None
-            rest = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            rest = self._meant(pa.Table.from_batches([batch]).replace_schema_metadata(None))
             if times is None:
                 return rest
             found = times.slice(start, rest.num_rows)
@@ -113,11 +125,21 @@ class ParquetRows:
             _BATCH_ROWS, [group], column_indices=self._leaves, use_threads=False
         )
 
+    def _meant(self, table: pa.Table) -> pa.Table:
+        """Return columns with dates and times of the old calendar as they are meant."""
+        if self._calendar is None:
+            return table
+        columns = [
+            self._calendar.rebased(column, name=name, path=self._path)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=table.schema)
+
     def _times(self, group: int) -> pa.Table:
         """Return the columns with INT96 times of a row group, as they are stored."""
         raw = self._opened(with_raw_int96(self._footer))
         leaves = [leaf for i in self._int96 for leaf in self._spans[i]]
-        return raw.reader.read_row_groups([group], column_indices=leaves, use_threads=False)
+        return self._meant(raw.reader.read_row_groups([group], column_indices=leaves, use_threads=False))
 
     def _opened(self, metadata: pq.FileMetaData) -> pq.ParquetFile:
         # A store that answers requests is asked for all columns of a row group at once; a disk, for some pages.

@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
-from merganser.codec.data_format import open_reader
+from merganser.codec.data_format import FileReader, open_reader
 from merganser.codec.stats import EMPTY_ROW, NO_STATS, ColumnStats
 from merganser.codec.stored import Stored
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
@@ -181,6 +181,7 @@ def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ..
         opened.close()
         raise
     with contextlib.closing(reader):
+        _check_values(reader, file.path, what)
         schema = reader.own_schema()
         text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
         if text not in known:
@@ -188,6 +189,14 @@ def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ..
         fields = known[text]
         found = stats_of(reader, fields) if reader.row_count else ()
         return _Said(fields, reader.row_count, dict(zip((f.name for f in fields), found, strict=False)))
+
+
+def _check_values(reader: FileReader, path: str, what: str) -> None:
+    try:
+        reader.check_values()
+    except UnsupportedError as error:
+        column = str(error.context["column"])
+        raise UnsupportedError(f"{what}: {error.message} Nothing was changed.", column=column, path=path) from None
 
 
 # types
