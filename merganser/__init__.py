@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from merganser.meta.snapshot import Snapshot
     from merganser.scan.gaps import Gap
     from merganser.scan.split import Split
+    from merganser.storage.tuning import tune_process
 
 __all__ = [
     "Catalog",
@@ -36,6 +37,7 @@ __all__ = [
     "errors",
     "metrics",
     "table",
+    "tune_process",
 ]
 
 _HOMES = {
@@ -49,6 +51,7 @@ _HOMES = {
     "catalog": "merganser.handle.doors",
     "metrics": "merganser.meta.commit_metrics",
     "table": "merganser.handle.doors",
+    "tune_process": "merganser.storage.tuning",
 }
 
 

@@ -15,6 +15,7 @@ from merganser.errors import InvalidInputError
 from merganser.handle import doors
 from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table
+from merganser.storage.tuning import tune_process
 
 DEFAULT_WAREHOUSE = "warehouse"
 _IN_BACKTICKS: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*=(.*)", re.DOTALL)
@@ -22,6 +23,7 @@ _IN_BACKTICKS: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*=(.*)", re.DOTALL)
 
 def catalog_of(warehouse: str | None, store: Sequence[str] | None) -> Catalog:
     """Return the catalog of `--warehouse`."""
+    tune_process()  # the command line is a process of its own
     return doors.catalog(warehouse or DEFAULT_WAREHOUSE, pairs(store, "--store"))
 
 
@@ -31,6 +33,7 @@ def target_of(name: str, warehouse: str | None, store: Sequence[str] | None) -> 
         found: Table | SystemTable | TableView = catalog_of(warehouse, store).table(name)
         return found
     path, dollar, behind = name.partition("$")
+    tune_process()
     table = doors.table(path, pairs(store, "--store"))
     if not dollar:
         return table

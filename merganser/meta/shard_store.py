@@ -31,8 +31,9 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options import write as w
-from merganser.storage.env import Env, no_collection
+from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.storage.tuning import no_collection
 
 REMEMBERED_EVERY: Final = 64
 """After so many commits a process that went through them remembers what it found,"""

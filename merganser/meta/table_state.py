@@ -23,8 +23,9 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.storage.cache import weight_of
-from merganser.storage.env import Env, no_collection
+from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
+from merganser.storage.tuning import no_collection
 
 T = TypeVar("T")
 _Named = tuple[str, int | None]

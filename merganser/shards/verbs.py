@@ -25,7 +25,8 @@ from merganser.scan.time_travel import epoch_ms
 from merganser.shards.iterator import Place, iterator_text, place_of
 from merganser.shards.reader import Page, ShardReader
 from merganser.shards.records import Shape
-from merganser.storage.env import Env, no_collection
+from merganser.storage.env import Env
+from merganser.storage.tuning import no_collection
 from merganser.upkeep.shard_stream import no_stream
 
 TRIM_HORIZON: Final = "trim_horizon"

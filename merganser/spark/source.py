@@ -24,7 +24,6 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,6 +71,7 @@ from merganser.spark.stream_sink import sink_of
 from merganser.spark.stream_source import limits_of, long_names, request_of
 from merganser.spark.types import arrow_schema_of, spark_schema
 from merganser.spark.workers import settle
+from merganser.storage.cores import available_cores
 from merganser.storage.protocol import Storage
 from merganser.write.begin import begin
 from merganser.write.held import drop_held, hold, placed
@@ -236,7 +236,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         plan = scan.plan()
         schema = arrow_schema_of(self._schema)
         wanted = _number(self._options, "parallelism")
-        tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, os.cpu_count() or 1))
+        tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, available_cores()))
         packs = packed(plan.splits, tasks_max=tasks_max, in_order=plan.in_order)
         return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
 
@@ -389,7 +389,7 @@ def _request(options: Mapping[str, str], columns: Sequence[str] | None = None) -
     asked = _asked(options)
     action = f"cannot follow '{table.name}'"
     view = read.view_name if isinstance(read, TableView) else None
-    parallelism = _number(options, "parallelism") or max(_CORES_MIN, os.cpu_count() or 1)
+    parallelism = _number(options, "parallelism") or max(_CORES_MIN, available_cores())
     others = (("snapshot", "scan.snapshot-id"), ("tag", None), ("timestamp", "scan.timestamp"))
     for key, other in others[:2] if shards else others:
         if key in options:

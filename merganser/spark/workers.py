@@ -11,11 +11,19 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.storage.tuning import tune_process
+
 _IS_KEPT: Final = os.environ.get("SPARK_REUSE_WORKER") == "1"
 """Whether Spark has started this process for its tasks, and gives it more than one."""
 
 _modules = 0
 """So many modules were there when this process settled."""
+
+
+def tune() -> None:
+    """Tune this process for merganser if it is one that Spark has started for its tasks; call it first in a task."""
+    if _IS_KEPT:
+        tune_process()
 
 
 def settle() -> None:
@@ -26,6 +34,7 @@ def settle() -> None:
     freed with their last reference, and only cycles among them stay. Processes that are not Spark's are left alone.
     """
     global _modules
+    tune()  # where no job of ours began the task
     if _IS_KEPT and _modules != len(sys.modules):
         _modules = len(sys.modules)
         gc.collect()
@@ -40,5 +49,6 @@ class Settling:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the job."""
+        tune()
         yield from self.job(batches)
         settle()

@@ -6,8 +6,6 @@ it, and the time if the clock is not the machine's, and makes the rest anew.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import queue
 import random
@@ -24,8 +22,8 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.progress.work import Progress
-from merganser.storage.allocator import choose_allocator
 from merganser.storage.cache import Cache
+from merganser.storage.cores import available_cores
 from merganser.storage.protocol import Storage
 from merganser.storage.spill import Spill
 
@@ -61,33 +59,6 @@ class _StoppedClock:
         return _EPOCH + timedelta(milliseconds=self.now_ms)
 
 
-_collecting = threading.Lock()
-_paused = 0
-_was_collecting = False
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep Python's cycle collector off while inside: for making very many objects that are all kept.
-
-    Each of its rounds would walk over all of them and find nothing; with thousands of manifest entries that was
-    half of the time. Blocks may nest and run on several threads; the last to end turns it on again.
-    """
-    global _paused, _was_collecting
-    with _collecting:
-        if not _paused:
-            _was_collecting = gc.isenabled()
-            gc.disable()
-        _paused += 1
-    try:
-        yield
-    finally:
-        with _collecting:
-            _paused -= 1
-            if not _paused and _was_collecting:
-                gc.enable()
-
-
 @dataclass(slots=True)
 class Env:
     """The effects of one process.
@@ -105,7 +76,7 @@ class Env:
     storage: Storage
     clock: Callable[[], datetime] = _system_clock
     cache: Cache = field(default_factory=Cache)
-    threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    threads: int = field(default_factory=lambda: max(2, available_cores()))
     random: random.Random = field(default_factory=random.Random)
     progress: Progress = field(default_factory=Progress)
     requests: int = 16
@@ -115,9 +86,6 @@ class Env:
     _pool_process: int = 0
     _mapped: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        choose_allocator()  # here, since the import of merganser changes nothing in the process
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the storage, and of a clock that was given the time it tells now. The rest is rebuilt.

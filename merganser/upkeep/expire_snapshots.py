@@ -52,7 +52,8 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.scan.source import takes_rows
-from merganser.storage.env import Env, no_collection
+from merganser.storage.env import Env
+from merganser.storage.tuning import no_collection
 from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.retention import Retention, changelog_retention, consumers_hold_snapshots, snapshot_retention
 

@@ -27,8 +27,9 @@ from merganser.meta.refs import MAIN, BranchStore, TagStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.storage.env import Env, no_collection
+from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
+from merganser.storage.tuning import no_collection
 
 _ATTEMPTS: Final = 5
 _PATH_BYTES: Final = 150

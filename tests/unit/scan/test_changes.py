@@ -204,7 +204,7 @@ def test_a_write_that_fails_or_is_dropped_leaves_no_changelog_file(tmp_path: Pat
         writer.session._writer.finish()  # type: ignore[union-attr]
         assert list(tmp_path.rglob("changelog-*.parquet"))
     with (
-        patch.object(LocalStorage, "create", side_effect=mg.errors.StorageError("full")),
+        patch.object(LocalStorage, "replace", side_effect=mg.errors.StorageError("full")),
         pytest.raises(mg.errors.StorageError),
     ):
         table.write([{"k": k, "p": "a", "v": 1} for k in range(10)])
