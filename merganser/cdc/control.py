@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.cdc.batch import Batch, Document
-from merganser.parsing.json_scan import ABSENT, TEXT, Bools
+from merganser.parsing.json_scan import TEXT, Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,13 @@ def skip(batch: Batch, found: Document) -> None:
         found: the members of the records, among them `NAMES`.
     """
     columns = set(batch.columns)
-    there = {name: found.kinds(name) != ABSENT for name in NAMES}
     for form in _FORMS:
-        is_form: Bools = np.logical_and.reduce([there[name] for name in form.needed])
+        is_form: Bools = np.logical_and.reduce([found.place(name) >= 0 for name in form.needed])
         if not is_form.any():
             continue
-        names = (*form.needed, *form.others)
-        is_form &= np.sum([there[name] for name in names], axis=0) == found.children.counts
-        is_form &= np.logical_or.reduce([there[name] for name in names if name not in columns])
+        there = {name: found.place(name) >= 0 for name in (*form.needed, *form.others)}
+        is_form &= np.sum(list(there.values()), axis=0) == found.children.counts
+        is_form &= np.logical_or.reduce([there[name] for name in there if name not in columns])
         if form.member and is_form.any():
             told = found.of(form.member)
             is_form &= (told.kinds == TEXT) & np.asarray(pc.is_in(told.texts, value_set=pa.array(form.values)))

@@ -33,12 +33,14 @@ from merganser.parsing.cells import Cells
 from merganser.parsing.json_scan import ABSENT, BOOLEAN, NULL, OBJECT, TEXT, Bools, Ints
 from merganser.parsing.rules import Encoding
 
-_ENVELOPE = ("before", "after", "op", "source", "ts_ms", "status", "id", "ddl", "tableChanges")
-_AROUND = ("transaction",)
+_ENVELOPE = ("before", "after", "op", "ts_ms", "status", "id", "ddl", "tableChanges")
+_AROUND = ("source", "transaction")
 _WRAPPER = ("schema", "payload")
 _PEELED_MAX = 8
 """Schemas that are looked for at the beginnings of records; each costs a look at all of them."""
 _SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
+_CONNECTOR = r'"source"\s*:\s*\{[^{}]*"connector"\s*:\s*'
+"""What the name of the connector comes behind; a look for it is much quicker than reading all of `source`."""
 FLAT = (
     "__deleted",
     "__op",
@@ -85,7 +87,7 @@ def envelopes(batch: Batch) -> Changes:
     new, old = (unavailable(marks, found.images(place)) for place in (after, before))
     has_new, has_old = (found.are_objects(place) for place in (after, before))
     changes = Changes(record, action, new, has_new, old, has_old, cells, schemas)
-    changes.sources = _sources(found, record, has_old & (action == DELETE))
+    changes.sources = _sources(batch, record, has_old & (action == DELETE))
     if source is not None and options.metadata:
         changes.known = _known(found, source)
     return changes
@@ -232,15 +234,17 @@ def _peeled(batch: Batch, images: Sequence[str]) -> Schemas:
     return schemas
 
 
-def _sources(found: Document, record: Ints, deletes: Bools) -> Ints | None:
+def _sources(batch: Batch, record: Ints, deletes: Bools) -> Ints | None:
     """Return whether old rows of deletes are whole; None: there are no deletes."""
     at = np.flatnonzero(deletes)
     if not len(at):
         return None
     sources = np.full(len(record), SENT, np.int64)
-    connector = documents(found.of("source").take(record[at]), ("connector",)).of("connector")
-    named = connector.kinds == TEXT
-    postgres = named & np.asarray(pc.equal(connector.texts, "postgresql"))
+    texts = batch.texts.take(pa.array(record[at]))  # quotes inside texts have a backslash in front
+    postgres = np.asarray(pc.match_substring_regex(texts, f'{_CONNECTOR}"postgresql"'))
+    named = postgres
+    if not postgres.all():
+        named = np.asarray(pc.match_substring_regex(texts, f'{_CONNECTOR}"'))
     sources[at] = np.where(postgres, FILLED, np.where(named, SENT, UNTOLD))
     return sources
 
