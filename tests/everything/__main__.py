@@ -29,14 +29,19 @@ def main() -> int:
     given = parser.parse_args()
     first, _, end = given.seeds.partition(":")
     steps = None if given.steps is None else [int(text) for text in given.steps.split(",")]
+    spark = None
+    if given.spark:
+        from tests.everything.on_spark import session
+
+        spark = session()
     failed, compared, began = 0, Counter[str](), time.monotonic()
     seeds = range(int(first), int(end or int(first) + 1))
     for seed in seeds:
         start = time.monotonic()
-        found = run(seed, steps)
+        found = run(seed, steps, spark)
         if isinstance(found, Failure):
             failed += 1
-            print(report(found if given.whole else shrunk(found)), flush=True)
+            print(report(found if given.whole else shrunk(found, spark), spark), flush=True)
             if not given.keep_going:
                 return failed
         else:

@@ -18,6 +18,7 @@ from tests.everything.replica import DifferenceError
 from tests.everything.steps import STEPS
 
 LENGTHS = (8, 12, 20)
+SPARK_LENGTHS = (5, 8)
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,14 @@ class Failure:
         return type(self.error).__name__, what
 
 
-def plan_of(seed: int, spark: bool = False) -> list[str]:
+def plan_of(seed: int, spark: bool) -> list[str]:
     """Return the verbs of the steps of a history."""
     rng = random.Random(f"{seed} plan")
     names = list(STEPS)
-    return ["write", *rng.choices(names, [STEPS[name][1] for name in names], k=rng.choice(LENGTHS))]
+    return [
+        "write",
+        *rng.choices(names, [STEPS[name][1] for name in names], k=rng.choice(SPARK_LENGTHS if spark else LENGTHS)),
+    ]
 
 
 def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Failure | Counter[str]:
@@ -56,7 +60,7 @@ def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Fai
     at = -1
     with tempfile.TemporaryDirectory(prefix="everything-") as path, repeatable(str(seed)):
         try:
-            history = History(str(seed), Path(path), spark)
+            history = _history(str(seed), Path(path), spark)
             for at in chosen:
                 rng = random.Random(f"{seed} step {at}")
                 history.tick(rng)
@@ -72,6 +76,14 @@ def run(seed: int, steps: Sequence[int] | None = None, spark: Any = None) -> Fai
         except Exception as error:
             return Failure(seed, tuple(each for each in chosen if each <= at), at, error, tuple(log))
         return history.compared
+
+
+def _history(seed: str, path: Path, spark: Any) -> History:
+    if spark is None:
+        return History(seed, path)
+    from tests.everything.on_spark import SparkHistory
+
+    return SparkHistory(seed, path, spark)
 
 
 def shrunk(failure: Failure, spark: Any = None, tries: int = 120) -> Failure:
@@ -94,9 +106,9 @@ def shrunk(failure: Failure, spark: Any = None, tries: int = 120) -> Failure:
     return best
 
 
-def report(failure: Failure) -> str:
+def report(failure: Failure, spark: Any = None) -> str:
     """Return what a failure is, and how to repeat it."""
-    layout = drawn_layout(str(failure.seed))
+    layout = drawn_layout(str(failure.seed), spark is not None)
     error = failure.error
     place = "".join(traceback.format_tb(error.__traceback__)[-4:])
     return "\n".join(
@@ -107,6 +119,7 @@ def report(failure: Failure) -> str:
             f"  columns: {layout.drawn.columns}",
             f"  options: {layout.options}",
             f"  steps: {'; '.join(failure.log)}",
-            f"  repeat: python -m tests.everything --seeds {failure.seed} --steps {','.join(map(str, failure.steps))}",
+            f"  repeat: python -m tests.everything --seeds {failure.seed}{' --spark' if spark else ''} "
+            f"--steps {','.join(map(str, failure.steps))}",
         ]
     )

@@ -80,7 +80,7 @@ class History:
 
     def __init__(self, seed: str, path: Path, spark: Any = None) -> None:
         self.seed, self.path, self.spark = seed, path, spark
-        self.layout = layout = drawn_layout(seed)
+        self.layout = layout = drawn_layout(seed, spark=spark is not None)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.clock = 0
         self.names = iter(f"n{i}" for i in range(10_000))
@@ -246,6 +246,20 @@ class History:
             return True, None
 
     # the same call, embedded or with Spark
+
+    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None) -> None:
+        """Write rows with their kinds as one commit.
+
+        Args:
+            how: the overwrite; None: none.
+        """
+        self.table.write(self.arrow(changes), kinds="op", overwrite=how)
+
+    def compact(self, rng: random.Random, *, full: bool) -> None:
+        self.table.compact(full=full)
+
+    def rescale(self, rng: random.Random, buckets: int) -> None:
+        self.table.rescale(buckets)
 
     def delete(self, rng: random.Random, where: str) -> Any:
         return self.table.delete(where)

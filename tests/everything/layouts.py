@@ -23,6 +23,7 @@ ENGINES = (
     )
 )
 """Merge engines, and the two kinds of tables without a key, as often as they are drawn."""
+_NOT_OF_SPARK = ("TIME(3)", "TIMESTAMP(9)")
 VERSIONED = ("deduplicate", "partial-update", "aggregation")
 """The engines whose tables take deletion vectors."""
 
@@ -34,10 +35,12 @@ class Layout:
     Attributes:
         drawn: columns, values for them, key, partition, options.
         moves: whether the key lacks a partition column, and a row may bring a key to another partition.
+        spark: Spark reads and writes the table.
     """
 
     drawn: DrawnTable
     moves: bool = False
+    spark: bool = False
 
     @property
     def engine(self) -> str:
@@ -66,6 +69,8 @@ class Layout:
 
     def takes(self, kind: str) -> bool:
         """Return whether all formats of the table hold values of a type."""
+        if self.spark and kind in _NOT_OF_SPARK:
+            return False
         return kind != "TIMESTAMP(9)" or not any("avro" in text for text in self.options.values())
 
     @property
@@ -85,10 +90,14 @@ class Layout:
         return list(self.drawn.key) if self.moves else [*self.drawn.partition, *self.drawn.key]
 
 
-def drawn_layout(seed: str) -> Layout:
-    """Return the layout of a seed."""
+def drawn_layout(seed: str, spark: bool = False) -> Layout:
+    """Return the layout of a seed.
+
+    Args:
+        spark: leave out types that Spark has not.
+    """
     rng = random.Random(f"{seed} layout")
-    layout = Layout(drawn_table(rng.choice(ENGINES), rng))
+    layout = Layout(drawn_table(rng.choice(ENGINES), rng), spark=spark)
     _columns(layout, rng)
     _partitions(layout, rng)
     _producer(layout, rng)
@@ -108,7 +117,7 @@ def _columns(layout: Layout, rng: random.Random) -> None:
     if drawn.engine in ("counting", "aggregation"):
         return
     for i in range(rng.randrange(4)):
-        kind = rng.choice(KINDS)
+        kind = rng.choice([kind for kind in KINDS if not layout.spark or kind not in _NOT_OF_SPARK])
         parsed = parse_type(kind)
         drawn.add(f"x{i}", kind, lambda rng, parsed=parsed: draw(parsed, rng, far=layout.far))
 

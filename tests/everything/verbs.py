@@ -19,7 +19,7 @@ def write(h: History, rng: random.Random) -> None:
     match rng.choice(["table", "list", "batches", "writer"]):
         case "table":
             batches = [changes]
-            h.table.write(h.arrow(changes), kinds="op")
+            h.write(rng, changes)
         case "list":
             batches = [changes]
             h.table.write([row for _, row in changes], kinds=[kind for kind, _ in changes])
@@ -51,16 +51,16 @@ def overwrite(h: History, rng: random.Random) -> None:
     how = rng.choice(["all", "static", "dynamic"]) if h.drawn.partition and not h.model.moves else "all"
     match how:
         case "all":
-            h.table.write(h.arrow(changes), kinds="op", overwrite={})
+            h.write(rng, changes, {})
             h.model.clear(lambda row: True)
         case "static":
             name = rng.choice(h.drawn.partition)
             value = h.drawn.draws[name](rng)
             changes = [change for change in changes if change[1][name] == value]
-            h.table.write(h.arrow(changes), kinds="op", overwrite={name: value})
+            h.write(rng, changes, {name: value})
             h.model.clear(lambda row: row[name] == value)
         case "dynamic":
-            h.table.write(h.arrow(changes), kinds="op", overwrite="dynamic")
+            h.write(rng, changes, "dynamic")
             hit = {h.model.partition_of(row) for kind, row in changes if not h.model.drops(kind, row)}
             h.model.clear(lambda row: h.model.partition_of(row) in hit)
     h.model.flush(changes)
@@ -90,7 +90,7 @@ def drop_partitions(h: History, rng: random.Random) -> None:
 @step(3)
 def compact(h: History, rng: random.Random) -> None:
     full = rng.random() < 0.5
-    h.table.compact(full=full)
+    h.compact(rng, full=full)
     h.is_complete = full
 
 
@@ -98,7 +98,7 @@ def compact(h: History, rng: random.Random) -> None:
 def rescale(h: History, rng: random.Random) -> None:
     if int(h.table.options["bucket"]) == -1:
         raise SkippedError
-    h.table.rescale(rng.choice([1, 2, 3, 5]))
+    h.rescale(rng, rng.choice([1, 2, 3, 5]))
 
 
 @step(2)

@@ -1,0 +1,179 @@
+"""The same steps by the functions of `merganser.spark`: half of the calls of a history with Spark."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from merganser.schema import types as t
+from merganser.testing.engines_oracle import Change
+from tests.everything.history import History
+from tests.everything.model import image
+from tests.everything.replica import DifferenceError
+from tests.everything.values import Row
+
+
+def session() -> Any:
+    """Return a local session of Spark."""
+    from pyspark.sql import SparkSession
+
+    import merganser.spark as ms
+
+    root = str(Path(__file__).parents[2])
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": root}
+    builder = SparkSession.builder.master("local[2]").appName("everything")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "OFF",
+    }.items():
+        builder = builder.config(key, value)
+    found = builder.getOrCreate()
+    ms.register(found)
+    return found
+
+
+class SparkHistory(History):
+    """A history whose calls are made by Spark, half of them."""
+
+    def _by_spark(self, rng: random.Random) -> bool:
+        return rng.random() < 0.6
+
+    def _frame(self, rows: pa.Table) -> Any:
+        return self.spark.createDataFrame(rows)
+
+    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None) -> None:
+        import merganser.spark as ms
+
+        if not changes or not self._by_spark(rng):
+            super().write(rng, changes, how)
+        elif how is None and self.line is self.main and rng.random() < 0.4:
+            self._stream(changes)
+        else:
+            options = {} if how is None else {"overwrite": how}
+            through = rng.choice(["auto", "auto", "files"])
+            ms.write(self._frame(self.arrow(changes)), self.table, kinds="op", through=through, **options)
+
+    def _stream(self, changes: Sequence[Change]) -> None:
+        """Write rows as one batch of a stream."""
+        import merganser.spark as ms
+
+        rows = self._frame(self.arrow(changes))
+        name = next(self.names)
+        folder, checkpoint = self.path / f"stream-{name}", self.path / f"checkpoint-{name}"
+        rows.coalesce(1).write.parquet(str(folder))
+        source = self.spark.readStream.schema(rows.schema).parquet(str(folder))
+        query = ms.write_stream(source, self.table, str(checkpoint), kinds="op", trigger="availableNow")
+        query.awaitTermination()
+
+    def delete(self, rng: random.Random, where: str) -> Any:
+        import merganser.spark as ms
+
+        return ms.delete(self.spark, self.table, where) if self._by_spark(rng) else super().delete(rng, where)
+
+    def update(self, rng: random.Random, where: str, sets: dict[str, str]) -> Any:
+        import merganser.spark as ms
+
+        if self._by_spark(rng):
+            return ms.update(self.spark, self.table, where, sets)
+        return super().update(rng, where, sets)
+
+    def merge(
+        self,
+        rng: random.Random,
+        source: Sequence[Row],
+        on: str,
+        clauses: Any,
+        done: Callable[[Callable[[], Any]], None],
+    ) -> None:
+        import merganser.spark as ms
+
+        if not source or not self._by_spark(rng):
+            super().merge(rng, source, on, clauses, done)
+            return
+        rows = self._frame(self.arrow([("+I", row) for row in source]).drop_columns(["op"]))
+        done(lambda: clauses.of(ms.merge(self.spark, self.table, rows, on)).execute())
+
+    def compact(self, rng: random.Random, *, full: bool) -> None:
+        import merganser.spark as ms
+
+        if self._by_spark(rng):
+            ms.compact(self.spark, self.table, full=full)
+        else:
+            super().compact(rng, full=full)
+
+    def rescale(self, rng: random.Random, buckets: int) -> None:
+        import merganser.spark as ms
+
+        if self._by_spark(rng):
+            ms.rescale(self.spark, self.table, buckets)
+        else:
+            super().rescale(rng, buckets)
+
+    def load(self, rng: random.Random, files: str, kinds: str | None) -> None:
+        import merganser.spark as ms
+
+        if self._by_spark(rng):
+            ms.load(self.spark, files, self.table, kinds=kinds)
+        else:
+            super().load(rng, files, kinds)
+
+    def write_changes(self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any]) -> None:
+        import merganser.spark as ms
+
+        if not self._by_spark(rng) or self.line is not self.main:
+            super().write_changes(rng, texts, form, keys, options)
+            return
+        numbers = list(range(len(texts)))
+        columns = {"value": pa.array(texts, pa.string()), "n": numbers, "source": ["t"] * len(texts)}
+        columns["key"] = pa.array(keys if keys else [None] * len(texts), pa.string())
+        frame = self._frame(pa.table(columns))
+        given = {"key": "key", "position": "n", "table_column": "source"}
+        ms.cdc.write(frame, form, {"t": self.table}, **given, **options)
+
+    def compare(self, rng: random.Random, last: bool) -> None:
+        """Compare what Spark reads, too."""
+        super().compare(rng, last)
+        if not last and rng.random() < 0.6:
+            return
+        import merganser.spark as ms
+
+        text, holds, names = self.drawn_filter(rng)
+        rows = [row for row in self.model.visible() if holds(row)]
+        kept = [f for f in self.line.fields if not self._differs(str(f.type))]
+        columns = [f.name for f in kept]
+        if any(self._differs(str(f.type)) for f in self.line.fields if f.name in names):
+            return
+        self.same(
+            f"Spark where {text}", ms.read(self.spark, self.table, columns, text).toArrow(), rows, columns=columns
+        )
+        if len(self.line.states) >= 2:
+            start, end = sorted(rng.sample(sorted(self.line.states), 2))
+            theirs = ms.changes(self.spark, self.table, start + 1, end, columns, mode="diff").toArrow().to_pylist()
+            ours = self.table.changes(start + 1, end, columns, mode="diff").to_pylist()
+            unordered = self.model.unordered()
+            found, wanted = (
+                Counter((row["_row_kind"], image(row, tuple(kept), unordered)) for row in each)
+                for each in (theirs, ours)
+            )
+            if found != wanted:
+                raise DifferenceError("Spark diff", f"{found - wanted} and not {wanted - found}")
+
+    def _counted(self, changes: Sequence[Row], fields: Sequence[t.Field]) -> Counter[tuple[str, str]]:
+        unordered = self.model.unordered()
+        return Counter((row["_row_kind"], image(row, tuple(fields), unordered)) for row in changes)
+
+    def _differs(self, kind: str) -> bool:
+        """Return whether Spark has values of another type for a column."""
+        return kind.startswith("TIME(") or "TIMESTAMP(9)" in kind
