@@ -158,8 +158,11 @@ class History:
         """Whether a name that the table does not have is that of a new column, also if it was one's before."""
         return self.model.options.get("write.merge-schema") == "true"
 
-    def has_nanoseconds(self) -> bool:
-        return any("TIMESTAMP(9)" in kind for kind in self.drawn.columns.values())
+    def fits_avro(self) -> bool:
+        """Return whether Avro holds the columns."""
+        columns = self.drawn.columns
+        words = all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) for name in columns)
+        return words and not any("TIMESTAMP(9)" in kind for kind in columns.values())
 
     @property
     def table(self) -> mg.Table:

@@ -99,6 +99,7 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
     rng = random.Random(f"{seed} layout")
     layout = Layout(drawn_table(rng.choice(ENGINES), rng), spark=spark)
     _columns(layout, rng)
+    _versioned(layout, rng)
     _partitions(layout, rng)
     _producer(layout, rng)
     _vectors(layout, rng)
@@ -108,6 +109,8 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
         _without_nanoseconds(layout.drawn)
     if layout.producer == "full-compaction":
         _always_rising(layout)
+    if rng.random() < 0.3:
+        _odd_names(layout.drawn, rng)
     return layout
 
 
@@ -120,6 +123,65 @@ def _columns(layout: Layout, rng: random.Random) -> None:
         kind = rng.choice([kind for kind in KINDS if not layout.spark or kind not in _NOT_OF_SPARK])
         parsed = parse_type(kind)
         drawn.add(f"x{i}", kind, lambda rng, parsed=parsed: draw(parsed, rng, far=layout.far))
+
+
+def _versioned(layout: Layout, rng: random.Random) -> None:
+    """Let a version column of a deduplicate table say which row of a key stays."""
+    drawn = layout.drawn
+    if layout.engine == "deduplicate" and "sequence.field" not in drawn.options and rng.random() < 0.15:
+        drawn.add("ver", rng.choice(["INT", "BIGINT"]), choice(None, *range(6)))
+        drawn.options.pop("ignore-delete", None)
+        drawn.options |= {"merge-engine": "versioned", "merge-engine.versioned.ver-column": "ver"}
+
+
+def _odd_names(drawn: DrawnTable, rng: random.Random) -> None:
+    """Give columns names that a parser, a frame or an option could take for something else."""
+    odd = [
+        "index",
+        "select",
+        "a b",
+        "Order",
+        "żółć",
+        "x'y",
+        "value",
+        "key",
+        "kind",
+        "row",
+        "100%",
+        "null",
+        "source",
+        "K",
+    ]
+    rng.shuffle(odd)
+    names = {name: odd.pop() if odd and rng.random() < 0.5 else name for name in drawn.columns}
+
+    def renamed(text: str) -> str:
+        return ",".join(names.get(name, name) for name in text.split(","))
+
+    options = {}
+    for key, text in drawn.options.items():
+        if key.startswith("fields.") and key != "fields.default-aggregate-function":
+            of, _, what = key.removeprefix("fields.").rpartition(".")
+            inner = {"nested-key", "nested-sequence-field", "ts-field", "aggregate-function", "list-agg-delimiter"}
+            options[f"fields.{renamed(of)}.{what}"] = text if what in inner else renamed(text)
+        else:
+            named = key in _NAMING or key.startswith("partial-update.remove-record-on-sequence")
+            options[key] = renamed(text) if named else text
+    drawn.columns = {names[name]: kind for name, kind in drawn.columns.items()}
+    drawn.draws = {names[name]: each for name, each in drawn.draws.items()}
+    drawn.key = [names[name] for name in drawn.key]
+    drawn.partition = [names[name] for name in drawn.partition]
+    drawn.rising = [tuple(names[name] for name in order) for order in drawn.rising]
+    drawn.options = options
+
+
+_NAMING = (
+    "sequence.field",
+    "rowkind.field",
+    "bucket-key",
+    "file-index.bloom-filter.columns",
+    "merge-engine.versioned.ver-column",
+)
 
 
 def _partitions(layout: Layout, rng: random.Random) -> None:
@@ -140,7 +202,8 @@ def _partitions(layout: Layout, rng: random.Random) -> None:
         case "two":
             drawn.add("p2", "INT", choice(0, 1, *nulls))
             drawn.partition.append("p2")
-    if engine == "deduplicate" and "sequence.field" not in drawn.options and rng.random() < 0.3:
+    ordered = "sequence.field" in drawn.options or drawn.options.get("merge-engine") == "versioned"
+    if engine == "deduplicate" and not ordered and rng.random() < 0.3:
         layout.moves = True
         drawn.options.pop("postpone.target-row-num-per-bucket", None)
         drawn.options |= {"bucket": "-1", "dynamic-bucket.target-row-num": rng.choice(["1", "3", "20"])}
