@@ -10,26 +10,23 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from merganser.cdc.new_tables import columns_told
-from merganser.cdc.records import Parsed, Placing, changes_among, parse_records, rejected_at, without
+from merganser.cdc.records import Parsed, Placing, parse_records, rejected_at
 from merganser.edit.images import Upserted
 from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
 from merganser.edit.rounds import in_rounds
 from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
 from merganser.handle.dead_letters import DeadLetters
+from merganser.handle.new_columns import with_columns_told
 from merganser.ingest.rows import RowKinds, batches_of, held_rows, in_pieces
-from merganser.meta.newest import newest
 from merganser.meta.snapshot import Snapshot
-from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.begin import begin
 from merganser.write.dropping import drop_partitions
-from merganser.write.merge_schema import fields_for, takes, with_columns_of, with_room
+from merganser.write.merge_schema import fields_for
 from merganser.write.session import WriteSession
-from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_watermark
 
 Overwrite = Mapping[str, Any] | str | None
@@ -203,27 +200,18 @@ class WriteVerbs(TableBase):
             ConflictError, CommitUnknownError: see `write`.
         """
         chosen = options if dead_letters is not None else {**options, "bad": "fail"}
-        table = self
-        if self.definition.options.get(w.MERGE_SCHEMA):
-
-            def check(made: TableDef) -> None:
-                found = replace(self, definition=made)._parsed(records, format, keys, chosen)
-                rows, row_kinds = found.rows, found.kinds
-                if found.unavailable is not None:
-                    whole = found.unavailable.is_null().combine_chunks()
-                    rows, row_kinds = rows.filter(whole), row_kinds.filter(whole)
-                WriteTarget(made).accepted(rows, row_kinds)
-
-            now, action = newest(self.definition, self.env), f"cannot write to '{self.name}'"
-            changes = changes_among(records, format, chosen)
-            told = columns_told(changes, format, now.schema.user_fields, action)
-            if dead_letters is not None and not takes(now, told):
-                made = replace(self, definition=with_room(now, told))
-                bad = made._parsed(records, format, keys, chosen).rejected.column("record")
-                changes = changes_among(without(records, bad), format, chosen)
-                told = columns_told(changes, format, now.schema.user_fields, action)
-            table = replace(self, definition=with_columns_of(self.definition, self.env, told, check))
-        return table._write_changes(records, format, keys, chosen, dead_letters, commit_user, identifier)
+        table = with_columns_told(
+            self.definition,
+            self.env,
+            records,
+            format,
+            chosen,
+            lambda made: replace(self, definition=made)._parsed(records, format, keys, chosen),
+            keeps_bad=dead_letters is not None,
+        )
+        return replace(self, definition=table)._write_changes(
+            records, format, keys, chosen, dead_letters, commit_user, identifier
+        )
 
     def _parsed(self, records: Any, format: str, keys: Any, chosen: Mapping[str, Any]) -> Parsed:
         placing = Placing.of(self.schema, self.definition.options)

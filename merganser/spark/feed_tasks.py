@@ -30,8 +30,12 @@ from merganser.cdc.sources import Source, Sources, named_sources, sources_of
 from merganser.commit.message import CommitMessage
 from merganser.edit.keeping import stores_keys
 from merganser.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from merganser.handle.new_columns import with_columns_told
 from merganser.handle.table import Table
 from merganser.lsm.abandoned import remove_files
+from merganser.meta.newest import newest
+from merganser.meta.table_def import TableDef
+from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_field
 from merganser.schema.table_schema import VALUE_KIND
@@ -39,7 +43,7 @@ from merganser.spark.bucketing import TASK
 from merganser.spark.change_records import refusal, whole
 from merganser.spark.feed_tables import FeedTables
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
-from merganser.spark.keeping import ARROW_MARK, UNAVAILABLE, check_call, marked, marks, split, write_apart
+from merganser.spark.keeping import ARROW_MARK, UNAVAILABLE, check_call, conformed, marked, marks, split, write_apart
 from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, kept_of, request_of
 from merganser.storage.cache import Cache
 from merganser.write.buckets import sole_writers
@@ -91,15 +95,23 @@ class Feed:
         """Return the feed of a query that keeps its progress there."""
         return replace(self, checkpoint=checkpoint)
 
-    def sink(self, place: str) -> SinkRequest:
+    def sink(self, place: str, *, is_newest: bool = False) -> SinkRequest:
         """Return what is written to a table. A process opens a table once in the life of a feed.
+
+        Args:
+            is_newest: look whether tasks have given the table columns since then (`write.merge-schema`).
 
         Raises:
             MerganserError: the table is not there, or cannot be written to.
         """
         found: SinkRequest | None = _sinks.get((self.id, place))
+        if found is not None and is_newest and found.table.options.get(w.MERGE_SCHEMA):
+            found = found if newest(found.table, found.env).schema.id == found.table.schema.id else None
         if found is None:
-            found = self._sink(self.tables.table(place))
+            table = self.tables.table(place)
+            if table.definition.options.get(w.MERGE_SCHEMA):
+                table = replace(table, definition=newest(table.definition, table.env))
+            found = self._sink(table)
             _sinks.put((self.id, place), found, 1)
         return replace(found, checkpoint=self.checkpoint)
 
@@ -149,7 +161,7 @@ class Feed:
             yield self.letters, letters, []
         for place in sorted(files):
             messages = [message for outcome in files[place] for message in outcome.messages]
-            yield self.sink(place), messages, kept_of(files[place])
+            yield self.sink(place, is_newest=True), messages, kept_of(files[place])
 
     def remove(self, outcomes: Iterable[Outcome]) -> None:
         """Remove the files that tasks wrote."""
@@ -276,15 +288,9 @@ class Route:
 
     def _parse(self, rows: pa.Table, place: str, load: _Load) -> None:
         """Add the rows of records of one table."""
-        request = self.feed.sink(place)
+        request = self._with_columns(rows, place)
         table = request.table
-        shown = table.schema.shown
-        fields = shown.fields
-        found = parse_records(
-            _whole(rows, "value"), self.format, fields, shown.primary_keys,
-            options_of(self.options, [field.name for field in fields]), _keys(rows),
-            Placing.of(table.schema, table.options),
-        )  # fmt: skip
+        found = self._parsed(rows, table)
         if found.rejected.num_rows:
             if self.feed.letters is None:
                 raise refusal(table.name, found.rejected, rows.num_rows, _ADVICE)
@@ -293,6 +299,28 @@ class Route:
             self._apart(found, rows, place, load)
             return
         self._load(request, found.rows, found.kinds, place, load)
+
+    def _with_columns(self, rows: pa.Table, place: str) -> SinkRequest:
+        """Return what is written to a table, which gets the columns that its records tell if it takes them."""
+        request = self.feed.sink(place)
+        table = with_columns_told(
+            request.table,
+            request.here(),
+            _whole(rows, "value"),
+            self.format,
+            without_columns(self.options),
+            lambda made: self._parsed(rows, made),
+            keeps_bad=self.feed.letters is not None,
+        )
+        return request if table.schema.id == request.table.schema.id else self.feed.sink(place, is_newest=True)
+
+    def _parsed(self, rows: pa.Table, table: TableDef) -> Parsed:
+        shown = table.schema.shown
+        options = options_of(self.options, [field.name for field in shown.fields])
+        placing = Placing.of(table.schema, table.options)
+        return parse_records(
+            _whole(rows, "value"), self.format, shown.fields, shown.primary_keys, options, _keys(rows), placing
+        )
 
     def _apart(self, found: Parsed, rows: pa.Table, place: str, load: _Load) -> None:
         """Add rows of one table, some of which may keep values of stored rows."""
@@ -489,7 +517,7 @@ class Deliver:
 
     feed: Feed
     tasks: int
-    keeps: bool
+    keeps: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows, as `mapInArrow` wants it.
@@ -530,7 +558,9 @@ class Deliver:
             assert self.feed.letters is not None
             done = StreamTask(self.feed.letters, arranged=False).run(rows)
             return LettersOutcome(done.messages, rows=done.rows)
-        request = self.feed.sink(place)
+        request = self.feed.sink(place, is_newest=True)
+        if request.table.options.get(w.MERGE_SCHEMA):  # tasks may have read records before and after a new column
+            rows = (_conformed(request, part) for part in rows)
         if self.keeps and stores_keys(request.table):
             return self._delivered_apart(request, place, list(rows))
         parts = ((part.drop_columns([VALUE_KIND.name]), part.column(VALUE_KIND.name)) for part in rows)
@@ -550,6 +580,15 @@ class Deliver:
         if done.refusal is not None:
             raise done.refusal
         return TableOutcome(done.messages, rows=done.rows, retractions=done.retractions, kept=done.kept, place=place)
+
+
+def _conformed(request: SinkRequest, rows: pa.Table) -> pa.Table:
+    """Return rows with their kinds, and maybe their marks, with all columns that the table has."""
+    others = [name for name in (VALUE_KIND.name, UNAVAILABLE) if name in rows.column_names]
+    found = conformed(request.target, rows.drop_columns(others))
+    for name in others:
+        found = found.append_column(name, rows.column(name))
+    return found
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

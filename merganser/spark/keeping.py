@@ -28,8 +28,9 @@ from merganser.handle.dead_letters import DeadLetters
 from merganser.ingest.rows import split_kinds
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.options import write as w
 from merganser.schema import row_kind
-from merganser.schema.conform import conform
+from merganser.schema.conform import conform, fill_missing
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.spark.jobs import batch_of
 from merganser.storage.env import Env
@@ -137,7 +138,7 @@ def run_apart(job: WriteJob, tables: Iterable[pa.Table]) -> Outcome:
     found = rows.column(UNAVAILABLE)
     rows, kinds = split_kinds(rows.drop_columns([UNAVAILABLE]), job.kinds, table=job.target.table.name)
     kinds = row_kind.inserts(rows.num_rows) if kinds is None else kinds
-    return write_apart(job, _conformed(job.target, rows), kinds, found)
+    return write_apart(job, conformed(job.target, rows), kinds, found)
 
 
 def write_apart(job: WriteJob, rows: pa.Table, kinds: pa.Array, found: pa.ChunkedArray) -> Outcome:
@@ -196,14 +197,19 @@ def marked(part: Kept, reasons: pa.Array | None = None) -> pa.Table:
     return part.rows.append_column(VALUE_KIND.name, part.kinds).append_column(UNAVAILABLE, found)
 
 
-def _conformed(target: WriteTarget, rows: pa.Table) -> pa.Table:
-    """Return rows in the types of the table, where all but keys may be null still."""
-    schema = target.table.schema
+def conformed(target: WriteTarget, rows: pa.Table) -> pa.Table:
+    """Return rows in the types of the table, where all but keys may be null still.
+
+    Columns that the rows lack are null, if rows of the table may bring new ones (`write.merge-schema`).
+    """
+    schema, fills = target.table.schema, target.table.options.get(w.MERGE_SCHEMA)
     fields = [
         field if field.name in schema.primary_keys else replace(field, type=field.type.with_nullable(True))
         for field in schema.user_fields
     ]
-    return conform(rows, fields, action=target.action, not_null_names=schema.primary_keys, named_by=schema.primary_keys)
+    keys = schema.primary_keys
+    rows = fill_missing(rows, fields) if fills else rows
+    return conform(rows, fields, action=target.action, not_null_names=keys, named_by=keys, fills=fills)
 
 
 def commit(

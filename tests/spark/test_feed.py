@@ -81,7 +81,10 @@ def test_a_batch_is_one_commit_of_each_table(
     )
     _run(frame, tables, tmp_path / "cp", commit_user="feed")
     arrive(
-        [_change("people", "u", {"name": "Ann", "age": 8, **day}), _change("orders", "d", {"id": 2, "state": "new"})]
+        [
+            _change("people", "u", {"name": "Ann", "age": 8, **day}, {"name": "Ann", **day}),
+            _change("orders", "d", {"id": 2, "state": "new"}),
+        ]
     )
     query = _run(frame, tables, tmp_path / "cp", commit_user="feed")
     assert _rows(orders) == [(1, "paid")]
@@ -207,3 +210,43 @@ def test_what_cannot_be_fed_is_refused_before_the_start(
     with pytest.raises(InvalidInputError, match=r"Use ms\.cdc\.write_stream"):
         ms.cdc.write(frame, "debezium-json", both)
     assert not Path(place).exists()
+
+
+def test_tables_get_the_columns_and_the_wider_types_that_the_source_gets(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    before, after = {"id": "int64", "a": "int32"}, {"id": "int64", "a": "int64", "b": "string"}
+
+    def record(types: dict[str, str], **row: Any) -> Row:
+        fields = [{"field": name, "type": kind, "optional": name != "id"} for name, kind in types.items()]
+        schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+        payload = {"op": "c", "after": row, "source": {"db": "shop", "table": "grown"}}
+        return json.dumps({"id": row["id"]}), json.dumps({"schema": schema, "payload": payload})
+
+    def arrived(*records: Row) -> None:
+        spark.createDataFrame(list(records), "key STRING, value STRING").coalesce(1).write.mode("append").parquet(
+            folder
+        )
+
+    def run() -> None:
+        ms.cdc.write_stream(
+            spark.readStream.schema("key STRING, value STRING").parquet(folder),
+            "debezium-json",
+            catalog,
+            str(tmp_path / "checkpoint"),
+            create=True,
+            table_options={"write.merge-schema": "true", "write.merge-schema.type-widening": "true", "bucket": "2"},
+            trigger="availableNow",
+        ).awaitTermination()
+
+    folder = str(tmp_path / "in")
+    arrived(record(before, id=1, a=1), record(before, id=2, a=2))
+    run()
+    arrived(record(before, id=3, a=3), record(after, id=1, a=1 << 40, b="x"), record(before, id=4, a=4))
+    run()
+    table = catalog.table("shop.grown")
+    assert [(field.name, str(field.type)) for field in table.schema.fields] == [
+        ("id", "BIGINT NOT NULL"), ("a", "BIGINT"), ("b", "STRING")
+    ]  # fmt: skip
+    assert _rows(table) == [(1, 1 << 40, "x"), (2, 2, None), (3, 3, None), (4, 4, None)]
+    assert [snapshot.commit_kind for snapshot in table.snapshots()] == ["APPEND", "APPEND"]
