@@ -119,7 +119,7 @@ class AvroFileReader:
         if logical is not None:
             return logical
         match held["type"], held.get("logicalType"):
-            case "bytes", "decimal":
+            case "bytes" | "fixed", "decimal":
                 return pa.decimal128(held["precision"], held.get("scale", 0))
             case "array", "map":
                 key, value = (field["type"] for field in self._resolved(held["items"])["fields"])
