@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -159,6 +160,26 @@ def merge_of(table: TableDef, *, stored: bool = True) -> Merge:
         order,
         options.get(w.IGNORE_DELETE),
     )
+
+
+def nulled_by_deletes(table: TableDef) -> dict[str, tuple[str, ...]]:
+    """Return the NOT NULL columns that a row of kind -D makes null, with the columns that order it there.
+
+    An empty tuple: every -D does. Else one does that has a value in one of these columns.
+    """
+    engine = merge_of(table, stored=False).engine
+    found: dict[str, tuple[str, ...]] = {}
+    if isinstance(engine, Aggregation) and not engine.remove_on_delete:
+        found = {name: () for name, function in engine.functions.items() if isinstance(function, _NULLED)}
+    elif isinstance(engine, PartialUpdate) and not engine.removes:
+        for group in engine.groups:
+            for name in group.protected:
+                if name not in group.functions or isinstance(group.functions[name], _NULLED):
+                    found[name] = group.ordering
+    return {name: ordering for name, ordering in found.items() if not table.schema.field(name).type.nullable}
+
+
+_NULLED: Final = (LastValue, LastNonNullValue)
 
 
 def _aggregation(table: TableDef, stored: bool) -> Engine:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.errors import InvalidInputError
-from merganser.merge.rules import merge_of
+from merganser.merge.rules import merge_of, nulled_by_deletes
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import row_kind
@@ -64,7 +64,24 @@ def accepted(
     refusal = merge_of(table).refusal(found)
     if refusal is not None:
         _refuse(found, refusal, action)
+    if (found == row_kind.DELETE).any():
+        _check_nulled(table, rows, found, action)
     return rows, kinds, arrival
+
+
+def _check_nulled(table: TableDef, rows: pa.Table, kinds: npt.NDArray[np.int8], action: str) -> None:
+    """Refuse deletes that would leave the row of their key with a null in a NOT NULL column."""
+    for name, ordering in nulled_by_deletes(table).items():
+        hit = kinds == row_kind.DELETE
+        if ordering:
+            hit &= np.logical_or.reduce([np.asarray(rows.column(column).is_valid()) for column in ordering])
+        if hit.any():
+            why = (
+                f"it would set column '{name}', which is NOT NULL, to null: the merge engine keeps the row of the key. "
+                f"Make the column nullable, set 'fields.{name}.ignore-retract' to leave it as it is, or set an option "
+                "by which a delete removes the row."
+            )
+            _refuse(np.where(hit, kinds, row_kind.INSERT), why, action)
 
 
 def deletes_among(table: TableDef, rows: pa.Table, kinds: pa.Array | None) -> pa.Array | None:
