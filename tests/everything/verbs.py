@@ -16,7 +16,8 @@ def write(h: History, rng: random.Random) -> None:
     parts = rng.randrange(1, 4)
     size = -(-len(changes) // parts)
     batches = [changes[start : start + size] for start in range(0, len(changes), size)]
-    match rng.choice(["table", "list", "batches", "writer"]):
+    forms = ["table", "table"] if h.spark is not None else []
+    match rng.choice([*forms, "table", "list", "batches", "writer"]):
         case "table":
             batches = [changes]
             h.write(rng, changes)
