@@ -385,6 +385,11 @@ class History:
         count = self.table.read(where=text).count()
         if count != len(wanted):
             raise DifferenceError("count", f"where {text}: {count}, expected {len(wanted)}")
+        limit, every = rng.choice([0, 1, 5]), len(self.model.visible())
+        if (count := self.table.read(limit=limit).to_arrow().num_rows) != min(limit, every):
+            raise DifferenceError("limit", f"{count} rows of {every}, and the limit is {limit}")
+        if (count := sum(batch.num_rows for batch in self.table.read().to_batches())) != every:
+            raise DifferenceError("batches", f"{count} rows, expected {every}")
 
     def drawn_filter(
         self, rng: random.Random, names: Sequence[str] | None = None

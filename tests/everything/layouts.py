@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from merganser.schema import types as t
@@ -99,6 +100,9 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
     rng = random.Random(f"{seed} layout")
     layout = Layout(drawn_table(rng.choice(ENGINES), rng), spark=spark)
     _columns(layout, rng)
+    keys = random.Random(f"{seed} key")  # of its own, so that the rest of a history stays what it was
+    if layout.engine == "deduplicate" and keys.random() < 0.2:
+        _other_key(layout.drawn, keys)
     _versioned(layout, rng)
     _partitions(layout, rng)
     _producer(layout, rng)
@@ -123,6 +127,19 @@ def _columns(layout: Layout, rng: random.Random) -> None:
         kind = rng.choice([kind for kind in KINDS if not layout.spark or kind not in _NOT_OF_SPARK])
         parsed = parse_type(kind)
         drawn.add(f"x{i}", kind, lambda rng, parsed=parsed: draw(parsed, rng, far=layout.far))
+
+
+def _other_key(drawn: DrawnTable, rng: random.Random) -> None:
+    """Let a key column have a type that few keys have."""
+    prices = (Decimal("-1.50"), Decimal("0.00"), Decimal("123456789012345678.90"))
+    drawn.columns["k0"], drawn.draws["k0"] = rng.choice(
+        [
+            ("DECIMAL(20, 2)", choice(*prices)),
+            ("DOUBLE", choice(-1.5, 0.0, 2.0**60, float("inf"), 1e-300)),
+            ("TIMESTAMP(3)", choice(datetime(1969, 12, 31, 23, 59), datetime(2026, 1, 1))),
+            ("SMALLINT", choice(-(2**15), 0, 7)),
+        ]
+    )
 
 
 def _versioned(layout: Layout, rng: random.Random) -> None:

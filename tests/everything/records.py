@@ -251,7 +251,7 @@ def clone(h: History, rng: random.Random) -> None:
     number = rng.choice(sorted(line.states))
     state = line.states[number]
     copy = h.catalog.clone(line.table, f"db.{next(h.names)}", snapshot=number)
-    h.same(f"clone of {number}", copy.read(), state.model.visible(), state.fields)
+    h.same(f"clone of {number}", copy.read(), h.now_of(state), line.fields)
     if findings := copy.check():
         raise DifferenceError("clone", "; ".join(map(str, findings)))
     h.catalog.drop_table(copy.name)

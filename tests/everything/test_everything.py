@@ -6,7 +6,7 @@ import pytest
 
 from tests.everything.campaign import Failure, report, run
 
-SEEDS = (1, 2, 6, 8, 10, 12, 13, 15, 17, 20, 24, 37)
+SEEDS = (1, 2, 6, 8, 12, 13, 15, 17, 20, 24, 163, 168)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import merganser as mg
 import merganser.spark as ms
 from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
+from tests.everything.campaign import Failure, report, run
 from tests.oracle.drawn_tables import DrawnTable, choice, maybe, several
 
 pytestmark = pytest.mark.spark
@@ -71,6 +72,17 @@ def test_a_history_that_tasks_write_and_read_is_as_the_oracle_says(
     assert _rows(found) == _rows(
         [{"n": r["n"], "k": r["k"]} for r in oracle.visible() if r["n"] is not None and r["n"] >= 0]
     )
+
+
+@pytest.mark.parametrize("seed", [9, 21])
+def test_a_history_that_draws_everything_is_as_the_model_says_on_spark(spark: SparkSession, seed: int) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        found = run(seed, spark=spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert not isinstance(found, Failure), report(found, spark)
 
 
 def test_tasks_count_the_rows_of_a_table_without_a_key(spark: SparkSession, catalog: mg.Catalog) -> None:
