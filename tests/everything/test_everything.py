@@ -6,7 +6,7 @@ import pytest
 
 from tests.everything.campaign import Failure, report, run
 
-SEEDS = (1, 2, 6, 8, 12, 13, 15, 17, 20, 24, 163, 168)
+SEEDS = (1, 2, 6, 8, 10, 11, 12, 13, 15, 17, 20, 24)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
