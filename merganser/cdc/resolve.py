@@ -328,13 +328,6 @@ class _Resolving:
         moved = self._moved()
         updates, keyed = self.updates, bool(self.key)
         both = updates & (self.whole | moved)
-        if self.kept is not None:
-            for i in np.flatnonzero(self.kept[moved].any(axis=0)).tolist():
-                self._reject(
-                    self.kept[:, i] & moved,
-                    f"unavailable: column {self.batch.columns[i]}: the record does not hold its value, and the update "
-                    "changes the key. Let the source send whole rows (REPLICA IDENTITY FULL)",
-                )
         if not keyed:
             self._reject(updates & ~self.whole, _UPDATE_WITHOUT_KEY)
         live = self.batch.open[self.c.record]
@@ -405,6 +398,7 @@ class _Resolving:
                 if field.name in self.batch.table_key:
                     kinds, part = _apart(kinds, change, found.values, part)
         self._reject_unordered(change, side, kinds, columns)
+        self._reject_kept_of_moved(change, side, kinds, part)
         kept = self.batch.open[self.c.record[change]] & ~part
         schema = pa.schema([arrow_field(field).with_nullable(True) for field in self.fields])
         table = pa.Table.from_arrays([columns[field.name] for field in self.fields], schema=schema)
@@ -441,6 +435,22 @@ class _Resolving:
                         f"unavailable: column {needed}: the record does not hold its value, and column {name} is "
                         "computed from it. Let the source send whole rows (REPLICA IDENTITY FULL)",
                     )
+
+    def _reject_kept_of_moved(self, change: Ints, side: Ints, kinds: Any, part: Bools) -> None:
+        """Reject updates that change the key, computed columns of it too, and keep values: those lie at the old key.
+
+        Args:
+            part: old rows that are left out.
+        """
+        if self.kept is None or len(change) < 2:
+            return
+        at = 1 + np.flatnonzero((change[1:] == change[:-1]) & (kinds[:-1] == MINUS_D) & ~part[:-1] & (side[1:] == 1))
+        for i in np.flatnonzero(self.kept[change[at]].any(axis=0)).tolist():
+            self._reject_at(
+                change[at[self.kept[change[at], i]]],
+                f"unavailable: column {self.batch.columns[i]}: the record does not hold its value, and the update "
+                "changes the key. Let the source send whole rows (REPLICA IDENTITY FULL)",
+            )
 
     def _unavailable(self, change: Ints, side: Ints) -> pa.Array | None:
         """Return for each row the columns whose values it keeps; None if that is not asked for."""

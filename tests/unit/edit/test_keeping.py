@@ -110,6 +110,32 @@ def test_an_update_that_changes_the_key_takes_no_value_of_the_new_key(catalog: m
     assert rows(table) == [row(1, "a1", "b1"), row(2, "a2", "b2")]
 
 
+def test_an_update_that_moves_a_row_to_another_computed_partition_takes_no_value_and_removes_no_row(
+    catalog: mg.Catalog,
+) -> None:
+    columns = {"k": "BIGINT", "day": "DATE", "at": "TIMESTAMP(3)", "b": "STRING"}
+    table = catalog.create_table("db.days", columns, primary_key=["k", "day"], partition_by=["day"])
+    letters = catalog.table("db.letters")
+
+    def write(op: str, before: Row | None, after: Row) -> None:
+        record = json.dumps({"op": op, "before": before, "after": after})
+        computed = {"day": "date(at)"}
+        table.write_changes(
+            [record], "debezium-json", keys=['{"k": 1}'], unavailable="keep", dead_letters=letters, computed=computed
+        )
+
+    write("c", None, {"k": 1, "at": "2026-01-01 10:00:00", "b": "b1"})
+    for other in ("b", "other"):  # a row of the new key, of an earlier life, must not lend its value either
+        before = {"k": 1, "at": "2026-01-01 10:00:00"}
+        write("u", before, {"k": 1, "at": "2026-01-02 10:00:00", "b": UNSENT})
+        assert table.read(columns=["b"], where="day = '2026-01-01'").to_pylist() == [{"b": "b1"}]
+        if other == "b":
+            write("c", None, {"k": 1, "at": "2026-01-02 09:00:00", "b": "other"})
+    assert [reason.partition(",")[2] for reason in letters.read().to_arrow()["reason"].to_pylist()] == [
+        " and the update changes the key. Let the source send whole rows (REPLICA IDENTITY FULL)"
+    ] * 2
+
+
 def test_a_flattened_row_without_an_operation_may_replace_one(catalog: mg.Catalog) -> None:
     table = made(catalog)
     table.write([row(1, "a1", "b1")])
