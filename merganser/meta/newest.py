@@ -43,10 +43,14 @@ _OF_STREAM: Final = (
 )
 """Options that say how changes are published; enabling or disabling the shard stream changes most of them."""
 _PRODUCER: Final = (w.CHANGELOG_PRODUCER, w.ASKED_PRODUCER, w.CHANGELOG_IMAGE)
+_FORMATS: Final = (w.FILE_FORMAT, w.FILE_FORMAT_PER_LEVEL, w.CHANGELOG_FILE_FORMAT)
+"""Options that say which files hold the rows: a value that one of them cannot hold must not be written (ORC)."""
 
 
 def for_writing(table: TableDef, env: Env) -> TableDef:
-    """Return the table with the buckets, the producer and the shard stream that it has now; all else stays as it was.
+    """Return the table with the buckets, the producer, the shard stream and the file formats that it has now.
+
+    All other options stay as they were.
 
     Costs one look at the store, which mostly finds that there is no newer schema. A schema that is not in force is
     taken back.
@@ -66,6 +70,10 @@ def for_writing(table: TableDef, env: Env) -> TableDef:
     if produced or now.get(w.STREAM) != known.get(w.STREAM):
         texts = dict(now.items())
         changes |= {option.key: texts.get(option.key) for option in _OF_STREAM}
+    texts = dict(now.items())
+    for option in _FORMATS:
+        if now.get(option) != known.get(option) == table.options.get(option):  # the caller's own format stays
+            changes[option.key] = texts.get(option.key)
     return replace(table, options=table.options.merged(changes)) if changes else table
 
 

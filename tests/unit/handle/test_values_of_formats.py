@@ -100,3 +100,20 @@ def test_a_type_or_a_default_that_brings_such_values_is_refused(tmp_path: Path) 
     ):
         with pytest.raises(InvalidInputError, match=r"column '[tuv]' .*1677 to 2262.*Nothing was changed"):
             catalog.alter_table("s.t", [change])
+
+
+@pytest.mark.parametrize("verb", ["write", "overwrite", "upsert", "update", "merge", "change records"])
+def test_a_handle_that_was_opened_before_the_format_changed_writes_no_such_value_either(
+    verb: str, tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    schema = {"id": "INT", "t": "TIMESTAMP(6)", "r": "ROW<m MAP<STRING, ARRAY<TIMESTAMP(6)>>>"}
+    table = catalog.create_table("db.t", schema=schema, primary_key=["id"])
+    table.write([{"id": i, "t": _NEAR, "r": None} for i in range(3)])
+    catalog.table("db.t").alter([mg.changes.set_option("file.format", "orc")])
+    with pytest.raises(InvalidInputError, match="ORC files"):
+        _VERBS[verb](table)
+    assert len(table.snapshots()) == 1
+    table.write([{"id": 9, "t": _NEAR, "r": None}])
+    assert table.files()["file_format"].to_pylist().count("orc") == 1
