@@ -18,6 +18,7 @@ from merganser.cdc.options import CdcOptions
 from merganser.parsing.cells import NOTHING, Cells, cells_of, joined, places
 from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Inside, Ints, scan
 from merganser.parsing.rules import Encoding
+from merganser.schema.conform import Limits
 
 INSERT: Final = 0
 UPSERT: Final = 1
@@ -189,6 +190,7 @@ class Batch:
         table_key: names of the whole primary key.
         partition: names of the partition columns.
         sequence: names of the columns that order rows of a key.
+        limits: values that files of the table cannot hold; None: they hold all.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
         peeled: bool[n], of which records `texts` holds the payload alone.
@@ -206,6 +208,7 @@ class Batch:
         table_key: Sequence[str] = (),
         partition: Sequence[str] = (),
         sequence: Sequence[str] = (),
+        limits: Limits | None = None,
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -217,6 +220,7 @@ class Batch:
         self.table_key = frozenset(table_key)
         self.partition = frozenset(partition)
         self.sequence = tuple(sequence)
+        self.limits = limits
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []

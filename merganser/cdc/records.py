@@ -17,11 +17,13 @@ from merganser.cdc.options import CdcOptions, cdc_options, without_columns
 from merganser.cdc.resolve import rows_of
 from merganser.cdc.row_records import golden_gate, maxwell, plain
 from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.files.layout import value_limits
 from merganser.options import write as w
 from merganser.options.option import Options
 from merganser.parsing.cells import is_text, utf8
 from merganser.parsing.values import readable
 from merganser.schema import types as t
+from merganser.schema.conform import Limits
 from merganser.schema.table_schema import TableSchema
 
 _PIECE_BYTES: Final = 1 << 26
@@ -44,19 +46,17 @@ class Placing:
     Attributes:
         partition: the partition columns.
         sequence: the columns that order rows of a key.
-        truncates: whether digits are dropped that a TIME or TIMESTAMP column does not hold.
+        limits: values that files of the table cannot hold; None: they hold all.
     """
 
     partition: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
-    truncates: bool = False
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Placing:
         """Return those of a table."""
-        return cls(
-            schema.partition_keys, options.get(w.SEQUENCE_FIELD), options.get(w.TIMESTAMP_PRECISION) == "truncate"
-        )
+        return cls(schema.partition_keys, options.get(w.SEQUENCE_FIELD), value_limits(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def parse_records(
         UnsupportedError: a column has a type that change records do not hold.
     """
     chosen = cdc_options(format_, options, fields, key)
-    chosen = replace(chosen, rules=replace(chosen.rules, truncates=placing.truncates))
+    if placing.limits is not None:
+        chosen = replace(chosen, rules=replace(chosen.rules, truncates=placing.limits.truncates))
     for field in fields:
         if not readable(field.type):
             raise UnsupportedError(
@@ -169,7 +170,7 @@ def _parse_piece(
     key_places = [columns.index(name) for name in key if name in columns]
     batch = Batch(
         texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key,
-        placing.partition, placing.sequence,
+        placing.partition, placing.sequence, placing.limits,
     )  # fmt: skip
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = with_tombstones(batch, _FORMATS[options.format](batch))

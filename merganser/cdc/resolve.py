@@ -20,7 +20,7 @@ from merganser.cdc.message_keys import key_cells
 from merganser.cdc.old_rows import FILLED, SENT, evidence
 from merganser.parsing.cells import NOTHING, UNAVAILABLE, Cells, joined
 from merganser.parsing.json_scan import ARRAY, NULL, OBJECT, Bools, Ints, compact
-from merganser.parsing.outcome import Read
+from merganser.parsing.outcome import Read, read
 from merganser.parsing.rules import PLAIN, Encoding
 from merganser.parsing.values import column
 from merganser.schema import types as t
@@ -386,7 +386,7 @@ class _Resolving:
         self._check_computed(change, side)
         for field in self.fields:
             if field.name in options.computed:
-                found = computed(options.computed[field.name], pa.table(columns), field.type)
+                found = self._held(computed(options.computed[field.name], pa.table(columns), field.type))
                 found = self._spared(field.name, found, kinds)
                 bad = np.flatnonzero(found.bad)
                 if len(bad):
@@ -498,16 +498,27 @@ class _Resolving:
         """
         name = self.batch.columns[index]
         kind = self.by_name[name].type
-        rules = self.batch.options.rules.of(name)
         cells = self.cells.take(where)
         code, encodings = self._encodings(index, name, change, side)
         if len(encodings) == 1:
-            return column(cells, kind, encodings[0], rules)
+            return self._values(name, cells, kind, encodings[0])
         return _merged(
-            [column(cells.filter(code == i), kind, encoding, rules) for i, encoding in enumerate(encodings)],
+            [self._values(name, cells.filter(code == i), kind, encoding) for i, encoding in enumerate(encodings)],
             code,
             kind,
         )
+
+    def _values(self, name: str, cells: Cells, kind: t.DataType, encoding: Encoding) -> Read:
+        return self._held(column(cells, kind, encoding, self.batch.options.rules.of(name)))
+
+    def _held(self, found: Read) -> Read:
+        """Return values, of which those are bad, too, that files of the table cannot hold."""
+        limits = self.batch.limits
+        beyond = None if limits is None else limits.beyond(found.values)
+        if limits is None or beyond is None or not beyond.any():
+            return found
+        why = found.why if isinstance(found.why, pa.Array) else pa.array([found.why] * len(beyond), pa.string())
+        return read(found.values, found.bad | beyond, pc.if_else(pa.array(beyond), f"is {limits.why}", why))
 
     def _encodings(self, index: int, name: str, change: Ints, side: Any) -> tuple[Ints, list[Encoding]]:
         """Return for each row which encoding its value has, and these."""
@@ -553,7 +564,7 @@ class _Resolving:
             cells = known.cells.take(record)
             if sorted_ and name in LOG_POSITIONS:
                 cells = sortable(cells)
-            found = column(cells, field.type, known.encoding, self.batch.options.rules.of(field.name))
+            found = self._values(field.name, cells, field.type, known.encoding)
             lacking = np.asarray(values.is_null()) & ~bad
             wrong = found.bad & lacking
             if wrong.any():

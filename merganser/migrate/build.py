@@ -32,6 +32,7 @@ from merganser.options import write as w
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
+from merganser.upkeep.stored_values import check_values
 from merganser.write.session import WriteSession
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction, checked_user
@@ -57,7 +58,7 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
         what: beginning of messages.
 
     Raises:
-        InvalidInputError: the table keeps its rows in buckets.
+        InvalidInputError: the table keeps its rows in buckets, or its options name a format that cannot hold a value.
         ConflictError: files were replaced while this call ran; nothing was changed.
         AlreadyExistsError: there is a table now; nothing was changed.
     """
@@ -74,7 +75,9 @@ def table_with_files(plan: Plan, env: Env, root: str, *, name: str, keep: bool, 
             env.storage.copy(zip((one.source for one in plan.files), places, strict=True))
         _check_unchanged(plan, places, env, what)
         target = WriteTarget(table)
-        Transaction(target, env, checked_user(target, env, None)).finish(_messages(plan, keep=keep))
+        made = Transaction(target, env, checked_user(target, env, None)).finish(_messages(plan, keep=keep))
+        if made is not None:
+            check_values(table, env, made, what=what)
 
 
 def table_with_rows(plan: Plan, folder: Folder, env: Env, root: str, *, name: str) -> None:

@@ -118,7 +118,8 @@ def conform(
     columns = []
     for field in fields:
         column = found[field.name]
-        limited = has_limits(field.type) or (limits is not None and pa.types.is_temporal(column.type))
+        timed = pa.types.is_temporal(column.type) or pa.types.is_nested(column.type)
+        limited = has_limits(field.type) or (limits is not None and timed)
         if not sound or limited or column.type != arrow_type(field.type):
             column = _conform_column(column, field, action, naming, fills, limits)
         if column.null_count and field.default is not None:

@@ -77,7 +77,7 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
             check_can_keep(made, now.schema, what=what)
             check_formats(made, what=what)
             if newest is not None:
-                check_values(now, made, env, newest, what=what)
+                check_values(now.with_schema(made), env, newest, before=now.schema, what=what)
             check_filters(made, what=what)
         except InvalidInputError as error:
             if before is now.schema:

@@ -34,7 +34,7 @@ from typing import Final
 from merganser.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.consumers import ConsumerStore
-from merganser.meta.key_change import may_differ
+from merganser.meta.key_change import may_differ, with_key_of
 from merganser.meta.lineage import last_rescale, rescales
 from merganser.meta.newest import newest
 from merganser.meta.next_schema import restore_schema
@@ -50,6 +50,7 @@ from merganser.options import write as w
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
 from merganser.upkeep.bucket_option import set_buckets
+from merganser.upkeep.stored_values import check_values
 
 _ROUNDS_MAX: Final = 20
 _GUARDED: Final = timedelta(days=1)
@@ -66,7 +67,8 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
         The snapshot that is the newest now.
 
     Raises:
-        InvalidInputError: none or both are given, or the shard stream of the table began later.
+        InvalidInputError: none or both are given, the shard stream of the table began later, or options that were set
+            since then name a format that cannot hold a value of the target. Nothing was changed.
         NotFoundError, ExpiredError: there is no such snapshot or tag, or no longer; nothing was changed.
         FormatError: its metadata is damaged; nothing was changed.
         ConflictError: writers kept committing; the table is at one of its states. Stop the writers and repeat.
@@ -94,6 +96,8 @@ def roll_back(table: TableDef, env: Env, *, snapshot: int | None = None, tag: st
             table=table.name,
             snapshot=target.id,
         )
+    before = SchemaStore(table.paths, env).load(target.schema_id)
+    check_values(with_key_of(now, env, target), env, target, before=before, what=what)
     number = _number_before(reader, state) if table.bucket > 0 else None
     with contextlib.ExitStack() as guards:
         if tag is not None:  # which keeps the files itself

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.expr.text import parse_predicate
 from merganser.files.layout import value_limits
+from merganser.lsm.section import SectionReader
+from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
 from merganser.options import read as r
 from merganser.options import write as w
+from merganser.rules.facts import POSTPONE
 from merganser.scan.scan import Scan
 from merganser.scan.source import State
 from merganser.scan.split import What
@@ -26,43 +32,65 @@ _NEAR: Final = ("1677-09-23 00:00:00", "2262-04-09 00:00:00")
 """Between them every format holds a timestamp in each time zone: statistics show that most files have no others."""
 
 
-def check_values(table: TableDef, made: TableSchema, env: Env, snapshot: Snapshot, *, what: str) -> None:
-    """Refuse a schema whose options name a format of files that cannot hold a value of the table's rows.
+def check_values(
+    table: TableDef, env: Env, snapshot: Snapshot, *, before: TableSchema | None = None, what: str
+) -> None:
+    """Refuse options that name a format of files that cannot hold a value of the table's rows.
 
     Compactions and changelogs write rows in each of these formats, and would fail from then on. Columns are read only
     where they hold timestamps, and files only if their statistics do not exclude such values.
 
     Args:
-        table: with the schema before.
+        table: with the options, and the schema that its rows get.
+        snapshot: the rows.
+        before: the schema by which the rows were written: what its options forbade is not looked for. None: nothing.
         what: beginning of the message, such as "cannot alter 'db.orders'".
 
     Raises:
         InvalidInputError: names the column and the value.
     """
-    limits = value_limits(made.options)
+    limits = value_limits(table.schema.options)
     if not limits.any:
         return
-    checked = {field.id: field.type for field in table.schema.fields} if value_limits(table.schema.options).any else {}
-    seen = table.with_schema(made)
-    options = {r.DELETION_VECTORS_MERGE_ON_READ.key: "true"} if seen.options.get(w.DELETION_VECTORS) else {}
-    seen = replace(seen, options=seen.options.merged(options))
-    for field in made.fields:
+    checked = {}
+    if before is not None and value_limits(before.options).any:
+        checked = {field.id: field.type for field in before.fields}
+    options = {r.DELETION_VECTORS_MERGE_ON_READ.key: "true"} if table.options.get(w.DELETION_VECTORS) else {}
+    table = replace(table, options=table.options.merged(options))
+    for field in table.schema.fields:
         if not _has_timestamps(field.type) or checked.get(field.id) == field.type:
             continue
         where = None
         if isinstance(field.type, t.Timestamp | t.LocalZonedTimestamp):
             name = field.name.replace("`", "``")
             text = f"`{name}` < TIMESTAMP '{_NEAR[0]}' OR `{name}` > TIMESTAMP '{_NEAR[1]}'"
-            where = parse_predicate(text, made.fields)
-        stored = What.STORED if seen.keyed else What.MERGED  # retractions are rewritten, too
-        for batch in Scan(seen, env, (field,), where, State(snapshot), what=stored).to_batches():
-            beyond = np.flatnonzero(limits.beyond(batch.column(0)))
+            where = parse_predicate(text, table.schema.fields)
+        stored = What.STORED if table.keyed else What.MERGED  # retractions are rewritten, too
+        batches = Scan(table, env, (field,), where, State(snapshot), what=stored).to_batches()
+        values = itertools.chain((batch.column(0) for batch in batches), _waiting(table, env, snapshot, field))
+        for part in values:
+            beyond = np.flatnonzero(limits.beyond(part))
             if len(beyond):
                 raise InvalidInputError(
-                    f"{what}: column '{field.name}' of a row is {batch.column(0)[int(beyond[0])]!s:.60}, {limits.why}. "
-                    "Nothing was changed. To go on, change these values, or leave the option as it is.",
+                    f"{what}: column '{field.name}' of a row is {part[int(beyond[0])]!s:.60}, {limits.why}. "
+                    "Nothing was changed. To go on, change these values, or the option.",
                     column=field.name,
                 )
+
+
+def _waiting(table: TableDef, env: Env, snapshot: Snapshot, field: t.Field) -> Iterator[pa.Array]:
+    """Yield a column of the pending rows without a bucket."""
+    schemas = {table.schema.id: table.schema.fields}
+    store = SchemaStore(table.paths, env)
+    for (partition, bucket), files in MetaReader(table.paths, env, table.name).state(snapshot).live.buckets.items():
+        if bucket != POSTPONE:
+            continue
+        reader = SectionReader(table, table.bucket_directory(partition, bucket), partition, schemas, env.storage)
+        for entry in files.entries:
+            if entry.file.schema_id not in schemas:
+                schemas[entry.file.schema_id] = store.load(entry.file.schema_id).fields
+            for rows in reader.plain(entry.file, (field,)):
+                yield from rows.column(field.name).chunks
 
 
 def _has_timestamps(kind: t.DataType) -> bool:

@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import merganser as mg
@@ -56,7 +58,7 @@ def test_a_timestamp_that_a_later_file_cannot_hold_is_refused(named: str, verb: 
     table.write([{"id": 1, "t": _NEAR}], columns=["id", "t"])
     before = len(table.snapshots())
     with pytest.raises(
-        InvalidInputError, match=r"column '[tr]' is .*outside the years 1677 to 2262.*Nothing was written"
+        InvalidInputError, match=r"column '[tr]' is .*outside the years 1677 to 2262.*(Nothing was written|No row)"
     ):
         _VERBS[verb](table)
     assert len(table.snapshots()) == before
@@ -117,3 +119,62 @@ def test_a_handle_that_was_opened_before_the_format_changed_writes_no_such_value
     assert len(table.snapshots()) == 1
     table.write([{"id": 9, "t": _NEAR, "r": None}])
     assert table.files()["file_format"].to_pylist().count("orc") == 1
+
+
+def test_change_records_with_such_values_are_bad_records(tmp_path: Path) -> None:
+    """A delete removes its row, whatever the values are that it carries."""
+    table = _table(tmp_path, _NAMES_ORC["level"])
+    letters = mg.catalog(str(tmp_path)).create_table("s.letters", mg.cdc.DEAD_LETTERS)
+    table.write([{"id": i, "t": _NEAR} for i in (4, 5)], columns=["id", "t"])
+    far, near = "9999-12-31 00:00:00", "2026-01-01 00:00:00"
+    rows = [
+        {"id": 1, "t": near, "r": None},
+        {"id": 2, "t": far, "r": None},
+        {"id": 3, "t": near, "r": {"m": {"a": [far]}}},
+    ]
+    records = [json.dumps({"op": "c", "before": None, "after": row}) for row in rows]
+    records.append(json.dumps({"op": "d", "before": {"id": 5, "t": far, "r": None}, "after": None}))
+    written = table.write_changes(records, "debezium-json", dead_letters=letters)
+    assert (written.rows, written.rejected) == (2, 2)
+    reasons = [row["reason"] for row in letters.read().to_pylist()]
+    assert [reason[:20] for reason in reasons] == ["bad-value: column t:", "bad-value: column r:"]
+    assert all("outside the years 1677 to 2262" in reason for reason in reasons)
+    assert {row["id"] for row in table.read().to_pylist()} == {1, 4}
+
+
+def test_files_with_such_values_are_refused(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path / "warehouse"))
+    catalog.create_database("s")
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int32()), "t": [_NEAR, _FAR]}), source / "a.parquet")
+    for how in ("copy", "link"):
+        with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262"):
+            catalog.migrate(str(source), "s.m", how=how, options={"file.format": "orc"})
+    table = catalog.create_table("s.l", {"id": "INT", "t": "TIMESTAMP(6)"}, options={"file.format": "orc"})
+    with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262.*Nothing was written"):
+        table.load(str(source))
+    assert (catalog.list_tables("s"), table.snapshots()) == (["l"], ())
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_a_rollback_to_such_values_is_refused(key: bool, tmp_path: Path) -> None:
+    table = _table(tmp_path, {"bucket": "1"} if key else {}, key=key)
+    table.write([{"id": 1, "t": _FAR}], columns=["id", "t"])
+    table.write([{"id": 1, "t": _NEAR}], columns=["id", "t"], overwrite={})
+    catalog = mg.catalog(str(tmp_path))
+    catalog.alter_table("s.t", [mg.changes.set_option("file.format", "orc")])
+    with pytest.raises(InvalidInputError, match=r"roll back 's.t': column 't'.*1677 to 2262.*Nothing was changed"):
+        catalog.table("s.t").rollback(1)
+    catalog.alter_table("s.t", [mg.changes.set_option("file.format", "parquet")])
+    catalog.table("s.t").rollback(1)
+
+
+def test_pending_rows_without_a_bucket_count_among_the_values(tmp_path: Path) -> None:
+    table = _table(tmp_path, {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
+    catalog = mg.catalog(str(tmp_path))
+    table.write([{"id": 1, "t": _FAR}], columns=["id", "t"])
+    with pytest.raises(InvalidInputError, match=r"column 't' of a row is .*1677 to 2262.* Nothing was changed"):
+        catalog.alter_table("s.t", [mg.changes.set_option("file.format", "orc")])
+    table.compact()
+    assert table.read(columns=["id", "t"]).to_pylist() == [{"id": 1, "t": _FAR}]
