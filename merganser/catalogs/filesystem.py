@@ -383,7 +383,7 @@ class Catalog:
             _check_kept(made, parsed)
             return made
 
-        plan = plan_of(folder, self.env, define=define, types=given, what=what)
+        plan = plan_of(folder, self.env, define=define, types=given, copied=how == "copy", what=what)
         if how == "copy":
             table_with_rows(plan, folder, self.env, paths.root, name=str(parsed))
         else:

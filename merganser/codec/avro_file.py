@@ -52,6 +52,9 @@ from merganser.schema.arrow import arrow_field, arrow_type, fields_from_arrow
 BLOCK_ROWS_MAX: Final = 4_096
 """Most rows per block, so that few rows exist as dictionaries at a time."""
 
+FOREIGN: Final = b"merganser.foreign"
+"""Key in the metadata of a column of `own_schema`; the value is the rest of a sentence about the column."""
+
 _NO_LIMIT: Final = 1 << 62
 _PRIMITIVE: Final = {
     "boolean": pa.bool_(),
@@ -99,13 +102,34 @@ class AvroFileReader:
     def own_schema(self) -> pa.Schema:
         """Return the columns as the file says them; see `FileReader.own_schema`.
 
-        What Avro calls a timestamp is an instant, and what it calls a local timestamp is none.
+        What Avro calls a timestamp is an instant, and what it calls a local timestamp is none. The symbols of enums are
+        text. The metadata of a column has `FOREIGN` if it is not stored as in data files of tables.
 
         Raises:
-            UnsupportedError: a column is an enum, a fixed number of bytes, or a union of several types.
+            UnsupportedError: a column is a duration, or a union of several types.
         """
+        columns = []
         with decoding(self._path):
-            return pa.schema([self._own_field(name, schema, name) for name, schema in self._types.items()])
+            for name, schema in self._types.items():
+                column, stored = self._own_field(name, schema, name), self._foreign(schema)
+                columns.append(column.with_metadata({FOREIGN: stored}) if stored else column)
+        return pa.schema(columns)
+
+    def _foreign(self, schema: Any) -> str:
+        """Return what is said of values that Paimon's Java reader does not read; empty: it reads them.
+
+        It takes the second branch of every union for the values, and every decimal for bytes with a length.
+        """
+        if isinstance(schema, list) and (len(schema) != 2 or schema[0] != "null"):
+            return "is a union that does not begin with null"
+        held = self._resolved(schema)
+        if held["type"] in ("fixed", "enum"):
+            return f"has the Avro type '{held['type']}'"
+        if held.get("logicalType") == "uuid":
+            return "has the Avro type 'uuid'"
+        inner = [held[key] for key in ("items", "values") if key in held]
+        inner += [field["type"] for field in held.get("fields", ())]
+        return next(filter(None, map(self._foreign, inner)), "")
 
     def _own_field(self, name: str, schema: Any, column: str) -> pa.Field:
         nullable = isinstance(schema, list) and "null" in schema
@@ -121,6 +145,10 @@ class AvroFileReader:
         match held["type"], held.get("logicalType"):
             case "bytes" | "fixed", "decimal":
                 return pa.decimal128(held["precision"], held.get("scale", 0))
+            case "fixed", logical if logical != "duration":
+                return pa.binary(held["size"])
+            case "enum", _:
+                return pa.string()
             case "array", "map":
                 key, value = (field["type"] for field in self._resolved(held["items"])["fields"])
                 return pa.map_(self._own_type(key, column), self._own_field("value", value, column))
@@ -133,8 +161,8 @@ class AvroFileReader:
                 return pa.struct([self._own_field(name, kind, f"{column}.{name}") for name, kind in inner])
             case kind, _ if kind in _PRIMITIVE:
                 return _PRIMITIVE[kind]
-            case kind, _:
-                raise self._unknown(column, f"of the Avro type '{kind}'")
+            case kind, logical:
+                raise self._unknown(column, f"of the Avro type '{logical or kind}'")
 
     def _unknown(self, column: str, kind: str) -> UnsupportedError:
         return UnsupportedError(

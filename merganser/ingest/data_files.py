@@ -28,9 +28,9 @@ class DataFileRows:
             UnsupportedError: a column has a type that no table has.
         """
         self._reader = open_reader(file, form, path, file.size())
-        self._reader.check_values()
         own = self._reader.own_schema()
         self._fields = _fields(own, path)
+        self._reader.check_values()
         self.schema = own
         self.group_rows = self._reader.group_rows
 

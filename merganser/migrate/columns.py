@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from merganser.codec.avro_file import FOREIGN
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import type_from_arrow
@@ -22,12 +23,13 @@ from merganser.schema.types_text import UNNUMBERED
 from merganser.schema.widening import widened
 
 
-def columns_of(schema: pa.Schema, *, path: str, what: str) -> tuple[t.Field, ...]:
+def columns_of(schema: pa.Schema, *, path: str, copied: bool, what: str) -> tuple[t.Field, ...]:
     """Return the columns of a file, not numbered.
 
     Args:
         schema: the columns as the file says them.
         path: the file.
+        copied: other engines need not read the file.
         what: beginning of messages.
 
     Raises:
@@ -43,6 +45,14 @@ def columns_of(schema: pa.Schema, *, path: str, what: str) -> tuple[t.Field, ...
             "know the names.",
             path=path,
         )
+    for field in schema:
+        if not copied and field.metadata and FOREIGN in field.metadata:
+            raise UnsupportedError(
+                f"{what}: column '{field.name}' of '{path}' {field.metadata[FOREIGN].decode()}, which other engines do "
+                "not read in a table. Nothing was changed. Pass how='copy', which writes the rows to new files.",
+                column=field.name,
+                path=path,
+            )
     return tuple(_column(field, field.name, path, what) for field in schema)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
-from merganser.codec.data_format import FileReader, open_reader
+from merganser.codec.data_format import open_reader
 from merganser.codec.stats import EMPTY_ROW, NO_STATS, ColumnStats
 from merganser.codec.stored import Stored
 from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
@@ -94,6 +94,7 @@ def plan_of(
     *,
     define: Callable[[Sequence[t.Field], Sequence[str]], TableSchema],
     types: Mapping[str, t.DataType],
+    copied: bool,
     what: str,
 ) -> Plan:
     """Return the table that a folder becomes.
@@ -102,6 +103,7 @@ def plan_of(
         env: whose threads read footers.
         define: returns the schema of a table of some columns and partition columns, or refuses it.
         types: of some columns, where files and directories do not say the type that is wanted.
+        copied: the rows are written to files of the table, so that other engines need not read those of the folder.
         what: beginning of messages, such as "cannot migrate '/data/orders'".
 
     Raises:
@@ -113,7 +115,7 @@ def plan_of(
         known: dict[str, tuple[t.Field, ...]] = {}
 
         def ask(file: FolderFile) -> _Said:
-            found = _said(folder.storage, file, known, what)
+            found = _said(folder.storage, file, known, copied, what)
             work.advance(0)
             return found
 
@@ -172,7 +174,7 @@ def plan_of(
     return Plan(versions, tuple(planned))
 
 
-def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ...]], what: str) -> _Said:
+def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ...]], copied: bool, what: str) -> _Said:
     """Return what a file says; `known` holds the columns of files before, by their schemas, since most are alike."""
     opened = storage.open(file.path)
     try:
@@ -181,19 +183,23 @@ def _said(storage: Storage, file: FolderFile, known: dict[str, tuple[t.Field, ..
         opened.close()
         raise
     with contextlib.closing(reader):
-        _check_values(reader, file.path, what)
-        schema = reader.own_schema()
-        text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        with _naming(file.path, what):
+            schema = reader.own_schema()
+        text = schema.to_string(show_schema_metadata=False)
         if text not in known:
-            known[text] = columns_of(schema, path=file.path, what=what)
+            known[text] = columns_of(schema, path=file.path, copied=copied, what=what)
         fields = known[text]
+        with _naming(file.path, what):
+            reader.check_values()
         found = stats_of(reader, fields) if reader.row_count else ()
         return _Said(fields, reader.row_count, dict(zip((f.name for f in fields), found, strict=False)))
 
 
-def _check_values(reader: FileReader, path: str, what: str) -> None:
+@contextlib.contextmanager
+def _naming(path: str, what: str) -> Iterator[None]:
+    """Let refusals of a file begin with what was asked for."""
     try:
-        reader.check_values()
+        yield
     except UnsupportedError as error:
         column = str(error.context["column"])
         raise UnsupportedError(f"{what}: {error.message} Nothing was changed.", column=column, path=path) from None

@@ -2,9 +2,10 @@
 
 Whatever Arrow type converts without loss is taken: other widths, units, encodings and layouts. A value that would
 change (300 as TINYINT, 1.5 as INT, text too long for VARCHAR(10)) is refused, never cut or rounded; so is a
-type that says another thing (text for a number, an instant for a wall clock). FLOAT and DOUBLE take the
-nearest of their numbers, since that is what these types mean; a number that is too large is refused. Nulls of a column
-with a default take the default. A column that already has the right type is passed through as it is.
+type that says another thing (text for a number, an instant for a wall clock). Text columns take two types besides text,
+which have one usual text and no type of a table: UUIDs, and times of day finer than milliseconds. FLOAT and DOUBLE take
+the nearest of their numbers, since that is what these types mean; a number that is too large is refused. Nulls of a
+column with a default take the default. A column that already has the right type is passed through as it is.
 
 Everything works on whole columns. Only when a column is refused is its first offending row searched for, by
 halving. Rows in messages count from 1; `context["row"]` counts from 0.
@@ -37,6 +38,9 @@ _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
 _NAMED_BY_MAX: Final = 3
 """Most columns that name a row in a message."""
+_UUID_CHARACTERS: Final = 36
+_UUID_PLACES: Final = np.array([0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34])
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PIECE_BYTES_MAX: Final = (1 << 31) - 1
 
 _Convert = Callable[[pa.Array], pa.Array]
@@ -434,7 +438,8 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
     target = arrow_type(kind)
     if array.type == target and not has_limits(kind):
         return array
-    array = _plain(array)
+    text = isinstance(kind, t.Char | t.VarChar)
+    array = _uuid_texts(array.storage) if text and isinstance(array.type, pa.UuidType) else _plain(array)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     match kind:
@@ -479,6 +484,8 @@ def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str]:
     if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
         wider = _bare(replace(kind, precision={"us": 6}.get(value.type.unit, 9)))
         widened = f', or widen the column with retype_column("{path}", "{wider}")'
+    elif isinstance(kind, t.Time):
+        widened = ", or store them as text in a STRING column"
     advice = "let writes do so with the table option 'write.timestamp-precision' = 'truncate'"
     return why, f" Truncate the values, {advice}{widened}."
 
@@ -501,6 +508,18 @@ def _plain(array: pa.Array) -> pa.Array:
     if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
         return array.cast(pa.decimal128(array.type.precision, array.type.scale))
     return array
+
+
+def _uuid_texts(array: pa.FixedSizeBinaryArray) -> pa.Array:
+    """Return UUIDs as text, such as `c56a4180-65aa-42ec-a945-5fd21dec0538`."""
+    if not len(array):
+        return pa.array([], pa.string())
+    stored = np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, len(_UUID_PLACES))[array.offset :][: len(array)]
+    texts = np.full((len(array), _UUID_CHARACTERS), ord("-"), np.uint8)
+    texts[:, _UUID_PLACES] = _DIGITS[stored >> 4]
+    texts[:, _UUID_PLACES + 1] = _DIGITS[stored & 15]
+    buffers = [array.is_valid().buffers()[1], pa.py_buffer(texts)]
+    return pa.Array.from_buffers(pa.binary(_UUID_CHARACTERS), len(array), buffers).cast(pa.string())
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -536,7 +555,7 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
         case t.Decimal() if number:
             # With more digits after the point, Arrow's cast wraps values beyond 128 bits (seen in 26).
             return _there_and_back(target) if target.scale > found.scale else _safe(target)
-        case t.Char() | t.VarChar() if _is_text(found):
+        case t.Char() | t.VarChar() if _is_text(found) or pa.types.is_time64(found):
             return _safe(target)
         case t.Binary() | t.VarBinary() if _is_bytes(found):
             return _safe(target)

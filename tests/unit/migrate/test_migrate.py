@@ -352,6 +352,46 @@ def test_statistics_of_footers_let_filters_skip_files(catalog: mg.Catalog, folde
     assert stats["null_value_counts"] == "{id=0, s=0, f=0}"
 
 
+FIXED = {"type": "fixed", "name": "code", "size": 2}
+PRICE = {"type": "fixed", "name": "price", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 2}
+ENUM = {"type": "enum", "name": "colour", "symbols": ["RED", "BLUE"]}
+UUID_TEXT = "c56a4180-65aa-42ec-a945-5fd21dec0538"
+OF_AVRO = [
+    (FIXED, b"ab", "BINARY(2)", "'fixed'"),
+    (["null", FIXED], None, "BINARY(2)", "'fixed'"),
+    ({"type": "array", "items": FIXED}, [b"ab"], "ARRAY<BINARY(2)>", "'fixed'"),
+    (PRICE, Decimal("1.25"), "DECIMAL(5, 2)", "'fixed'"),
+    (ENUM, "BLUE", "STRING", "'enum'"),
+    ({"type": "map", "values": ENUM}, {"k": "RED"}, "MAP<STRING, STRING>", "'enum'"),
+    ({"type": "string", "logicalType": "uuid"}, UUID_TEXT, "STRING", "'uuid'"),
+    (["int", "null"], 5, "INT", "is a union that does not begin with null"),
+    (
+        {"type": "record", "name": "p", "fields": [{"name": "x", "type": ["int", "null"]}]},
+        {"x": 5},
+        "ROW<x INT>",
+        "union",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "column", "why"), OF_AVRO, ids=[row[2] + row[3] for row in OF_AVRO])
+def test_avro_that_other_engines_do_not_read_is_read_and_not_kept(
+    catalog: mg.Catalog, folder: Path, kind: Any, value: Any, column: str, why: str
+) -> None:
+    record = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}, {"name": "x", "type": kind}]}
+    folder.mkdir()
+    with open(folder / "a.avro", "wb") as out:
+        fastavro.writer(out, fastavro.parse_schema(record), [{"id": 1, "x": value}])
+    for how in ("link", "keep"):
+        with pytest.raises(UnsupportedError, match=f"^cannot migrate .*column 'x' of .*{why}.*how='copy'"):
+            catalog.migrate(folder, f"db.{how}", how=how)
+    made = catalog.create_table("db.t", {"id": "INT", "x": column})
+    made.load(str(folder))
+    for table in (made, catalog.migrate(folder, "db.copy", how="copy")):
+        (row,) = rows(table)
+        assert (dict(row["x"]) if isinstance(value, dict) else row["x"]) == value
+
+
 def test_orc_and_avro_files_are_read_beside_parquet(catalog: mg.Catalog, folder: Path) -> None:
     put(folder / "a.parquet", {"id": [1], "name": ["a"]})
     put(folder / "b.orc", {"id": [2], "name": ["b"]})

@@ -44,6 +44,7 @@ def refusal(array, text, **more):
     return caught.value
 
 
+UUIDS = pa.array([bytes.fromhex("c56a418065aa42eca9455fd21dec0538"), None, bytes(15) + b"\xff"], pa.uuid())
 TAKEN = [
     (pa.array([1, None], pa.int8()), "BIGINT", [1, None]),
     (pa.array([127], pa.int64()), "TINYINT", [127]),
@@ -73,6 +74,17 @@ TAKEN = [
     (pa.array([b"a"], pa.binary_view()), "BYTES", [b"a"]),
     (pa.array([b"ab"], pa.binary(2)), "BINARY(2)", [b"ab"]),
     (pa.array(["äöüßé"]), "VARCHAR(5)", ["äöüßé"]),
+    (UUIDS, "STRING", ["c56a4180-65aa-42ec-a945-5fd21dec0538", None, "00000000-0000-0000-0000-0000000000ff"]),
+    (UUIDS, "CHAR(36)", ["c56a4180-65aa-42ec-a945-5fd21dec0538", None, "00000000-0000-0000-0000-0000000000ff"]),
+    (UUIDS, "BINARY(16)", UUIDS.storage.to_pylist()),
+    (UUIDS[:0], "STRING", []),
+    (
+        pa.ListArray.from_arrays([0, 1], UUIDS[2:]),
+        "ARRAY<STRING>",
+        [["00000000-0000-0000-0000-0000000000ff"]],
+    ),
+    (pa.array([3723000004, None], pa.time64("us")), "STRING", ["01:02:03.000004", None]),
+    (pa.array([1], pa.time64("ns")), "STRING", ["00:00:00.000000001"]),
     (pa.array([dt.date(2024, 1, 1)], pa.date64()), "DATE", [dt.date(2024, 1, 1)]),
     (pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("ns")), "DATE", [dt.date(2024, 1, 1)]),
     (pa.array([dt.time(1, 2, 3, 4000)]), "TIME(3)", [dt.time(1, 2, 3, 4000)]),
@@ -192,6 +204,8 @@ MISMATCHES = [
     (pa.array(["1"]), "INT", "'x' is string in the data and INT in the table"),
     (pa.array([1]), "STRING", "'x' is int64 in the data and STRING in the table"),
     (pa.array([b"a"]), "STRING", "'x' is binary"),
+    (UUIDS, "INT", "'x' is fixed_size_binary[16]"),
+    (pa.array([1], pa.time32("ms")), "STRING", "'x' is time32"),
     (pa.array(["a"]), "BYTES", "'x' is string"),
     (pa.array([True]), "INT", "'x' is bool"),
     (pa.array([1]), "BOOLEAN", "'x' is int64"),
