@@ -152,7 +152,7 @@ def test_files_with_such_values_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262"):
             catalog.migrate(str(source), "s.m", how=how, options={"file.format": "orc"})
     table = catalog.create_table("s.l", {"id": "INT", "t": "TIMESTAMP(6)"}, options={"file.format": "orc"})
-    with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262.*Nothing was written"):
+    with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262.*(Nothing was written|No row of)"):
         table.load(str(source))
     assert (catalog.list_tables("s"), table.snapshots()) == (["l"], ())
 
