@@ -40,7 +40,14 @@ from merganser.schema.arrow import arrow_type, fields_from_arrow
 from merganser.schema.internal_names import INTERNAL_PREFIX, is_internal
 from merganser.schema.literals import default_value
 from merganser.schema.spark_json import fields_from_spark_json
-from merganser.schema.table_schema import KEY_PREFIX, RESERVED_NAMES, VALUE_COUNT, TableSchema, repeated_of
+from merganser.schema.table_schema import (
+    CHANGE_KIND,
+    KEY_PREFIX,
+    RESERVED_NAMES,
+    VALUE_COUNT,
+    TableSchema,
+    repeated_of,
+)
 from merganser.schema.types_text import UNNUMBERED, number_fields, parse_type
 
 _OF_KEYS: Final = frozenset(
@@ -337,6 +344,8 @@ def reserved_name(name: str) -> str | None:
         return "it is the name of a system column"
     if name.startswith(KEY_PREFIX):
         return f"names that start with '{KEY_PREFIX}' are the system's"
+    if name.lower() == CHANGE_KIND.name:
+        return "readers of changes add a column of this name"
     if is_internal(name):
         return f"names that start with '{INTERNAL_PREFIX}' are those of columns that merganser adds to rows"
     return None
