@@ -186,6 +186,7 @@ IGNORE_DELETE: Final = Option(
     "ignore-delete", BOOLEAN, False,
     "Drop rows of kind -U and -D when they are written.",
     aliases=("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+    refused=("true in deduplicate tables whose keys may move between partitions",),
 )  # fmt: skip
 IGNORE_UPDATE_BEFORE: Final = Option(
     "ignore-update-before", BOOLEAN, False, "Drop rows of kind -U when they are written."

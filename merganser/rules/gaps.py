@@ -53,6 +53,13 @@ def _format_other_than(option: Option[str], *known: str) -> Callable[[TableSchem
     return lambda table: table.options.get(option) not in known
 
 
+def _keeps_moved_keys(table: TableSchema) -> bool:
+    """Whether the delete that removes a moved key from its old partition would be dropped, so that both rows stay."""
+    options = table.options
+    moves = options.get(w.BUCKET) == -1 and table.cross_partition
+    return moves and options.get(w.MERGE_ENGINE) == "deduplicate" and options.get(w.IGNORE_DELETE)
+
+
 def _old_counting(table: TableSchema) -> bool:
     """Whether it counts equal rows in the way of releases before the format had a version: files without columns."""
     return table.options.get(w.WRITE_MODE) == "change-log" and not table.primary_keys
@@ -78,6 +85,12 @@ WRITE_GAPS: Final = (
         _ELSEWHERE,
     ),
     _gap("'manifest.format' other than avro", w.MANIFEST_FORMAT, _ELSEWHERE),
+    Gap(
+        "'ignore-delete', if a key may move to another partition: its old row would stay",
+        (w.IGNORE_DELETE,),
+        _keeps_moved_keys,
+        "Leave 'ignore-delete' out, or make the partition columns part of the primary key.",
+    ),
 )
 """Features that writes do not have yet. They are checked in this order; the error names the first that applies."""
 

@@ -111,7 +111,8 @@ REFUSED = [(option.key, text) for option in ALL_OPTIONS for text in refused_text
 def test_what_an_option_calls_refused_is_refused(key, text):
     asking = KEYED | {key: text}
     parted = table(asking, partition=("dt",))
-    assert any(_gaps_of(key, made) for made in (table(asking), table(asking, key=()), parted))
+    moving = table(asking | {"bucket": "-1"}, partition=("dt",))
+    assert any(_gaps_of(key, made) for made in (table(asking), table(asking, key=()), parted, moving))
 
 
 HONOURED = [
