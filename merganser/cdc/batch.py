@@ -189,7 +189,8 @@ class Batch:
         key: indices into `columns` of the primary key, as far as images give it.
         table_key: names of the whole primary key.
         partition: names of the partition columns.
-        sequence: names of the columns that order rows of a key.
+        sequence: names of the columns that order rows of a key, and that deletes need.
+        ordering: names of all columns that order rows, or values of sequence groups.
         limits: values that files of the table cannot hold; None: they hold all.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
@@ -208,6 +209,7 @@ class Batch:
         table_key: Sequence[str] = (),
         partition: Sequence[str] = (),
         sequence: Sequence[str] = (),
+        groups: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> None:
         self.texts = texts
@@ -220,6 +222,7 @@ class Batch:
         self.table_key = frozenset(table_key)
         self.partition = frozenset(partition)
         self.sequence = tuple(sequence)
+        self.ordering = frozenset((*sequence, *groups))
         self.limits = limits
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -38,20 +38,22 @@ _AROUND = ("source", "transaction")
 _WRAPPER = ("schema", "payload")
 _PEELED_MAX = 8
 """Schemas that are looked for at the beginnings of records; each costs a look at all of them."""
-_SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "lsn", "file", "pos", "gtid")
+_POSITIONS = (
+    ("lsn",),  # Postgres
+    ("file", "pos"),  # MySQL, MariaDB
+    ("commit_scn", "scn", "rs_id", "ssn"),  # Oracle
+    ("commit_lsn", "change_lsn", "event_serial_no"),  # SQL Server, Db2
+)
+"""Members of `source` that tell the place in the log, of each kind of database, the coarser first."""
+_PLACES = tuple(name for names in _POSITIONS for name in names)
+_SOURCE = ("db", "table", "schema", "ts_ms", "ts_us", "ts_ns", "gtid", *_PLACES)
 _CONNECTOR = r'"source"\s*:\s*\{[^{}]*"connector"\s*:\s*'
 """What the name of the connector comes behind; a look for it is much quicker than reading all of `source`."""
+_OF_SOURCE = ("connector", "db", "schema", "table", "gtid", *_PLACES)
+"""Members of `source` that flattened records have as `__name` or `__source_name`."""
 FLAT = (
-    "__deleted",
-    "__op",
-    "__db",
-    "__schema",
-    "__table",
-    "__lsn",
-    "__ts_ms",
-    "__source_ts_ms",
-    "__gtid",
-    "__transaction_id",
+    *("__deleted", "__op", "__ts_ms", "__source_ts_ms", "__source_ts_us", "__source_ts_ns", "__transaction_id"),
+    *(f"{prefix}{name}" for name in _OF_SOURCE for prefix in ("__", "__source_")),
 )
 """What `ExtractNewRecordState` adds to rows."""
 
@@ -98,7 +100,7 @@ def flattened(batch: Batch) -> Changes:
     names = tuple(dict.fromkeys((*batch.columns, *FLAT, *control.NAMES)))
     found, schemas = _unwrapped(batch, names, (), alone=True)
     control.skip(batch, found)
-    batch.choose_tables(found.of("__db"), found.of("__table"))
+    batch.choose_tables(_added(found, "db"), _added(found, "table"))
     marks = found.of("__deleted")
     flag = marks.texts
     boolean = (marks.kinds == TEXT) | (marks.kinds == BOOLEAN)
@@ -122,19 +124,21 @@ def flattened(batch: Batch) -> Changes:
     none, removed = no_images(*where.shape), action == DELETE
     new, old = np.where(removed[:, None], none, where), np.where(removed[:, None], where, none)
     changes = Changes(record, action, new, ~removed, old, removed, found.cells, schemas)
-    postgres = found.kinds("__lsn")[record] > NULL
-    changes.sources = np.where(removed, np.where(postgres, FILLED, UNTOLD), SENT)
+    connector = _added(found, "connector")
+    postgres = np.asarray(pc.equal(connector.texts, "postgresql")) | (_added(found, "lsn").kinds > NULL)
+    untold = np.where(connector.kinds == TEXT, SENT, UNTOLD)
+    changes.sources = np.where(removed, np.where(postgres[record], FILLED, untold[record]), SENT)
     if batch.options.envelope:
         instant = Encoding("instant", "ms")
         changes.known = {
             "op": [Known(found.of("__op"))],
-            "database": [Known(found.of("__db"))],
-            "schema": [Known(found.of("__schema"))],
-            "table": [Known(found.of("__table"))],
-            "position": [Known(found.of("__lsn"))],
-            "gtid": [Known(found.of("__gtid"))],
+            "database": [Known(_added(found, "db"))],
+            "schema": [Known(_added(found, "schema"))],
+            "table": [Known(_added(found, "table"))],
+            "position": _positions(lambda name: _added(found, name)),
+            "gtid": [Known(_added(found, "gtid"))],
             "transaction": [Known(found.of("__transaction_id"))],
-            "source_ts": [Known(found.of("__source_ts_ms"), instant)],
+            "source_ts": _times(lambda unit: found.of(f"__source_ts_{unit}")),
             "ingest_ts": [Known(found.of("__ts_ms"), instant)],
         }
     return changes
@@ -154,8 +158,10 @@ def source_names(batch: Batch) -> Names:
 
 def flat_names(batch: Batch) -> Names:
     """Return the database, the schema and the table that flattened records come from, as far as they tell."""
-    found, _ = _unwrapped(batch, ("__db", "__schema", "__table"), (), alone=True)
-    return Names(found.of("__db"), found.of("__schema"), found.of("__table"))
+    parts = ("db", "schema", "table")
+    names = [f"{prefix}{name}" for name in parts for prefix in ("__", "__source_")]
+    found, _ = _unwrapped(batch, names, (), alone=True)
+    return Names(*(_added(found, name) for name in parts))
 
 
 def _unwrapped(
@@ -250,20 +256,58 @@ def _sources(batch: Batch, record: Ints, deletes: Bools) -> Ints | None:
 
 
 def _known(found: Document, source: Document) -> dict[str, list[Known]]:
-    file, pos, lsn = source.of("file"), source.of("pos"), source.of("lsn")
-    both = (file.kinds == TEXT) & (pos.kinds > NULL)
-    joined_ = Cells(
-        np.where(both, np.uint8(TEXT), np.uint8(ABSENT)), pc.binary_join_element_wise(file.texts, pos.texts, ":")
-    )
-    times = {unit: Known(source.of(f"ts_{unit}"), Encoding("instant", unit)) for unit in ("ms", "us", "ns")}
     return {
         "op": [Known(found.of("op"))],
         "database": [Known(source.of("db"))],
         "schema": [Known(source.of("schema"))],
         "table": [Known(source.of("table"))],
-        "source_ts": [times["ms"], times["us"], times["ns"]],
+        "source_ts": _times(lambda unit: source.of(f"ts_{unit}")),
         "ingest_ts": [Known(found.of("ts_ms"), Encoding("instant", "ms"))],
-        "position": [Known(lsn), Known(joined_)],
+        "position": _positions(source.of),
         "gtid": [Known(source.of("gtid"))],
         "transaction": [Known(documents(found.of("transaction"), ["id"]).of("id"))],
     }
+
+
+def _added(found: Document, name: str) -> Cells:
+    """Return a member of `source` as flattened records have it: added as `name`, or as `source.name`."""
+    first, second = found.of(f"__{name}"), found.of(f"__source_{name}")
+    return first if (second.kinds <= NULL).all() else _either(first, second)
+
+
+def _either(first: Cells, second: Cells) -> Cells:
+    """Return the first cells, and the second ones where those are null or absent."""
+    there = first.kinds > NULL
+    return Cells(np.where(there, first.kinds, second.kinds), pc.if_else(pa.array(there), first.texts, second.texts))
+
+
+def _times(of: Callable[[str], Cells]) -> list[Known]:
+    return [Known(of(unit), Encoding("instant", unit)) for unit in ("ms", "us", "ns")]
+
+
+def _positions(of: Callable[[str], Cells]) -> list[Known]:
+    """Return places in the log of a source, of each kind of database.
+
+    Args:
+        of: gives a member of `source`.
+    """
+    (lsn,), binlog, oracle, server = [[of(name) for name in names] for names in _POSITIONS]
+    # rows of a first copy have no commit: they show the state at their number
+    oracle[0] = _either(oracle[0], oracle[1])
+    return [Known(lsn), Known(_parts(binlog, ":", len(binlog))), *(Known(_parts(p, "/")) for p in (oracle, server))]
+
+
+def _parts(parts: list[Cells], between: str, least: int = 1) -> Cells:
+    """Return parts of places joined to texts, up to the first that a record lacks.
+
+    Args:
+        between: what is put between two parts.
+        least: parts that a record must have.
+    """
+    there = parts[0].kinds > NULL
+    whole, texts = there, parts[0].texts
+    for number, part in enumerate(parts[1:], 2):
+        there = there & (part.kinds > NULL)
+        texts = pc.if_else(pa.array(there), pc.binary_join_element_wise(texts, part.texts, between), texts)
+        whole = there if number <= least else whole
+    return Cells(np.where(whole, np.uint8(TEXT), np.uint8(ABSENT)), texts)

@@ -20,6 +20,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.files.layout import value_limits
 from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.options.registry import sequence_groups
 from merganser.parsing.cells import is_text, utf8
 from merganser.parsing.values import readable
 from merganser.schema import types as t
@@ -45,18 +46,28 @@ class Placing:
 
     Attributes:
         partition: the partition columns.
-        sequence: the columns that order rows of a key.
+        sequence: the columns that order rows of a key, and that deletes need.
+        groups: the columns that order values of sequence groups.
         limits: values that files of the table cannot hold; None: they hold all.
     """
 
     partition: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     limits: Limits | None = None
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Placing:
         """Return those of a table."""
-        return cls(schema.partition_keys, options.get(w.SEQUENCE_FIELD), value_limits(options))
+        removing = set(options.get(w.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP))
+        groups = [ordering for ordering, _ in sequence_groups(options)]
+        needed = [name for ordering in groups if not removing.isdisjoint(ordering) for name in ordering]
+        return cls(
+            schema.partition_keys,
+            (*options.get(w.SEQUENCE_FIELD), *needed),
+            tuple(name for ordering in groups for name in ordering),
+            value_limits(options),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +181,7 @@ def _parse_piece(
     key_places = [columns.index(name) for name in key if name in columns]
     batch = Batch(
         texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key,
-        placing.partition, placing.sequence, placing.limits,
+        placing.partition, placing.sequence, placing.groups, placing.limits,
     )  # fmt: skip
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = with_tombstones(batch, _FORMATS[options.format](batch))

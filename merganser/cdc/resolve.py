@@ -34,6 +34,11 @@ _SHOWN_MAX: Final = 100
 _TIMES: Final = (t.Date, t.Time, t.Timestamp, t.LocalZonedTimestamp)
 _KEYLESS: Final = ("canal-json", "ogg-json")
 """Formats whose message keys say nothing to rely on."""
+_UNTOLD: Final = "Let the source send it, or order rows by other metadata"
+_UNTOLD_TOMBSTONE: Final = (
+    "A record without a value has no metadata: set tombstone='ignore' if the source sends deletes as rows, too, or let "
+    "it send them (delete.tombstone.handling.mode=rewrite)"
+)
 _UPDATE_WITHOUT_KEY: Final = (
     "missing-before: an update of a table without primary key needs the whole row before the change"
 )
@@ -95,6 +100,8 @@ class _Resolving:
         parts = {batch.columns[i] for places in self.inputs.values() for i in places}
         self._identity = {*batch.table_key, *parts} if batch.table_key else {field.name for field in fields}
         """Columns that tell which row is meant."""
+        self._ordering = self._feeding(batch.ordering)
+        """Columns filled from the envelope that order rows, in a text form that sorts."""
         self.in_key = np.zeros((len(changes.record), len(self.key)), bool)
         """bool[e, key columns], the key columns that the message key holds."""
         self.names_key = np.zeros(len(changes.record), bool)
@@ -105,6 +112,15 @@ class _Resolving:
         self.has_column = changes.new != NOTHING
         self.kept: Bools | None = None
         """bool[e, columns], the values that a new row keeps of the row before it; None: no row keeps any."""
+
+    def _feeding(self, ordering: frozenset[str]) -> frozenset[str]:
+        """Return the text columns that order rows, or that text columns which do are computed from."""
+        texts = {name for name, field in self.by_name.items() if isinstance(field.type, t.Char | t.VarChar)}
+        found = ordering & texts
+        for name, projection in self.batch.options.computed.items():
+            if name in found:
+                found |= texts.intersection(projection.columns)
+        return found
 
     def _reject(self, changes: Bools, reason: str) -> None:
         if changes.any():
@@ -379,21 +395,25 @@ class _Resolving:
                 index = self.batch.columns.index(field.name)
                 where = np.where(side == 1, self.new[change, index], self.old[change, index])
                 found = self._read(index, where, change, side)
-                found = self._spared(field.name, found, kinds)
+                found = self._spared(field.name, found, kinds, part)
                 self._reject_values(index, found, change, where=where)
-            self._reject_nulls(field, found, change, kinds, self._kept_in(field.name, change, side))
+            self._reject_nulls(field, found, change, kinds, part, self._kept_in(field.name, change, side))
             columns[field.name] = found.values
         self._check_computed(change, side)
         for field in self.fields:
             if field.name in options.computed:
                 found = self._held(computed(options.computed[field.name], pa.table(columns), field.type))
-                found = self._spared(field.name, found, kinds)
+                found = self._spared(field.name, found, kinds, part)
                 bad = np.flatnonzero(found.bad)
                 if len(bad):
                     why = found.why.take(pa.array(bad)) if isinstance(found.why, pa.Array) else found.why
                     said = pc.binary_join_element_wise(f"bad-value: column {field.name}:", why, " ")
                     self.batch.reject(self.c.record[change[bad]], said)
-                self._reject_nulls(field, found, change, kinds)
+                if field.name in self.batch.ordering and not options.metadata.keys().isdisjoint(
+                    options.computed[field.name].columns
+                ):
+                    self._reject_untold(field.name, change, np.asarray(found.values.is_null()) & ~found.bad)
+                self._reject_nulls(field, found, change, kinds, part)
                 columns[field.name] = found.values
                 if field.name in self.batch.table_key:
                     kinds, part = _apart(kinds, change, found.values, part)
@@ -409,11 +429,18 @@ class _Resolving:
             unavailable = None if unavailable is None else unavailable.filter(pa.array(kept))
         return Rows(table, pa.array(kinds, pa.int8()), record, unavailable)
 
-    def _spared(self, name: str, found: Read, kinds: Any) -> Read:
-        """Return values of a column, of which those of deletes are not bad if they do not tell which row is meant."""
+    def _spared(self, name: str, found: Read, kinds: Any, part: Bools) -> Read:
+        """Return values of a column, of which those of old rows are not bad if they do not tell which row is meant.
+
+        Args:
+            part: old rows that are not whole; those of updates with such a value become so.
+        """
         if name in self._identity or not found.bad.any():
             return found
-        return replace(found, bad=found.bad & (kinds != MINUS_D))
+        part |= found.bad & (kinds == MINUS_U)
+        bad = found.bad & ~part
+        # a delete without a value that orders rows would be older than the row
+        return replace(found, bad=bad if name in self.batch.sequence else bad & (kinds != MINUS_D))
 
     def _kept_in(self, name: str, change: Ints, side: Ints) -> Bools | None:
         """Return which rows keep the value of a column; None: none does."""
@@ -465,12 +492,21 @@ class _Resolving:
         found = pa.ListArray.from_arrays(offsets, names)
         return pc.if_else(pa.array(counts > 0), found, pa.scalar(None, found.type))
 
-    def _reject_nulls(self, field: t.Field, found: Read, change: Ints, kinds: Any, kept: Bools | None = None) -> None:
-        """Reject rows without a value that they need: a delete needs the primary key alone."""
+    def _reject_nulls(
+        self, field: t.Field, found: Read, change: Ints, kinds: Any, part: Bools, kept: Bools | None = None
+    ) -> None:
+        """Reject rows without a value that they need: an old row needs the primary key alone.
+
+        Args:
+            part: old rows that are not whole; those of updates that lack the value become so.
+        """
         if field.name in self.batch.table_key:
             needed, reason = np.ones(len(kinds), bool), f"missing-key: key column {field.name} is null"
         elif not field.type.nullable:
-            needed, reason = kinds != MINUS_D, f"bad-value: column {field.name}: null, and the column is NOT NULL"
+            if self.batch.table_key:
+                part |= (kinds == MINUS_U) & np.asarray(found.values.is_null())
+            needed = (kinds != MINUS_D) & ~part
+            reason = f"bad-value: column {field.name}: null, and the column is NOT NULL"
         else:
             return
         if kept is not None:
@@ -559,11 +595,13 @@ class _Resolving:
         values: pa.Array = pa.nulls(len(change), target)
         record = self.c.record[change]
         bad = np.zeros(len(change), bool)
-        sorted_ = field.name in self.batch.sequence and isinstance(field.type, t.Char | t.VarChar)
+        sorted_ = field.name in self._ordering and name in LOG_POSITIONS
         for known in _by_precision(self.c.known.get(name, []), field.type):
             cells = known.cells.take(record)
-            if sorted_ and name in LOG_POSITIONS:
-                cells = sortable(cells)
+            if sorted_:
+                cells, unknown = sortable(cells)
+                unordered = np.flatnonzero(unknown & np.asarray(values.is_null()))
+                self.batch.reject(record[unordered], _without_order(field.name, cells.take(unordered)))
             found = self._values(field.name, cells, field.type, known.encoding)
             lacking = np.asarray(values.is_null()) & ~bad
             wrong = found.bad & lacking
@@ -572,7 +610,31 @@ class _Resolving:
                 self.batch.reject(record[at], _reasons(field.name, cells.take(at), found, at))
                 bad |= wrong
             values = pc.coalesce(values, found.values)
+        if field.name in self.batch.ordering:
+            self._reject_untold(field.name, change, np.asarray(values.is_null()) & ~bad)
         return Read(values, bad, "")
+
+    def _reject_untold(self, name: str, change: Ints, null: Bools) -> None:
+        """Reject rows without a value of a column that orders them and that the envelope fills."""
+        if null.any():
+            tombstone = self.c.action[change] == TOMBSTONE
+            for which, advice in ((~tombstone, _UNTOLD), (tombstone, _UNTOLD_TOMBSTONE)):
+                self._reject_at(
+                    change[null & which],
+                    f"missing-order: column {name}: it orders the rows of a key, and the record does not say the "
+                    f"metadata that fills it. {advice}",
+                )
+
+
+def _without_order(name: str, cells: Cells) -> pa.Array:
+    """Return why positions are bad whose order is not known."""
+    shown = pc.binary_join_element_wise("'", pc.utf8_slice_codeunits(cells.texts, 0, _SHOWN_MAX), "'", "")
+    return pc.binary_join_element_wise(
+        f"missing-order: column {name}: it orders the rows of a key, and",
+        shown,
+        "is no position whose order is known. Order rows by other metadata, such as source_ts",
+        " ",
+    )
 
 
 def _apart(kinds: Any, change: Ints, key: pa.Array, part: Bools) -> tuple[Any, Bools]:

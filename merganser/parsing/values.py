@@ -22,6 +22,9 @@ _NO_TEXT_WHY: Final = "holds half a surrogate pair"
 _SHOWN_MAX: Final = 60
 _SCALE_MAX: Final = 20_000
 """Maximum digits behind the point of a number that is written out; PostgreSQL has up to 16,383."""
+_PADDED_MAX: Final = 512
+"""Maximum width of bit strings, in bits, to which shorter values are filled up with zeros. Debezium also tells a width
+for strings that may be shorter, and 2147483647 for those without a limit. So wider ones stay as they are sent."""
 _LOOKS_HEX: Final = "is read as base64 and looks like hexadecimal. Set binary='hex', or binary='base64' if it is base64"
 
 
@@ -34,10 +37,13 @@ def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> 
         encoding: what is known of the form of the values.
         rules: what the caller chose for the column.
     """
+    sent = given.kinds
     given, undecoded = _decoded(given, kind, encoding, rules)
     found = _typed(given, kind, encoding, rules)
-    if found.bad.any() and _is_decoded_number(kind, encoding, rules):
-        found = Read(found.values, found.bad, _which_number(given.texts, found.why))
+    if found.bad.any():
+        number = (given.kinds == NUMBER) & (sent != NUMBER)
+        if (found.bad & number).any():
+            found = Read(found.values, found.bad, _which_number(given.texts, found.why, number))
     if undecoded.any():
         found = read(found.values, found.bad | undecoded, found.why)
     if (given.kinds == NO_TEXT).any():
@@ -76,21 +82,19 @@ def _typed(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> 
     raise AssertionError(kind)
 
 
-def _is_decoded_number(kind: t.DataType, encoding: Encoding, rules: Rules) -> bool:
-    """Return whether numbers of a column stand in records as bytes."""
-    if encoding.form in ("decimal", "variable-decimal"):
-        return True
-    return encoding.form == "" and rules.decimal == "base64" and isinstance(kind, t.Decimal)
+def _which_number(numbers: pa.Array, why: pa.Array | str, at: Bools) -> pa.Array:
+    """Return reasons that begin with the number: a reason shows the value as it is sent, and that is base64.
 
-
-def _which_number(numbers: pa.Array, why: pa.Array | str) -> pa.Array:
-    """Return reasons that begin with the number: a reason shows the value as it is sent, and that is base64."""
+    Args:
+        at: for which values.
+    """
     cut = pc.utf8_slice_codeunits(numbers, 0, _SHOWN_MAX)
     shown = pc.if_else(pc.equal(cut, numbers), cut, pc.binary_join_element_wise(cut, "...", ""))
     digits = pc.utf8_length(pc.replace_substring_regex(numbers, r"[^0-9]|^-?0\.0*", ""))
-    return pc.binary_join_element_wise(
+    told = pc.binary_join_element_wise(
         "is the number ", shown, " of ", digits.cast(pa.string()), " digits, which ", why, ""
     )
+    return pc.if_else(pa.array(at), told, why)
 
 
 def readable(kind: t.DataType) -> bool:
@@ -137,7 +141,7 @@ def _binaries(given: Cells, kind: t.Binary | t.VarBinary, encoding: Encoding, ru
     texts = given.texts.filter(pa.array(at))
     values, wrong = decoded(texts, form)
     if encoding.form == "bits":
-        values = reversed_bytes(values.fill_null(b""), -(-encoding.bits // 8))
+        values = reversed_bytes(values.fill_null(b""), -(-encoding.bits // 8) if encoding.bits <= _PADDED_MAX else 0)
     hexadecimal = looks_hexadecimal(texts) if form == BASE64_UNSAID else np.zeros(len(texts), bool)
     wrong = wrong | hexadecimal
     long = np.asarray(pc.greater(pc.binary_length(values), kind.length).fill_null(False))
@@ -160,8 +164,12 @@ def _decoded(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -
     match encoding.form:
         case "decimal":
             return _scaled(given, np.full(len(none), encoding.scale))
-        case "" if rules.decimal == "base64" and isinstance(kind, t.Decimal):
-            return _scaled(given, np.full(len(none), kind.scale))
+        case "" if isinstance(kind, t.Decimal):
+            given, broken = _variable(given) if (given.kinds == OBJECT).any() else (given, none)
+            if rules.decimal != "base64":
+                return given, broken
+            given, wrong = _scaled(given, np.full(len(none), kind.scale))
+            return given, wrong | broken
         case "variable-decimal":
             return _variable(given)
         case "bits" if not isinstance(kind, t.Binary | t.VarBinary | t.Char | t.VarChar | t.Boolean):

@@ -790,7 +790,11 @@ def _update(old: _Image | None, new: _Image | None, key: str | None, target: Tar
     ]
     if moved:
         return [_row("-D", known, target), _row("+I", row, target)]
-    return [*([_row("-U", known, target)] if whole else []), _row("+U", row, target)]
+    before = []
+    if whole:
+        with contextlib.suppress(Bad):  # a value of the old row that no column takes
+            before = [_row("-U", known, target)]
+    return [*before, _row("+U", row, target)]
 
 
 def _available(new: _Image, known: _Image, target: Target) -> _Image:

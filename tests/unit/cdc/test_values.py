@@ -52,6 +52,20 @@ def test_numbers_of_more_than_38_digits_are_text_of_all_their_digits() -> None:
     ]
 
 
+@pytest.mark.parametrize("decimal", ["text", "base64"])
+def test_an_object_of_a_scale_and_a_value_is_a_decimal_without_a_schema(decimal: str) -> None:
+    def parsed(kind: str, scale: Any = 3) -> Parsed:
+        after = {"id": 1, "v": {"scale": scale, "value": "Bw=="}}
+        return _parsed([(json.dumps({"op": "c", "after": after}), None)], {"id": "INT", "v": kind}, decimal=decimal)
+
+    assert str(parsed("DECIMAL(10, 3)").rows["v"][0]) == "0.007"
+    assert parsed("STRING").rows["v"].to_pylist() == ['{"scale":3,"value":"Bw=="}']
+    (reason,) = parsed("DECIMAL(10, 2)").rejected["reason"].to_pylist()
+    assert reason.endswith("is the number 0.007 of 1 digits, which is no DECIMAL(10, 2)")
+    (reason,) = parsed("DECIMAL(10, 3)", "x").rejected["reason"].to_pylist()
+    assert reason.endswith('\'{"scale":"x","value":"Bw=="}\' is no DECIMAL(10, 3)')
+
+
 def _told(name: str) -> dict[str, str]:
     value, key = _recorded(name)[0]
     return {column: str(kind) for column, kind in table_told("debezium-json", value, key).columns.items()}
@@ -106,6 +120,8 @@ def test_hexadecimal_text_is_not_read_as_base64_unless_the_caller_says_so() -> N
         ("Bits", "Bw==", {"length": "12"}, "BYTES", b"\x00\x07"),
         ("Bits", "", {"length": "20"}, "BYTES", b"\0\0\0"),
         ("Bits", "Bw0=", {"length": "12"}, "INT", 0x0D07),
+        ("Bits", "Bw0=", {"length": str(2**31 - 1)}, "BYTES", b"\x0d\x07"),  # `bit varying` without a length
+        ("Bits", "Bw0=", {"length": "83886080"}, "BYTES", b"\x0d\x07"),
         ("Enum", "with\\,comma", {"allowed": "sad,with\\,comma"}, "STRING", "with,comma"),
         ("Enum", "back\\,slash", {"allowed": "sad"}, "STRING", "back\\,slash"),
     ],

@@ -1,0 +1,127 @@
+"""What orders the rows of a key: positions of every kind of source, and records that lack what orders them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import merganser as mg
+from tests.unit.cdc.test_meaning import Make, make  # noqa: F401  a fixture
+
+
+def _lsn(commit: int, change: int | None = None, serial: int | None = None) -> dict[str, Any]:
+    names = {"commit_lsn": commit, "change_lsn": change}
+    found = {name: None if n is None else f"00000027:{n:08x}:0005" for name, n in names.items()}
+    return found | {"event_serial_no": serial}
+
+
+SOURCES: dict[str, list[dict[str, Any]]] = {
+    "postgresql": [{"lsn": n} for n in (7, 98532, 1000230)],
+    "mysql": [{"file": f"binlog.{n}", "pos": pos} for n, pos in ((999, 79444), (999, 105641), (1000, 4))],
+    "cassandra": [{"file": f"CommitLog-6-{n}.log", "pos": pos} for n, pos in ((9, 79444), (9, 105641), (10, 4))],
+    "oracle": [
+        {"scn": "98532"},  # of the first copy
+        {"scn": "98000", "commit_scn": "98540", "rs_id": " 0x000013.0000fc5a.0010 ", "ssn": 9},
+        {"scn": "98000", "commit_scn": "98540", "rs_id": " 0x000013.0000fc5a.0010 ", "ssn": 10},
+        {"scn": "98539", "commit_scn": "98540", "rs_id": " 0x000013.0000fc5b.0010 ", "ssn": 0},
+        {"scn": "1000230", "commit_scn": "1000240", "rs_id": " 0x000014.0000fc5b.0010 ", "ssn": 0},
+    ],
+    "informix": [{"commit_lsn": c, "change_lsn": n} for c, n in (("98532", "98530"), ("1000230", "98531"))],
+    "sqlserver": [_lsn(4), _lsn(5, 1, 9), _lsn(5, 1, 10), _lsn(5, 2, 1), _lsn(16, 3, 1)],
+    "db2": [_lsn(4), _lsn(5, 1), _lsn(5, 2), _lsn(16, 3)],
+}
+
+
+def _flat(source: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {prefix + name: value for name, value in source.items()}
+
+
+@pytest.mark.parametrize("connector", SOURCES)
+def test_positions_of_each_source_sort_as_its_log_does(make: Make, connector: str) -> None:  # noqa: F811
+    table = make({"id": "BIGINT", "at": "STRING"}, options={"sequence.field": "at"})
+    sources = [{"connector": connector} | source for source in SOURCES[connector]]
+    forms = {
+        "debezium-json": [{"op": "c", "after": {"id": 1}, "source": source} for source in sources],
+        "debezium-flat": [{"id": 1} | _flat(source, "__source_") for source in sources],
+    }
+    forms["debezium-flattened"] = [{"id": 1} | _flat(source, "__") for source in sources]
+    told = []
+    for name, records in forms.items():
+        parsed = mg.cdc.parse([*map(json.dumps, records)], name, table, metadata={"at": "position"})
+        assert parsed.rejected.to_pylist() == []
+        told.append(parsed.rows["at"].to_pylist())
+    assert told[0] == sorted(set(told[0]))
+    assert told == [told[0]] * 3
+
+
+def test_columns_of_sequence_groups_and_computed_ones_hold_positions_that_sort(make: Make) -> None:  # noqa: F811
+    columns = {"id": "BIGINT", "v": "STRING", "p": "STRING", "at": "STRING"}
+    grouped = {"fields.at.sequence-group": "v"}
+    cases = [
+        ({"merge-engine": "partial-update", **grouped}, {"metadata": {"at": "position"}}),
+        ({"sequence.field": "at"}, {"metadata": {"p": "position"}, "computed": {"at": "p"}}),
+        ({"sequence.field": "n"}, {"metadata": {"p": "position"}, "computed": {"n": "cast(p as bigint)"}}),
+    ]
+    for number, (options, told) in enumerate(cases):
+        table = make(columns | {"n": "BIGINT"}, options=options, name=f"t{number}")
+        for lsn, value in ((1000230, "new"), (98532, "old")):
+            record = {"op": "u", "after": {"id": 1, "v": value}, "source": {"connector": "postgresql", "lsn": lsn}}
+            table.write_changes([json.dumps(record)], "debezium-json", **told)
+        assert table.read(columns=["v"]).to_pylist() == [{"v": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("format_", "record", "name", "reason"),
+    [
+        ("debezium-json", {"op": "c", "after": {"id": 1}, "source": {"ord": 1}}, "position", "the record"),
+        ("debezium-json", {"op": "c", "after": {"id": 1}}, "source_ts", "the record does not say"),
+        ("debezium-flat", {"id": 1, "__deleted": "true"}, "position", "the record does not say"),
+        ("debezium-flat", None, "position", "tombstone='ignore'"),
+        ("canal-json", {"type": "INSERT", "data": [{"id": "1"}]}, "position", "the record does not say"),
+        ("maxwell-json", {"type": "delete", "data": {"id": 1}}, "position", "the record does not say"),
+        ("ogg-json", {"op_type": "I", "after": {"id": 1}}, "position", "the record does not say"),
+        (
+            "debezium-json", {"op": "c", "after": {"id": 1}, "source": {"gtid": "a set:1-5"}}, "gtid",
+            "'a set:1-5' is no position whose order is known",
+        ),
+    ],
+)  # fmt: skip
+def test_a_record_without_the_metadata_that_orders_its_row_is_bad(
+    make: Make, format_: str, record: dict[str, Any] | None, name: str, reason: str  # noqa: F811
+) -> None:  # fmt: skip
+    text = None if record is None else json.dumps(record)
+    grouped = {"merge-engine": "aggregation", "fields.v.aggregate-function": "last_value"}
+    for number, options in enumerate(({"sequence.field": "at"}, {"sequence.field": "at", **grouped})):
+        table = make({"id": "BIGINT", "v": "STRING", "at": "STRING"}, options=options, name=f"t{number}")
+        found = mg.cdc.parse([text], format_, table, keys=['{"id": 1}'], metadata={"at": name})
+        (said,) = found.rejected["reason"].to_pylist()
+        assert said.startswith("missing-order: column at: it orders the rows of a key")
+        assert reason in said
+
+
+def test_a_delete_that_lacks_what_orders_it_is_bad_and_an_old_row_that_no_column_takes_is_left_out(
+    make: Make,  # noqa: F811
+) -> None:
+    table = make({"id": "INT", "n": "INT", "s": "INT"}, options={"sequence.field": "s"})
+    grouped = {"merge-engine": "partial-update", "fields.s.sequence-group": "n"}
+    removing = {**grouped, "partial-update.remove-record-on-sequence-group": "s"}
+    group = make({"id": "INT", "n": "INT", "s": "INT"}, options=removing, name="g")
+    for one in (table, group):
+        for value, reason in (("xx", "bad-value: column s: 'xx'"), (None, "missing-before: column s")):
+            old = {"id": 1, "n": 3} | ({} if value is None else {"s": value})
+            found = mg.cdc.parse([json.dumps({"op": "d", "before": old})], "debezium-json", one)
+            assert found.rejected["reason"][0].as_py().startswith(reason)
+    strict = make({"id": "INT", "t": "TIMESTAMP(3)", "n": "INT NOT NULL", "s": "INT"}, name="strict")
+    good = {"id": 1, "t": "2026-01-01 00:00:00", "n": 1, "s": 1}
+    records = [
+        json.dumps({"op": "u", "before": good | wrong, "after": good})
+        for wrong in ({"t": "infinity"}, {"n": None}, {"n": 1 << 40}, {"s": "xx"}, {"t": "infinity", "n": None})
+    ]
+    found = mg.cdc.parse(records, "debezium-json", strict)
+    assert found.rejected.to_pylist() == []
+    assert found.kinds.to_pylist() == [2] * 5
+    plain = make({"id": "INT", "t": "TIMESTAMP(3)"}, key=(), name="plain")
+    moved = {"op": "u", "before": {"id": 1, "t": "infinity"}, "after": {"id": 1, "t": None}}
+    assert mg.cdc.parse([json.dumps(moved)], "debezium-json", plain).rejected.num_rows == 1
