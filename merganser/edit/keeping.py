@@ -30,7 +30,9 @@ from merganser.edit.rounds import in_transactions
 from merganser.errors import CommitUnknownError, ConflictError, InvalidInputError, MerganserError
 from merganser.lookup.lookup import shared_lookup
 from merganser.lsm.abandoned import remove_files
-from merganser.merge.groups import Groups, Mask, Positions
+from merganser.merge.groups import Groups, Mask, Positions, groups_of
+from merganser.merge.keys import sorted_positions
+from merganser.merge.rules import merge_of
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
@@ -38,6 +40,7 @@ from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.storage.env import Env
 from merganser.write.buffer import SMALL_BYTES
+from merganser.write.incoming import Prepared, dropped_among
 from merganser.write.job import messages_of
 from merganser.write.target import WriteTarget
 from merganser.write.transaction import Transaction
@@ -171,9 +174,8 @@ def apart(table: TableDef, given: Kept) -> Apart:
     if not given.kept.any():
         none = given.filter(np.zeros(given.rows.num_rows, np.bool_))
         return Apart(given, none, none, pa.array([], pa.string()))
-    grouped = given_rows(table, given.rows, None)
-    filled = _filled(table, given, grouped.groups)
-    groups = grouped.groups
+    groups = _in_order(table, given)
+    filled = _filled(table, given, groups)
     waits = np.zeros(groups.count, np.bool_)
     waits[groups.group_of[filled.open[groups.positions]]] = True
     waiting = np.empty(given.rows.num_rows, np.bool_)
@@ -184,6 +186,19 @@ def apart(table: TableDef, given: Kept) -> Apart:
         filled.rows.filter(filled.refused),
         _reasons(given, filled.refused),
     )
+
+
+def _in_order(table: TableDef, given: Kept) -> Groups:
+    """Return the rows of each key, from the oldest to the newest: by `sequence.field`, then as they came."""
+    keys = [given.rows.column(name) for name in table.row_key]
+    order = merge_of(table, stored=False).order
+    if order is None:
+        return groups_of(*sorted_positions(keys))
+    additions = (given.kinds.to_numpy() & 1) == 0
+    newer = np.argsort(order.ranks(given.rows.select(order.columns), additions), kind="stable")
+    place = np.empty(len(newer), np.int64)
+    place[newer] = np.arange(len(newer))
+    return groups_of(*sorted_positions(keys, place))
 
 
 @dataclass(frozen=True)
@@ -332,7 +347,7 @@ class Keeping:
             reads = reads_of_keys(table, snapshot, grouped.keys)
             parts.append(self._filled(table, grouped, which, stored))
         job = transaction.job()
-        rows = [transaction.target.accepted(part.rows, part.kinds) for part in parts if part.rows.num_rows]
+        rows = [_accepted(transaction.target, part) for part in parts if part.rows.num_rows]
         self.rows = sum(part.rows.num_rows for part in parts)
         skipped = sum(file.row_count for message in messages for file in message.added)
         own = messages_of(table, self._env, [job.run_prepared(rows, skipped=skipped)])
@@ -350,9 +365,23 @@ class Keeping:
         """Return the waiting rows with the values of stored rows; without those that are refused."""
         place = np.full(grouped.groups.count, -1)
         place[grouped.order[which]] = np.arange(len(which))
-        filled = _filled(table, self._waiting, grouped.groups, (place, stored))
+        filled = _filled(table, self._waiting, _in_order(table, self._waiting), (place, stored))
         new = filled.refused & ~self._told
         if new.any():
             self._refused(self._waiting.filter(new), _reasons(self._waiting, new))
             self._told |= new
-        return filled.rows.filter(~filled.refused)
+        return replace(self._waiting, rows=filled.rows.rows).filter(~filled.refused)
+
+
+def _accepted(target: WriteTarget, part: Kept) -> Prepared:
+    """Return rows as they are written: nulls become the defaults of their columns, but not nulls of the row before."""
+    dropped = dropped_among(target.table, part.kinds.to_numpy())
+    if dropped is not None:
+        part = part.filter(~dropped)
+    rows, kinds, arrival = target.accepted(part.rows, part.kinds)
+    for i, name in enumerate(part.names):
+        null = part.kept[:, i] & part.rows.column(name).is_null().to_numpy()
+        if null.any():
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), pc.if_else(pa.array(null), None, rows.column(at)))
+    return rows, kinds, arrival

@@ -228,7 +228,8 @@ class WriteVerbs(TableBase):
         identifier: int | None,
     ) -> ChangesWritten:
         found = self._parsed(records, format, keys, chosen)
-        letters = DeadLetters(dead_letters, self.name, self.env.clock(), commit_user, identifier)
+        buried = None if chosen.get("bad") == "fail" else dead_letters
+        letters = DeadLetters(buried, self.name, self.env.clock(), commit_user, identifier)
         if found.unavailable is None:
             letters.bury(found.rejected)
             kinds = row_kind.symbols(found.kinds)

@@ -43,7 +43,7 @@ def accepted(
     if kinds is None:
         return _counted(rows, None, arrival) if table.counting else (rows, None, arrival)
     found = kinds.to_numpy(zero_copy_only=False)
-    dropped = _dropped(table, found)
+    dropped = dropped_among(table, found)
     if dropped is not None and dropped.any():
         kept = ~dropped
         rows, kinds, found = rows.filter(pa.array(kept)), kinds.filter(pa.array(kept)), found[kept]
@@ -111,7 +111,7 @@ def _from_column(rows: pa.Table, column: str, action: str) -> pa.Array:
         raise InvalidInputError(f"{action}: column '{column}' ('rowkind.field'): {error}", **error.context) from error
 
 
-def _dropped(table: TableDef, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_] | None:
+def dropped_among(table: TableDef, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_] | None:
     """Return bool[n], the rows that the options drop; None: none."""
     dropped: npt.NDArray[np.bool_] | None = None
     if table.options.get(w.IGNORE_DELETE):

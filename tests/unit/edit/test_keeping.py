@@ -143,6 +143,32 @@ def test_a_flattened_row_without_an_operation_may_replace_one(catalog: mg.Catalo
     assert rows(table) == [row(1, "x", "b1")]
 
 
+def test_records_of_one_call_count_in_the_order_of_the_sequence_field(catalog: mg.Catalog) -> None:
+    table = made(catalog, **{"sequence.field": "n"})
+    table.write([row(1, "a1", "b1", 1)])
+    table.write_changes(
+        [update(1, UNSENT, "b20", 20), update(1, "a10", UNSENT, 10)], "debezium-json", unavailable="keep"
+    )
+    assert rows(table) == [row(1, "a10", "b20", 20)]
+
+
+def test_a_stored_null_stays_null_where_the_column_has_a_default(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    table.write([row(1, "a1", None)])
+    table = table.alter([mg.changes.set_default("b", "given")])
+    table.write_changes([update(1, "x", UNSENT, 5), update(2, "y", None)], "debezium-json", unavailable="keep")
+    assert rows(table) == [row(1, "x", None, 5), row(2, "y", "given")]
+
+
+def test_bad_records_fail_the_call_if_it_says_so_also_those_that_are_found_by_the_lookup(catalog: mg.Catalog) -> None:
+    table, letters = made(catalog), catalog.table("db.letters")
+    with pytest.raises(InvalidInputError, match="no row of this key"):
+        table.write_changes(
+            [update(9, "a", UNSENT)], "debezium-json", unavailable="keep", dead_letters=letters, bad="fail"
+        )
+    assert letters.snapshots() == ()
+
+
 def test_a_column_that_is_computed_from_a_value_that_was_not_sent_is_refused(catalog: mg.Catalog) -> None:
     table = made(catalog)
     table.write([row(1, "a1", "b1", 2)])
