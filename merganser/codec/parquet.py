@@ -337,9 +337,9 @@ class ParquetFileReader:
 
 
 def marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
-    """Return a schema in which what Spark stored as instants has a zone, and intervals, if any, are known as such.
+    """Return a schema in which what Spark stored as instants has a zone, and intervals and UUIDs are known as such.
 
-    The library takes Parquet's intervals for bytes, and those of Spark are plain numbers.
+    The library takes Parquet's intervals for bytes, in older versions UUIDs too, and those of Spark are plain numbers.
     """
     text = (metadata.metadata or {}).get(_SPARK_SCHEMA)
     schema = schema.remove_metadata()
@@ -348,6 +348,8 @@ def marked_schema(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
         leaves = range(leaf, leaf + leaf_count(column.type))
         if any(metadata.schema.column(at).converted_type == "INTERVAL" for at in leaves):
             schema = schema.set(i, column.with_type(pa.month_day_nano_interval()))
+        if pa.types.is_fixed_size_binary(column.type) and metadata.schema.column(leaf).logical_type.type == "UUID":
+            schema = schema.set(i, column.with_type(pa.uuid()))
         leaf = leaves.stop
     if text is None:
         return schema

@@ -113,6 +113,23 @@ def exact_column(values: pa.ChunkedArray, kind: t.DataType, *, column: str, path
     return with_values_under_nulls(values)
 
 
+SHREDDED: Final = (
+    "is a VARIANT whose values are stored in parts (shredded), which this version of merganser does not put together "
+    "again. {still_true} Write the file with whole values: Spark does if spark.sql.variant.writeShredding.enabled "
+    "is false."
+)
+"""The rest of a sentence about a column; see `is_shredded`."""
+
+
+def is_shredded(kind: pa.DataType) -> bool:
+    """Return whether a type is that of a VARIANT stored in parts, or has such a part."""
+    if pa.types.is_struct(kind):
+        names = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
+        if "typed_value" in names and names.get("metadata") == pa.binary():
+            return True
+    return pa.types.is_nested(kind) and any(is_shredded(kind.field(i).type) for i in range(kind.num_fields))
+
+
 def unit_factor(source: str, target: str) -> tuple[int, int]:
     """Return (multiplier, divisor) that lead from counts of `source` units to counts of `target` units."""
     low, high = _PER_SECOND[source], _PER_SECOND[target]

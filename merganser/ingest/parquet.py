@@ -24,7 +24,7 @@ from merganser.codec.int96 import INT96_BYTES, has_nanos, int96_counts
 from merganser.codec.old_calendar import calendar_of
 from merganser.codec.parquet import leaf_count, marked_schema
 from merganser.codec.parquet_footer import parsed, read_footer, with_raw_int96
-from merganser.codec.physical import decoding
+from merganser.codec.physical import SHREDDED, decoding, is_shredded
 from merganser.errors import FormatError, InvalidInputError, UnsupportedError
 
 _BATCH_ROWS: Final = 131_072
@@ -46,6 +46,7 @@ class ParquetRows:
 
         Raises:
             FormatError: the file is no Parquet file, or its footer is damaged.
+            UnsupportedError: a column is a shredded VARIANT.
         """
         self._path = path
         self._file = file
@@ -54,6 +55,8 @@ class ParquetRows:
             metadata = parsed(self._footer)
             self._plain = self._opened(metadata)
             self.schema = marked_schema(self._plain.schema_arrow, metadata)
+            found = {column.name: column.type for column in self._plain.schema_arrow}
+            self._uuids = [c.name for c in self.schema if isinstance(c.type, pa.UuidType) and c.type != found[c.name]]
             self._calendar = calendar_of(metadata.metadata or {})
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             self.group_rows = tuple(group.num_rows for group in groups)
@@ -62,6 +65,13 @@ class ParquetRows:
             leaves = [self._plain.schema.column(leaf).physical_type for leaf in range(metadata.num_columns)]
             self._int96 = [i for i, span in enumerate(self._spans) if "INT96" in leaves[span.start : span.stop]]
             self._leaves = [leaf for i, span in enumerate(self._spans) if i not in self._int96 for leaf in span]
+
+        for column in self.schema:
+            if is_shredded(column.type):
+                why = SHREDDED.format(still_true="Nothing was written.")
+                raise UnsupportedError(
+                    f"cannot read the rows of '{path}': column '{column.name}' {why}", path=path, column=column.name
+                )
 
     def tables(self, groups: tuple[int, int] | None) -> Iterator[pa.Table]:
         """Yield the rows of row groups in order, in batches.
@@ -106,7 +116,7 @@ class ParquetRows:
             batch = next(batches, None)
             if batch is None:
                 return None
-            rest = self._meant(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+            rest = self._meant(self._with_uuids(pa.Table.from_batches([batch]).replace_schema_metadata(None)))
             if times is None:
                 return rest
             found = times.slice(start, rest.num_rows)
@@ -124,6 +134,13 @@ class ParquetRows:
         return self._plain.reader.iter_batches(  # type: ignore[no-any-return]
             _BATCH_ROWS, [group], column_indices=self._leaves, use_threads=False
         )
+
+    def _with_uuids(self, table: pa.Table) -> pa.Table:
+        """Return columns with UUIDs as such, which older versions of the library hand out as bytes."""
+        for name in self._uuids:
+            uuids = [pa.ExtensionArray.from_storage(pa.uuid(), chunk) for chunk in table.column(name).chunks]
+            table = table.set_column(table.column_names.index(name), name, pa.chunked_array(uuids, pa.uuid()))
+        return table
 
     def _meant(self, table: pa.Table) -> pa.Table:
         """Return columns with dates and times of the old calendar as they are meant."""

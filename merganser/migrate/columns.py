@@ -16,6 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from merganser.codec.avro_file import FOREIGN
+from merganser.codec.physical import SHREDDED, is_shredded
 from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.schema import types as t
 from merganser.schema.arrow import type_from_arrow
@@ -53,6 +54,9 @@ def columns_of(schema: pa.Schema, *, path: str, copied: bool, what: str) -> tupl
                 column=field.name,
                 path=path,
             )
+        if is_shredded(field.type):
+            why = SHREDDED.format(still_true="Nothing was changed.")
+            raise UnsupportedError(f"{what}: column '{field.name}' of '{path}' {why}", column=field.name, path=path)
     return tuple(_column(field, field.name, path, what) for field in schema)
 
 

@@ -55,6 +55,7 @@ PARTS = """
 select * from values (1, 'a/b=c d', date'2024-02-29'), (2, 'é%', date'2024-03-01'), (3, null, null), (4, '7', null)
   as v(id, p, q)
 """
+VARIANT = 'select id, v, array(v) as l from values (1, parse_json(\'{"a": [1, null, "x"]}\')), (2, null) as t(id, v)'
 INTERVALS = "select 1 as id, interval '1' day as long, interval '1' year as months"
 
 
@@ -117,6 +118,8 @@ put("orc-old", near, "orc", say="old dates, times from 1677 on")
 put("orc-far", old, "orc", say="times before 1677")
 for codec in ("none", "zlib", "lz4", "zstd"):
     put(f"orc-{codec}", near, "orc", orc_compression_codec=codec, say=f"old dates, {codec}")
+if not pyspark.__version__.startswith("3"):
+    put("parquet-variant", spark.sql(VARIANT), "parquet", say="VARIANT, in parts as by default")
 for form in ("parquet", "orc"):
     put(f"{form}-intervals", spark.sql(INTERVALS), form, say="INTERVAL")
 for form in ("parquet", "orc", "avro"):
