@@ -48,5 +48,5 @@ Timestamp = Annotated[
     ),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns to read, in this order.")
+    list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns to read, in this order. Write a name with commas in backticks.")
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from merganser.cli.arguments import Snapshot, Store, TableName, Tag, Timestamp, Warehouse
 
+_IN_BACKTICKS: Final = re.compile(r"`((?:[^`]|``)+)`")
 _DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)]
 
 
@@ -222,8 +224,9 @@ def describe(table: TableName, warehouse: Warehouse = None, store: Store = None)
 def _column(text: str) -> tuple[str, str]:
     """Return name and type of "name TYPE". Write a name with blanks in backticks."""
     text = text.strip()
-    if text.startswith("`") and "`" in text[1:]:
-        name, _, kind = text[1:].partition("`")
+    quoted = _IN_BACKTICKS.match(text)
+    if quoted:
+        name, kind = quoted[1].replace("``", "`"), text[quoted.end() :]
     else:
         name, _, kind = text.partition(" ")
     if not name or not kind.strip():

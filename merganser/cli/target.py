@@ -12,6 +12,7 @@ import typer
 from merganser.catalogs.filesystem import Catalog
 from merganser.catalogs.names import branch_and_system
 from merganser.errors import InvalidInputError
+from merganser.expr.names import listed_names
 from merganser.handle import doors
 from merganser.handle.system_table import SystemTable, TableView, system_handle
 from merganser.handle.table import Table
@@ -82,5 +83,5 @@ def assignments(texts: Sequence[str] | None, option: str) -> Mapping[str, str]:
 
 
 def names(texts: Sequence[str] | None) -> list[str]:
-    """Return the names of a repeated option whose values may also be lists with commas."""
-    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+    """Return the names of a repeated option whose values may be lists: "a, b", in backticks where names have commas."""
+    return [name for text in texts or () for name in listed_names(text)]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 from merganser.errors import InvalidInputError
 from merganser.expr.tree import Column
 from merganser.schema import types as t
+
+_NAMES: Final = re.compile(r"\s*(`(?:``|[^`])*`|[^,]*)\s*(?:,|$)")
 
 
 class Columns(tuple[t.Field, ...]):
@@ -85,6 +89,12 @@ def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:
         same = by_case.get(name.lower(), []) if isinstance(name, str) and name not in exact else []
         out.append(same[0] if len(same) == 1 else name)
     return out
+
+
+def listed_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text such as "a, `b,c`". A name with commas or blanks is in backticks, as in SQL."""
+    parts = [part.strip() for part in _NAMES.findall(text)]
+    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts if part)
 
 
 def _field(name: str, fields: Sequence[t.Field], what: str, plural: str, exact: bool) -> t.Field:

@@ -100,6 +100,7 @@ _OTHER_FORMS: Final[Mapping[str, TextForm[str]]] = {
 }
 _INDEX_KEY: Final = re.compile(r"file-index\.([a-z-]+)\.(?:columns|.+\.[a-z-]+)")
 _OUR_INDEX: Final = write.FILE_INDEX_BLOOM.removeprefix("file-index.")
+_COMMAS: Final = "options separate names by commas, so none can name column '{}'."
 _CUTOFF_INDEX: Final = 0.9
 """Least likeness of a kind of index to ours; others of the format are as like as 0.8."""
 _CUTOFF: Final = 0.8
@@ -191,6 +192,13 @@ def text_of(key: str, value: Any) -> str:
         case timedelta():
             return f"{value // timedelta(milliseconds=1)} ms"
         case list() | tuple() if all(isinstance(name, str) for name in value):
+            for name in value:
+                if "," in name:
+                    raise InvalidInputError(
+                        f"cannot use table option '{key}': {_COMMAS.format(name)} Rename the column first.",
+                        option=key,
+                        column=name,
+                    )
             return ",".join(value)
     said = HIDDEN if is_secret(key) else f"{value!r:.100}"
     raise InvalidInputError(
@@ -269,6 +277,9 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
     """Return the end of a message about an unknown name: the likely one, or the first three there are."""
+    for known in names:
+        if "," in known and name in (part.strip() for part in known.split(",")):
+            return f"If column '{known}' is meant: {_COMMAS.format(known)} Rename the column."
     if meant := closest(name, names):
         return f"Did you mean '{meant}'?"
     if not names:

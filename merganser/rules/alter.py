@@ -27,7 +27,15 @@ from merganser.options.secrets import check_no_secrets
 from merganser.rules.create import checked_definition, not_null, reserved_name
 from merganser.rules.dialects import translated
 from merganser.rules.facts import listed, refuse
-from merganser.rules.named_columns import columns_ordering, naming, naming_inside, renamed, renamed_inside
+from merganser.rules.named_columns import (
+    broken_by,
+    broken_inside,
+    columns_ordering,
+    naming,
+    naming_inside,
+    renamed,
+    renamed_inside,
+)
 from merganser.rules.option_changes import check_option_changes
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
@@ -403,11 +411,25 @@ class _Alteration:
         self._edit(name, rename, slots=False)
         if nested:
             column = _top(name, (field.name for field in self._fields))
-            self._options = renamed_inside(self._options, column, name.rpartition(".")[2], new)
+            old = name.rpartition(".")[2]
+            self._check_nameable(name, new, broken_inside(self._options, column, old, new))
+            self._options = renamed_inside(self._options, column, old, new)
         else:
+            self._check_nameable(name, new, broken_by(self._options, name, new))
             self._options = renamed(self._options, {name: new})
             self._were = renamed(self._were, {name: new})
             self._keys = tuple(new if key == name else key for key in self._keys)
+
+    def _check_nameable(self, name: str, new: str, keys: tuple[str, ...]) -> None:
+        """Refuse a new name that options which name the column cannot hold."""
+        if keys:
+            self._refuse(
+                f"'{name}' cannot be renamed to '{new}': {listed(keys)} {'name' if len(keys) > 1 else 'names'} it, and "
+                "options separate names by commas and drop blanks around them. Choose another name, or remove "
+                f"{'these options' if len(keys) > 1 else 'this option'} first.",
+                column=name,
+                option=keys[0],
+            )
 
     def _retype(self, name: str, given: str | t.DataType) -> None:
         kind = self._type(given, name)

@@ -48,6 +48,23 @@ def renamed(options: Options, names: Mapping[str, str]) -> Options:
     return Options(dict(_under(key, text, lambda name: names.get(name, name)) for key, text in options.items()))
 
 
+def broken_by(options: Options, old: str, new: str) -> tuple[str, ...]:
+    """Return the keys of the options that name a column and cannot name it under another name.
+
+    Options separate names by commas, and take blanks around names away.
+    """
+    alone = [Options({key: options[key]}) for key in naming(options, old)]
+    return tuple(key for one in alone for key in one if not naming(renamed(one, {old: new}), new))
+
+
+def broken_inside(options: Options, column: str, old: str, new: str) -> tuple[str, ...]:
+    """Return the keys of the options that name a field inside a column and cannot name it under another name."""
+    alone = [Options({key: options[key]}) for key in naming_inside(options, column, old)]
+    return tuple(
+        key for one in alone for key in one if not naming_inside(renamed_inside(one, column, old, new), column, new)
+    )
+
+
 def renamed_inside(options: Options, column: str, old: str, new: str) -> Options:
     """Return the options once a field of the rows inside a column has another name."""
     found = {}

@@ -24,7 +24,6 @@ pruned would be missing there. The option `where` and `ms.read(where=...)` prune
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -46,6 +45,7 @@ from pyspark.sql.types import StructType
 from merganser.codec.binary_row import stored_to_arrow
 from merganser.commit.message import CommitMessage
 from merganser.errors import ExpiredError, InvalidInputError, MerganserError, NotFoundError
+from merganser.expr.names import listed_names
 from merganser.expr.predicate import conjuncts, points
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
@@ -106,7 +106,6 @@ _OWN_OPTIONS: Final = frozenset(
 )
 _ELSEWHERE: Final = {"versionasof": "snapshot", "timestampasof": "timestamp", "as-of-timestamp": "timestamp"}
 """Names of other data sources for our options."""
-_NAMES: Final = re.compile(r"\s*(`(?:``|[^`])*`|[^,]*)\s*(?:,|$)")
 _SEQUENCES_PER_TASK: Final = 1 << 32
 """Sequence numbers that every task may take in a bucket; a task holds fewer rows."""
 _CORES_MIN: Final = 16
@@ -439,10 +438,7 @@ def _setting(table: Table, options: Mapping[str, str]) -> Setting:
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the names in the option `columns`: `a, b`, in backticks where they hold commas or blanks."""
     text = options.get("columns")
-    if not text:
-        return None
-    parts = [part.strip() for part in _NAMES.findall(text)]
-    return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts if part)
+    return listed_names(text) if text else None
 
 
 def _number(options: Mapping[str, str], key: str) -> int | None:

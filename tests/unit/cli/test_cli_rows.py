@@ -25,6 +25,12 @@ def test_columns_filter_and_limit_are_applied(run: Run, orders: mg.Table) -> Non
     assert len(run("read", "shop.orders", "--limit", "1").out.splitlines()) == 2
 
 
+def test_names_with_commas_are_given_in_backticks(run: Run) -> None:
+    run("create-database", "d")
+    run("create-table", "d.t", "-c", "`a,b` INT", "-c", "`c``d` INT", "--primary-key", "`a,b`")
+    assert run("read", "d.t", "-c", "`c``d`, `a,b`", "-f", "csv").out == '"c`d","a,b"\n'
+
+
 def test_an_older_snapshot_is_read(run: Run, orders: mg.Table) -> None:
     shown = run("read", "shop.orders", "-c", "id", "--snapshot", "1", "-f", "csv").out.splitlines()
     assert (shown[0], sorted(shown[1:])) == ('"id"', ["1", "2", "3"])

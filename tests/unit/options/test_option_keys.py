@@ -171,3 +171,9 @@ def test_the_end_of_a_message_names_the_likely_name_or_the_first_three():
     assert did_you_mean("x", ["id", "amount"]) == "Choose from 'id', 'amount'."
     assert did_you_mean("zz", ["a", "b", "c", "d"]) == "Choose one of 4, such as 'a', 'b', 'c'."
     assert did_you_mean("zz", []) == "There are none."
+    assert "so none can name column 'a,b'. Rename the column." in did_you_mean("a", ["id", "a,b"])
+
+
+def test_a_list_of_columns_has_no_name_with_a_comma() -> None:
+    with pytest.raises(InvalidInputError, match="so none can name column 'a,b'"):
+        normalize_options({"sequence.field": ["a,b"]})

@@ -123,6 +123,22 @@ def test_a_row_of_another_type_keeps_the_ids_of_the_fields_that_it_keeps():
     ]
 
 
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        ("n", {"sequence.field": "n"}),
+        ("n", {"merge-engine": "partial-update", "fields.n.sequence-group": "s"}),
+        ("s", {"merge-engine": "partial-update", "fields.n.sequence-group": "s"}),
+        ("s", {"file-index.bloom-filter.columns": "s"}),
+    ],
+)
+@pytest.mark.parametrize("new", ["a,b", " a"])
+def test_a_column_that_a_list_in_an_option_names_gets_no_name_that_the_list_cannot_hold(column, options, new):
+    schema = keyed(**{"bucket": "2"} | options)
+    assert "options separate names by commas" in refused(c.rename_column(column, new), schema=schema)
+    assert new in [f.name for f in after(c.rename_column("m", new), schema=schema).fields]
+
+
 def test_changes_of_one_call_are_made_one_after_the_other():
     made = after(c.rename_column("n", "x"), c.add_column("n", "DATE", after="x"), c.retype_column("x", "BIGINT"))
     assert made.id == 1
