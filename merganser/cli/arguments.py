@@ -48,5 +48,8 @@ Timestamp = Annotated[
     ),
 ]
 Columns = Annotated[
-    list[str] | None, typer.Option("--columns", "-c", metavar="A,B", help="Columns to read, in this order. Write a name with commas in backticks.")
+    list[str] | None,
+    typer.Option(
+        "--columns", "-c", metavar="A,B", help="Columns to read, in this order. Write a name with commas in backticks."
+    ),
 ]

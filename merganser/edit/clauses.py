@@ -17,6 +17,7 @@ from merganser.expr.tree import Column
 from merganser.merge.groups import Mask, Positions
 from merganser.meta.table_def import TableDef
 from merganser.scan.rows import counted
+from merganser.schema.pieces import rows_at
 
 SHOWN_MAX: Final = 3
 """Most rows that a message shows."""
@@ -123,7 +124,7 @@ class Clauses:
         goes, place, parts = np.zeros(rows.num_rows, np.bool_), np.arange(rows.num_rows), [rows]
         met, others = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0)
         pairs = beside(rows, source, met, numbers[met], self.wanted(rows))
-        alone = rows.take(pa.array(others)).rename_columns([f"{TARGET}.{name}" for name in rows.column_names])
+        alone = rows_at(rows, others).rename_columns([f"{TARGET}.{name}" for name in rows.column_names])
         for clauses, at, given in ((self.matched, met, pairs), (self.unmatched, others, alone)):
             for mask, clause, chosen in taken(clauses, given):
                 if clause.sets is None:
@@ -131,7 +132,7 @@ class Clauses:
                 else:
                     place[at[mask]] = sum(part.num_rows for part in parts) + np.arange(chosen.num_rows)
                     parts.append(clause.sets.apply(chosen))
-        return goes, pa.concat_tables(parts).take(pa.array(place))
+        return goes, rows_at(pa.concat_tables(parts), place)
 
     def found(self, count: int, of_target: Positions, of_source: Positions) -> tuple[Positions, Positions]:
         """Return which of n rows of the table may change, rising, and which rows of the source they meet; -1: none.

@@ -13,6 +13,7 @@ from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
 from merganser.scan.rows import joined
 from merganser.schema import row_kind
+from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import CHANGE_KIND
 
@@ -43,7 +44,7 @@ class Images:
 
     def taken(self, keys: Mask) -> pa.Table:
         """Return the rows of some keys, in their order; all of them have one."""
-        return self.rows.take(pa.array(self.place[keys]))
+        return rows_at(self.rows, self.place[keys])
 
     def same(self, other: Images) -> Mask:
         """Return bool[k], which keys have the same row in both, or none in both."""
@@ -65,7 +66,7 @@ class _Change:
         """Return the rows of `Upserted.changes`."""
         order, kinds = self.fate.interleaved()
         images = [self.before.taken(self.fate.olds), self.after.taken(self.fate.news)]
-        rows = joined(images).take(pa.array(order))
+        rows = rows_at(joined(images), order)
         texts = pa.array(row_kind.SYMBOLS).take(pa.array(kinds))
         return rows.add_column(0, CHANGE_KIND.name, texts)
 

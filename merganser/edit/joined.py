@@ -29,6 +29,7 @@ from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.schema.conform import conform
 from merganser.schema.fitting import fitting
+from merganser.schema.pieces import rows_at
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,8 @@ def beside(
     for name in sorted(names):
         side, _, column = name.partition(".")
         of_side[side].append(column if side == TARGET else name)
-    left = targets.select(of_side[TARGET]).take(pa.array(of_target))
-    right = source.select(of_side[SOURCE]).take(pa.array(of_source))
+    left = rows_at(targets.select(of_side[TARGET]), of_target)
+    right = rows_at(source.select(of_side[SOURCE]), of_source)
     rows = pa.chunked_array([pa.nulls(len(of_target))])  # so that the number of rows is told
     called = ["", *(f"{TARGET}.{name}" for name in left.column_names), *right.column_names]
     return pa.Table.from_arrays([rows, *left.columns, *right.columns], called)

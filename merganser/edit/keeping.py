@@ -38,6 +38,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.schema import row_kind
+from merganser.schema.pieces import values_at
 from merganser.storage.env import Env
 from merganser.write.buffer import SMALL_BYTES
 from merganser.write.incoming import Prepared, dropped_among
@@ -278,7 +279,7 @@ def _with(rows: pa.Table, name: str, at: Positions, source: pa.ChunkedArray, pla
     take = np.arange(len(own))
     take[at] = len(own) + place
     whole = pa.chunked_array([*own.chunks, *source.chunks], own.type)
-    return rows.set_column(index, rows.schema.field(index), whole.take(pa.array(take)))
+    return rows.set_column(index, rows.schema.field(index), values_at(whole, take))
 
 
 Bury = Callable[[Kept, pa.Array], None]

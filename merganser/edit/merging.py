@@ -42,6 +42,7 @@ from merganser.scan.rows import counted
 from merganser.schema import types as t
 from merganser.schema.casts import is_implicit
 from merganser.schema.internal_names import internal_name
+from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
 from merganser.upkeep.compact_table import RunJobs
 from merganser.write.begin import begin
@@ -327,7 +328,7 @@ class Merge:
         of_target, of_source, pairs = source.pairs(targets, clauses.wanted(targets), narrowed=narrowed)
         clauses.check_met_once(targets, of_target, of_source if source.is_whole else None)
         for mask, clause, rows in taken(self._matched, pairs):
-            self._apply(clause, targets.take(pa.array(of_target[mask])), rows, out)
+            self._apply(clause, rows_at(targets, of_target[mask]), rows, out)
         if self._unmatched:
             rest = np.ones(targets.num_rows, np.bool_)
             rest[of_target] = False

@@ -23,6 +23,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, arrow_type
 from merganser.schema.hidden import nulls
 from merganser.schema.literals import default_value
+from merganser.schema.pieces import values_at
 
 
 class Partial:
@@ -156,7 +157,7 @@ class Partial:
             return _or_else(before.rows.column(name), place, _default(field))
         column = self._given.rows.column(name)
         if nulled is None or name in self._key:
-            return column.take(pa.array(at))
+            return values_at(column, at)
         return _or_else(column, np.where(nulled, -1, at), nulls(1, column.type))
 
 
@@ -167,6 +168,6 @@ def _default(field: t.Field) -> pa.Array:
 def _or_else(column: pa.ChunkedArray, place: Positions, other: pa.Array) -> pa.ChunkedArray:
     """Return values of a column, and `other`, an array of one, at the places -1."""
     if (place >= 0).all():
-        return column.take(pa.array(place))
+        return values_at(column, place)
     whole = pa.chunked_array([*column.chunks, other], column.type)
-    return whole.take(pa.array(np.where(place < 0, len(column), place)))
+    return values_at(whole, np.where(place < 0, len(column), place))

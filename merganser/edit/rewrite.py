@@ -45,6 +45,7 @@ from merganser.scan.rows import joined, with_schema
 from merganser.scan.split import Split
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
+from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import POSITION
 from merganser.storage.env import Env
@@ -292,7 +293,7 @@ class _Rewrite:
                 order[hit] = rows.num_rows + np.arange(news.num_rows)
                 stays = np.ones(rows.num_rows, np.bool_)
                 stays[hit] = ~goes
-                rows = joined([rows, news]).take(pa.array(order[stays]))
+                rows = rows_at(joined([rows, news]), order[stays])
             self._out.write(rows)
 
     def _count(self, goes: Mask, changes: Mask) -> None:

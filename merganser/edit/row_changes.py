@@ -28,6 +28,7 @@ from merganser.scan.rows import counted, joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_type
 from merganser.schema.hidden import nulls
+from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
 from merganser.write.incoming import Prepared, accepted
 
@@ -191,7 +192,7 @@ class RowChanges:
         if self._pairs:
             every = np.ones(news.num_rows, np.bool_)
             order, kinds = Fate(~every, every, ~every).interleaved()
-            self._put(joined([olds, news]).take(pa.array(order)), kinds)
+            self._put(rows_at(joined([olds, news]), order), kinds)
             return
         kinds = np.full(news.num_rows, row_kind.UPDATE_AFTER, np.int8)
         self._put(news if self._is_plain else self._reaching(olds, news, kinds, sets), kinds)
@@ -285,4 +286,4 @@ class RowChanges:
         shown = np.ones(len(old), np.bool_) if folded.kinds is None else (folded.kinds & 1) == 0
         place[old[shown]] = np.flatnonzero(shown)
         there = place >= 0
-        return there, folded.table().take(pa.array(place[there]))
+        return there, rows_at(folded.table(), place[there])

@@ -39,6 +39,7 @@ from merganser.options import write as w
 from merganser.scan.rows import joined
 from merganser.schema import row_kind
 from merganser.schema.arrow import arrow_schema
+from merganser.schema.pieces import in_one, rows_at
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.write.buffer import SMALL_BYTES
@@ -261,7 +262,7 @@ class Upsert:
         fields = self._table.schema.user_fields
         if self._is_partial:
             fields = tuple(field for field in fields if field.name in (self._target.columns or ()))
-        whole = pa.concat_tables(rows).combine_chunks() if rows else arrow_schema(fields).empty_table()
+        whole = in_one(pa.concat_tables(rows)) if rows else arrow_schema(fields).empty_table()
         whole_kinds = pa.concat_arrays(row_kinds) if row_kinds else row_kind.inserts(0)
         self._check_keys(whole)
         return self._grouped(whole, whole_kinds)
@@ -365,7 +366,7 @@ class Upsert:
             _, whole = self._partial(given).after(before, given.first)
             rows = whole.filter(pa.array(new))
         else:
-            rows = given.rows.take(pa.array(given.first[new]))
+            rows = rows_at(given.rows, given.first[new])
         if not self._is_plain:
             return _Edit(rows, None)
         place = np.where(new, before.rows.num_rows + np.cumsum(new) - 1, before.place)
@@ -377,7 +378,7 @@ class Upsert:
         if self._is_partial:
             exists, rows = self._partial(given).after(before, at)
         else:
-            rows = given.rows.take(pa.array(at))
+            rows = rows_at(given.rows, at)
             exists = np.ones(len(at), np.bool_) if given.kinds is None else (given.kinds[at] & 1) == 0
         after = Images(np.where(exists, np.arange(len(at)), -1), rows)
         same = before.same(after)

@@ -18,7 +18,7 @@ from merganser.edit.upsert import Upsert
 from merganser.handle.base import TableBase
 from merganser.handle.dead_letters import DeadLetters
 from merganser.handle.new_columns import with_columns_told
-from merganser.ingest.rows import RowKinds, batches_of, held_rows, in_pieces
+from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
 from merganser.rules.dialects import keeps_other_columns
@@ -385,10 +385,8 @@ class Writer:
                     fields = fields_for(self.session.table, self.session.env, data)
                     for batch, held in batches_of(data, fields):
                         rows, row_kinds = of_rows.split(batch, last=held)
-                        pieces = list(in_pieces(rows, row_kinds))
-                        for piece, piece_kinds in pieces:
-                            self.session.write(piece, piece_kinds, held=held and len(pieces) == 1)
-                            taken = True
+                        self.session.write(rows, row_kinds, held=held)
+                        taken = True
                         work.advance(rows.nbytes)
                 of_rows.finish()
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,11 +17,6 @@ from merganser.schema.conform import kinds_from
 
 _PIECE_ROWS: Final = 16_384
 """Dictionaries of an iterator that become one table."""
-
-PIECE_BYTES_MAX: Final = 1 << 30
-"""Maximum bytes of a column that are checked and sorted at once. Half of what 32-bit offsets of text reach."""
-
-Piece: TypeAlias = "tuple[pa.Table, pa.Array | None]"
 
 
 def batches_of(data: Any, fields: Sequence[t.Field] = ()) -> Iterator[tuple[pa.Table, bool]]:
@@ -63,19 +58,6 @@ def _tables(parts: Iterable[Any], fields: Sequence[t.Field]) -> Iterator[pa.Tabl
             if table is None:
                 raise _not_rows(part)
             yield table
-
-
-def in_pieces(rows: pa.Table, kinds: pa.Array | None, most: int = PIECE_BYTES_MAX) -> Iterator[Piece]:
-    """Yield rows with their kinds in slices whose columns have at most `most` bytes each, or of one row.
-
-    Arrow counts the bytes of a column of text with 32 bits, and so does each array that is made of one slice.
-    """
-    half = rows.num_rows // 2
-    if not half or max((column.nbytes for column in rows.columns), default=0) <= most:
-        yield rows, kinds
-        return
-    for start, count in ((0, half), (half, rows.num_rows - half)):
-        yield from in_pieces(rows.slice(start, count), None if kinds is None else kinds.slice(start, count), most)
 
 
 def held_rows(data: Any, fields: Sequence[t.Field]) -> pa.Table | None:

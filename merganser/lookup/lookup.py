@@ -47,6 +47,7 @@ from merganser.scan.source import State
 from merganser.scan.time_travel import resolve
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, in_types, nullable_schema
+from merganser.schema.pieces import rows_at
 from merganser.storage.env import Env
 from merganser.write.buckets import partition_groups
 
@@ -473,12 +474,12 @@ class Lookup:
         else:  # keys that move may be in any partition
             groups = ((partition, np.arange(wanted.num_rows)) for partition in sorted(view.partitions))
         for partition, members in groups:
-            rows = wanted if len(members) == wanted.num_rows else wanted.take(pa.array(members))
+            rows = wanted if len(members) == wanted.num_rows else rows_at(wanted, members)
             todo += (((partition, bucket), members[at]) for bucket, at in self._by_bucket(view, partition, rows))
 
         def found_in(asked: tuple[BucketId, Positions]) -> tuple[Positions, pa.Table]:
             bucket, places = asked
-            keys = wanted if len(places) == wanted.num_rows else wanted.take(pa.array(places))
+            keys = wanted if len(places) == wanted.num_rows else rows_at(wanted, places)
             at, found = self._in_bucket(view, bucket, keys, chosen.fields)
             return places[at], in_types(found, schema)
 
@@ -492,7 +493,7 @@ class Lookup:
         if (order[1:] > order[:-1]).all():
             return order, answer
         back = np.argsort(order, kind="stable")
-        return order[back], answer.take(pa.array(back))
+        return order[back], rows_at(answer, back)
 
     def _by_bucket(self, view: _View, partition: bytes, rows: pa.Table) -> list[tuple[int, Positions]]:
         """Return the buckets of a partition that may hold keys, and which ones."""
@@ -533,7 +534,7 @@ class Lookup:
         place[which] = np.arange(len(which))
         row = place[number]
         there = np.flatnonzero(row >= 0)
-        return there, rows.take(pa.array(row[there]))
+        return there, rows_at(rows, row[there])
 
     def _bucket(self, view: _View, bucket: BucketId) -> BucketLookup:
         files = view.state.live.buckets[bucket]

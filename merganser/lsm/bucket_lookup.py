@@ -21,6 +21,7 @@ from merganser.meta.data_file import DataFile
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema, in_types
+from merganser.schema.pieces import rows_at
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
@@ -85,7 +86,7 @@ class BucketLookup:
         found = found.select([field.name for field in fields])
         if not adds.all():
             shown = np.flatnonzero(adds)
-            which, found = which[shown], found.take(pa.array(shown))
+            which, found = which[shown], rows_at(found, shown)
         return which, found
 
     def states(self, asked: Asked, fields: Sequence[t.Field]) -> tuple[Positions, pa.Table]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from merganser.schema.pieces import PIECE_BYTES_MAX, values_at
 from merganser.schema.spans import one_length, spans
 
 Picker = Callable[[pa.Array], "pa.Array | pa.ChunkedArray"]
@@ -42,7 +43,9 @@ class Gather:
 
 def _picker(column: pa.ChunkedArray) -> Picker:
     if column.num_chunks != 1:
-        return column.take  # type: ignore[no-any-return]
+        if column.nbytes <= PIECE_BYTES_MAX:
+            return column.take  # type: ignore[no-any-return]
+        return lambda positions: values_at(column, positions.to_numpy())
     array = column.chunk(0)
     kind = array.type
     if array.null_count and (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):

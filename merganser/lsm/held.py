@@ -33,6 +33,7 @@ from merganser.rules.dialects import publishes_each_record
 from merganser.schema import types as t
 from merganser.schema.arrow import nullable_schema
 from merganser.schema.evolve import Evolution
+from merganser.schema.pieces import rows_at
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
 from merganser.storage.local_copies import LocalCopies
@@ -345,7 +346,7 @@ class HeldFile:
             while (rows := source.read(_READ_ROWS)) is not None:
                 parts.append(rows)
         rows = pa.concat_tables(parts)
-        return rows if back is None else rows.take(pa.array(back))
+        return rows if back is None else rows_at(rows, back)
 
 
 class HeldFiles:

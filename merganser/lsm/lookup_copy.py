@@ -23,6 +23,7 @@ import pyarrow as pa
 from merganser.lsm.key_image import HashImage, IntegerImage, Positions, image_of
 from merganser.schema import types as t
 from merganser.schema.arrow import in_types
+from merganser.schema.pieces import rows_at
 
 _BATCH_BYTES: Final = 32 << 20
 _BATCH_ROWS_MAX: Final = 1 << 20
@@ -174,7 +175,7 @@ class Copy:
             return rows
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return rows.take(pa.array(back))
+        return rows_at(rows, back)
 
     def batch(self, number: int) -> pa.RecordBatch:
         """Return a batch of rows."""

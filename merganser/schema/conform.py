@@ -465,9 +465,9 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
         if finer_by(array.type, kind) > 1:
             raise _MisfitError(index, *_too_fine(array[index], kind, path)) from None
         raise _MisfitError(index, f"value {_shown(array[index])} does not fit {_bare(kind)}") from None
-    index = too_fine(converted, kind)
-    if index is not None:
-        raise _MisfitError(index, *_too_fine(converted[index], kind, path))
+    lost = too_fine(converted, kind)
+    if lost is not None:
+        raise _MisfitError(lost, *_too_fine(converted[lost], kind, path))
     inside = in_years(converted)
     if inside is not None:
         index = pc.index(inside, False).as_py()

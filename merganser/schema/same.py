@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merganser.schema.cast_values import items_of
+from merganser.schema.pieces import is_large
 from merganser.schema.value_hashes import value_hashes
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
@@ -26,6 +27,10 @@ def same_rows(a: pa.Table, b: pa.Table) -> Mask:
     Args:
         a, b: n rows each, with columns of the same names and types.
     """
+    if is_large(a) or is_large(b):
+        half = a.num_rows // 2
+        parts = ((each.slice(0, half), each.slice(half)) for each in (a, b))
+        return np.concatenate([same_rows(left, right) for left, right in zip(*parts, strict=True)])
     found = np.ones(a.num_rows, np.bool_)
     for name in a.column_names:
         found &= same_values(_whole(a.column(name)), _whole(b.column(name)))

@@ -15,6 +15,7 @@ from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.schema import row_kind
+from merganser.schema.pieces import PIECE_BYTES_MAX
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.write.buckets import Assigner
@@ -29,7 +30,7 @@ class RowBuffer:
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes
-        self._held_bytes = 0
+        self._held_bytes = self._column_bytes = 0
         self._parts: list[Prepared] = []
 
     @property
@@ -40,7 +41,7 @@ class RowBuffer:
     @property
     def is_full(self) -> bool:
         """Whether its rows are to be written now."""
-        return self._held_bytes >= self._size_bytes
+        return self._held_bytes >= self._size_bytes or self._column_bytes >= PIECE_BYTES_MAX // 2
 
     @property
     def is_small(self) -> bool:
@@ -51,6 +52,8 @@ class RowBuffer:
         """Take rows with their kinds and arrival."""
         self._parts.append(part)
         self._held_bytes += part[0].nbytes
+        if self._size_bytes > PIECE_BYTES_MAX // 2:  # columns are flushed before they are too large for one array
+            self._column_bytes += max((column.nbytes for column in part[0].columns), default=0)
 
     def taken(self) -> Prepared:
         """Return all rows as one, and hold none any more."""
@@ -67,7 +70,7 @@ class RowBuffer:
 
     def clear(self) -> None:
         """Drop the rows."""
-        self._parts, self._held_bytes = [], 0
+        self._parts, self._held_bytes, self._column_bytes = [], 0, 0
 
 
 class WrittenBuckets:

@@ -32,6 +32,7 @@ from merganser.meta.live_files import BucketId
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
+from merganser.schema.pieces import in_one, is_large, pieces
 from merganser.storage.env import Env
 from merganser.write.buckets import (
     Assigner,
@@ -183,6 +184,12 @@ class KeyTableWriter:
         """Take rows; see `TableWriter`."""
         if not rows.num_rows:
             return
+        if is_large(rows):
+            for start, count in pieces(rows):
+                at = slice(start, start + count)
+                part = None if kinds is None else kinds[at]
+                self.write(rows.slice(start, count), part, arrival=None if arrival is None else arrival[at])
+            return
         if self._waiting is not None:
             self._flush(self._taken_waiting())
         if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
@@ -220,7 +227,7 @@ class KeyTableWriter:
 
     def _flush(self, taken: Prepared, *, last: bool = False) -> None:
         rows, kinds, arrival = self._assigner.moved(taken)
-        rows = _one_chunk(rows)
+        rows = in_one(rows)
         flushes: dict[tuple[Keeps | None, str], Flush] = {}
         work: list[Callable[[], None]] = []
         for group in self._assigner.assign(rows):
@@ -281,6 +288,10 @@ class ArrivalWriter:
         """Take rows; see `TableWriter`."""
         if not rows.num_rows:
             return
+        if is_large(rows):
+            for start, count in pieces(rows):
+                self.write(rows.slice(start, count), None if kinds is None else kinds[start : start + count])
+            return
         if held and self._buffer.is_empty and rows.nbytes > SMALL_BYTES:
             self._flush(rows, kinds)
             return
@@ -318,7 +329,7 @@ class ArrivalWriter:
             self._close(bucket)
 
     def _flush(self, rows: pa.Table, kinds: pa.Array | None) -> None:
-        rows = _one_chunk(rows)
+        rows = in_one(rows)
         picked = Gather(rows)
         for group in self._assigner.assign(rows):
             self._append(group, rows, kinds, picked)
@@ -367,11 +378,6 @@ def _assigner_of(table: TableDef, env: Env, start: Start) -> Assigner:
     if table.moves_keys:
         return MovingBuckets(table, env, start)
     return DynamicBuckets(table, env, start) if table.assigns_keys else UnawareBuckets(table)
-
-
-def _one_chunk(rows: pa.Table) -> pa.Table:
-    """Return the rows with each column in one piece: gathering from four takes three times as long."""
-    return rows.combine_chunks() if rows.num_columns and rows.column(0).num_chunks > 1 else rows
 
 
 def _in_turn(work: Callable[[Callable[[], None]], None], items: Iterable[Callable[[], None]]) -> None:
