@@ -36,7 +36,8 @@ def marks(rows: pa.Table) -> dict[str, int]:
     texts = rows.column("v")
     if pa.types.is_struct(texts.type):
         texts = pa.chunked_array([chunk.field("t") for chunk in texts.chunks])
-    return {pair["values"]: pair["counts"] for pair in pc.value_counts(pc.utf8_slice_codeunits(texts, 0, 1)).to_pylist()}
+    counts = pc.value_counts(pc.utf8_slice_codeunits(texts, 0, 1))
+    return {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
 
 
 def main() -> None:
