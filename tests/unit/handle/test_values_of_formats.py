@@ -58,7 +58,7 @@ def test_a_timestamp_that_a_later_file_cannot_hold_is_refused(named: str, verb: 
     table.write([{"id": 1, "t": _NEAR}], columns=["id", "t"])
     before = len(table.snapshots())
     with pytest.raises(
-        InvalidInputError, match=r"column '[tr]' is .*outside the years 1677 to 2262.*(Nothing was written|No row)"
+        InvalidInputError, match=r"column '?[tr]'?:? .*outside the years 1677 to 2262.*(Nothing was written|No row)"
     ):
         _VERBS[verb](table)
     assert len(table.snapshots()) == before
@@ -152,7 +152,7 @@ def test_files_with_such_values_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262"):
             catalog.migrate(str(source), "s.m", how=how, options={"file.format": "orc"})
     table = catalog.create_table("s.l", {"id": "INT", "t": "TIMESTAMP(6)"}, options={"file.format": "orc"})
-    with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262.*(Nothing was written|No row of)"):
+    with pytest.raises(InvalidInputError, match=r"column 't'.*1677 to 2262.*Nothing was written"):
         table.load(str(source))
     assert (catalog.list_tables("s"), table.snapshots()) == (["l"], ())
 
