@@ -69,13 +69,28 @@ def key_rows(
     if not any(part.num_rows for part in parts):
         return arrow_schema(fields).empty_table()
     not_null = [name for name in names if name in table.schema.primary_keys]  # a partition column may be null
+    parts = [part for part in parts if part.num_rows]
+    for part in parts:
+        check_columns(part.column_names, names, action, noun)
+    _check_alike(rows, names, action, noun)
     conformed = []
     for part in parts:
-        if not part.num_rows:
-            continue
-        check_columns(part.column_names, names, action, noun)
         conformed.append(conform(part, fields, action=action, not_null_names=not_null, still_true="Nothing was read."))
     return pa.concat_tables(conformed)
+
+
+def _check_alike(rows: Any, names: Sequence[str], action: str, noun: str) -> None:
+    """Refuse dicts of different columns: a column that one of them lacks would be null there."""
+    if not isinstance(rows, Sequence):
+        return
+    given = {frozenset(row) for row in rows if isinstance(row, Mapping)}
+    if len(given) > 1:
+        lacking = sorted(frozenset.union(*given) - frozenset.intersection(*given), key=list(names).index)
+        raise InvalidInputError(
+            f"{action}: some {noun}s have the column '{lacking[0]}', and others lack it. Give all {noun}s the same "
+            "columns, with None for a null. Nothing was read.",
+            column=lacking[0],
+        )
 
 
 def keys_that_fit(table: TableDef, keys: pa.Table) -> Positions:

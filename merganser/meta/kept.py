@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from merganser.errors import FormatError, NotFoundError
+from merganser.meta.key_change import check_not_replaced
 from merganser.meta.refs import TagStore, same_snapshot
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
@@ -15,6 +16,9 @@ def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatErro
 
     Args:
         error: why the file cannot be read.
+
+    Raises:
+        ConflictError: the table was dropped and re-created, so its files are gone whatever is kept.
     """
     if not isinstance(error.__cause__, NotFoundError):
         return False
@@ -22,9 +26,16 @@ def has_expired(table: TableDef, env: Env, snapshot: Snapshot, error: FormatErro
 
 
 def is_kept(table: TableDef, env: Env, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is still there, or a tag keeps it."""
+    """Return whether a snapshot is still there, or a tag keeps it.
+
+    Raises:
+        ConflictError: the table was dropped and re-created.
+    """
     found = SnapshotStore(table.paths, env, table.name).get(snapshot.id)
     if found is not None and same_snapshot(found, snapshot):
         return True
     tags = TagStore(table.paths, env, table.name).list()
-    return any(same_snapshot(tag.snapshot, snapshot) for tag in tags)
+    if any(same_snapshot(tag.snapshot, snapshot) for tag in tags):
+        return True
+    check_not_replaced(table, env, f"cannot read snapshot {snapshot.id} of '{table.name}'")
+    return False

@@ -131,11 +131,29 @@ def _check_same(table: TableDef, env: Env, snapshot: Snapshot, action: str) -> N
     env.cache.put(place, seen, 200)
 
 
+def check_not_replaced(table: TableDef, env: Env, action: str) -> None:
+    """Refuse a handle whose table was dropped and re-created, maybe with the same columns.
+
+    Args:
+        action: beginning of the message, such as "cannot read 'db.orders'".
+
+    Raises:
+        ConflictError: the table has another schema of the same number.
+    """
+    schema = table.schema
+    try:
+        found = SchemaStore(table.paths, env).load(schema.id, fresh=True)
+    except FormatError:
+        return
+    if (found.fields, found.time_millis) != (schema.fields, schema.time_millis):
+        raise ConflictError(f"{action}: {replaced(schema)} Open the table again.", table=table.name)
+
+
 def replaced(schema: TableSchema) -> str:
     """Return a sentence that says why a table has another schema of the same number than a handle."""
     return (
-        f"its schema {schema.id} is another one than when it was opened. Since then the table was dropped and made "
-        "anew, or fast-forwarded to a branch that was altered in another way."
+        f"its schema {schema.id} is another one than when it was opened. Since then the table was dropped and "
+        "re-created, or fast-forwarded to a branch that was altered in another way."
     )
 
 

@@ -43,7 +43,7 @@ from merganser.spark.bucketing import TASK
 from merganser.spark.change_records import refusal, whole
 from merganser.spark.feed_tables import FeedTables
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of
-from merganser.spark.keeping import ARROW_MARK, UNAVAILABLE, check_call, conformed, marked, marks, split, write_apart
+from merganser.spark.keeping import ARROW_MARK, MARKS, check_call, conformed, marked, marks, split, write_apart
 from merganser.spark.stream_sink import LettersOutcome, SinkRequest, StreamTask, kept_of, request_of
 from merganser.storage.cache import Cache
 from merganser.write.buckets import sole_writers
@@ -356,7 +356,7 @@ class Route:
         """Add rows, once they are checked.
 
         Args:
-            marked: they get the column `_unavailable`.
+            marked: they get the column MARKS.
         """
         prepared, kinds, _ = request.target.accepted(rows, kinds, None, in_task=True)
         if not prepared.num_rows:
@@ -364,13 +364,13 @@ class Route:
         kinds = row_kind.inserts(prepared.num_rows) if kinds is None else kinds
         whole_rows = prepared.append_column(VALUE_KIND.name, kinds)
         if marked:
-            whole_rows = whole_rows.append_column(UNAVAILABLE, pa.nulls(prepared.num_rows, ARROW_MARK))
+            whole_rows = whole_rows.append_column(MARKS, pa.nulls(prepared.num_rows, ARROW_MARK))
         self._send(request, whole_rows, place, load)
 
     def _send(self, request: SinkRequest, prepared: pa.Table, place: str, load: _Load) -> None:
         """Add rows with their kinds, for the tasks that write their buckets."""
         table = request.table
-        if UNAVAILABLE in prepared.column_names:  # values of NOT NULL columns may come later
+        if MARKS in prepared.column_names:  # values of NOT NULL columns may come later
             nullable = pa.schema([field.with_nullable(True) for field in prepared.schema])
             prepared = pa.Table.from_arrays(prepared.columns, schema=nullable)
         task = np.empty(prepared.num_rows, np.int64)
@@ -512,7 +512,7 @@ class Deliver:
 
     Attributes:
         tasks: how many tasks deliver.
-        keeps: rows have the column `_unavailable`, those of tables with a primary key.
+        keeps: rows have the column MARKS, those of tables with a primary key.
     """
 
     feed: Feed
@@ -575,8 +575,8 @@ class Deliver:
         """Write rows, some of which may keep values of stored rows."""
         job = request.transaction("", 0).job(assigners=assigners_of(request.table, self.tasks))
         rows = pa.concat_tables(parts)
-        kinds, found = whole(rows.column(VALUE_KIND.name)), rows.column(UNAVAILABLE)
-        done = write_apart(job, rows.drop_columns([VALUE_KIND.name, UNAVAILABLE]), kinds, found)
+        kinds, found = whole(rows.column(VALUE_KIND.name)), rows.column(MARKS)
+        done = write_apart(job, rows.drop_columns([VALUE_KIND.name, MARKS]), kinds, found)
         if done.refusal is not None:
             raise done.refusal
         return TableOutcome(done.messages, rows=done.rows, retractions=done.retractions, kept=done.kept, place=place)
@@ -584,7 +584,7 @@ class Deliver:
 
 def _conformed(request: SinkRequest, rows: pa.Table) -> pa.Table:
     """Return rows with their kinds, and maybe their marks, with all columns that the table has."""
-    others = [name for name in (VALUE_KIND.name, UNAVAILABLE) if name in rows.column_names]
+    others = [name for name in (VALUE_KIND.name, MARKS) if name in rows.column_names]
     found = conformed(request.target, rows.drop_columns(others))
     for name in others:
         found = found.append_column(name, rows.column(name))

@@ -31,6 +31,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.schema import row_kind
 from merganser.schema.conform import conform, fill_missing
+from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import VALUE_KIND
 from merganser.spark.jobs import batch_of
 from merganser.storage.env import Env
@@ -41,6 +42,8 @@ from merganser.write.transaction import Transaction
 
 UNAVAILABLE: Final = "_unavailable"
 """Column of rows that keep values of the row before them: `MARK`, null in whole rows."""
+MARKS: Final = internal_name("unavailable")
+"""The same column on its way between tasks: a table may have one called `_unavailable`."""
 MARK: Final = s.StructType(
     [
         s.StructField("columns", s.ArrayType(s.StringType())),
@@ -127,7 +130,7 @@ def run_apart(job: WriteJob, tables: Iterable[pa.Table]) -> Outcome:
     """Write rows, and put those aside that need stored rows. They are in memory together.
 
     Args:
-        tables: rows as `WriteJob.run` takes them, with the column `_unavailable`.
+        tables: rows as `WriteJob.run` takes them, with the column MARKS.
     """
     rows = pa.concat_tables(tables)
     if not rows.num_rows:
@@ -135,8 +138,8 @@ def run_apart(job: WriteJob, tables: Iterable[pa.Table]) -> Outcome:
     if job.arrival is not None:
         order = np.argsort(rows.column(job.arrival).to_numpy(), kind="stable")
         rows = rows.take(pa.array(order)).drop_columns([job.arrival])
-    found = rows.column(UNAVAILABLE)
-    rows, kinds = split_kinds(rows.drop_columns([UNAVAILABLE]), job.kinds, table=job.target.table.name)
+    found = rows.column(MARKS)
+    rows, kinds = split_kinds(rows.drop_columns([MARKS]), job.kinds, table=job.target.table.name)
     kinds = row_kind.inserts(rows.num_rows) if kinds is None else kinds
     return write_apart(job, conformed(job.target, rows), kinds, found)
 
@@ -147,7 +150,7 @@ def write_apart(job: WriteJob, rows: pa.Table, kinds: pa.Array, found: pa.Chunke
     Args:
         rows: in the types of the table.
         kinds: int8[n].
-        found: `_unavailable`[n].
+        found: marks of n rows.
     """
     table = job.target.table
     parts = split(table, rows, kinds, found)
@@ -174,10 +177,10 @@ def split(table: TableDef, rows: pa.Table, kinds: pa.Array, found: pa.ChunkedArr
     """Return rows in parts; see `edit.keeping.apart`.
 
     Args:
-        found: `_unavailable`[n]. Rows that have a reason there are refused already.
+        found: marks of n rows. Rows that have a reason there are refused already.
     """
     mark = _one(found).cast(ARROW_MARK)
-    given = Kept.of(rows, kinds, pa.chunked_array([pc.struct_field(mark, "columns")]), pa.table({UNAVAILABLE: mark}))
+    given = Kept.of(rows, kinds, pa.chunked_array([pc.struct_field(mark, "columns")]), pa.table({MARKS: mark}))
     reasons = pc.struct_field(mark, "reason")
     refused = np.asarray(reasons.is_valid())
     if not refused.any():
@@ -191,10 +194,10 @@ def split(table: TableDef, rows: pa.Table, kinds: pa.Array, found: pa.ChunkedArr
 
 
 def marked(part: Kept, reasons: pa.Array | None = None) -> pa.Table:
-    """Return a part as rows with their kinds and `_unavailable`."""
-    record = pa.Table.from_struct_array(_one(part.letters.column(UNAVAILABLE)))
+    """Return a part as rows with their kinds and marks."""
+    record = pa.Table.from_struct_array(_one(part.letters.column(MARKS)))
     found = marks(part.unavailable(), record, reasons)
-    return part.rows.append_column(VALUE_KIND.name, part.kinds).append_column(UNAVAILABLE, found)
+    return part.rows.append_column(VALUE_KIND.name, part.kinds).append_column(MARKS, found)
 
 
 def conformed(target: WriteTarget, rows: pa.Table) -> pa.Table:
@@ -232,8 +235,8 @@ def commit(
     table = transaction.table
     try:
         rows = pa.concat_tables([rows_aside(env, folder) for folder in folders])
-        kinds, found = rows.column(VALUE_KIND.name), rows.column(UNAVAILABLE)
-        rows = rows.drop_columns([VALUE_KIND.name, UNAVAILABLE])
+        kinds, found = rows.column(VALUE_KIND.name), rows.column(MARKS)
+        rows = rows.drop_columns([VALUE_KIND.name, MARKS])
         parts = split(table, rows, _one(kinds), found)
         letters.bury(_rejected(parts.refused, parts.reasons))
         keeping = Keeping(
@@ -250,7 +253,7 @@ def commit(
 
 def _rejected(part: Kept, reasons: pa.Array) -> pa.Table:
     """Return refused rows as bad records; see `cdc.Parsed`."""
-    mark = pa.Table.from_struct_array(_one(part.letters.column(UNAVAILABLE)))
+    mark = pa.Table.from_struct_array(_one(part.letters.column(MARKS)))
     columns = {"record": mark.column("position"), "reason": reasons}
     return pa.table({**columns, "text": mark.column("text"), "key": mark.column("key")})
 

@@ -39,7 +39,7 @@ from merganser.spark.compaction import on_tasks
 from merganser.spark.dead_letters import check_letters, letters_frame
 from merganser.spark.files import run_portions
 from merganser.spark.jobs import WriteTask
-from merganser.spark.keeping import UNAVAILABLE, KeepTask, check_call, commit, keeps_values
+from merganser.spark.keeping import MARKS, UNAVAILABLE, KeepTask, check_call, commit, keeps_values
 from merganser.spark.names import spelling_of
 from merganser.spark.session import check_frame, opened, our_errors, run_jobs
 from merganser.spark.staging import FILES_FROM_BYTES, estimated_bytes, spark_path, staged, why_not_staged
@@ -223,7 +223,8 @@ def _written_with_stored(
     frame, arrival = _arranged(df, table)
     job = transaction.job(kinds=kinds, arrival=arrival, assigners=assigners_on(df.sparkSession, table))
     numbered = frame.toDF(*[f"c{i}" for i in range(len(frame.columns))])
-    outcomes = run_jobs(numbered, KeepTask(job, tuple(frame.columns)))
+    names = tuple(MARKS if name == UNAVAILABLE else name for name in frame.columns)
+    outcomes = run_jobs(numbered, KeepTask(job, names))
     messages = messages_of(table, env, outcomes)
     folders = [outcome.kept for outcome in outcomes if outcome.kept is not None]
     if not folders:

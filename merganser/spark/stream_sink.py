@@ -48,7 +48,7 @@ from merganser.spark.change_records import LETTER, REJECTED
 from merganser.spark.checkpoint import Checkpoint, watermark_of
 from merganser.spark.dead_letters import check_letters, letters_table
 from merganser.spark.jobs import NUMBERS, OUTCOME_SCHEMA, batch_of, on_any_python
-from merganser.spark.keeping import UNAVAILABLE, check_call, commit, keeps_values, run_apart
+from merganser.spark.keeping import MARKS, UNAVAILABLE, check_call, commit, keeps_values, run_apart
 from merganser.spark.names import spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
@@ -110,7 +110,7 @@ class SinkRequest:
             "none": other jobs do it.
         checkpoint: where Spark keeps the progress of the query, if that is known.
         letters: what becomes of bad records, which the last column holds; None: there are none.
-        keeps: the last of `names` is `_unavailable`, which says what values rows keep of stored rows.
+        keeps: the last of `names` is MARKS, which says what values rows keep of stored rows.
     """
 
     target: WriteTarget
@@ -458,7 +458,7 @@ def write_stream(
     )
     if keeps:
         check_call(request.target)
-        request = replace(request, names=(*request.names, UNAVAILABLE), keeps=True)
+        request = replace(request, names=(*request.names, MARKS), keeps=True)
     if letters is not None:
         request = replace(request, letters=letters_request(letters, request.user))
     warn_of_other_python(spark)

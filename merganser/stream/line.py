@@ -10,6 +10,7 @@ from typing import Final
 
 from merganser.errors import ConflictError, ExpiredError
 from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.key_change import check_not_replaced
 from merganser.meta.refs import same_snapshot
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
@@ -132,7 +133,12 @@ class Line:
             raise self.rolled_back(last.id)
 
     def rolled_back(self, number: int) -> ConflictError:
-        """Return the error that the table was rolled back behind a snapshot that was read."""
+        """Return the error that the table was rolled back behind a snapshot that was read.
+
+        Raises:
+            ConflictError: the table was dropped and re-created.
+        """
+        check_not_replaced(self._table, self._env, f"cannot follow '{self._table.name}'")
         return ConflictError(
             f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {number}, which "
             "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "

@@ -185,13 +185,14 @@ UNSENT = "__debezium_unavailable_value"
 def test_values_that_were_not_sent_are_those_of_the_stored_rows(
     spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, road: str, options: dict[str, str]
 ) -> None:
-    columns = {"id": "BIGINT", "a": "STRING NOT NULL", "b": "STRING"}
+    other = "_unavailable" if "feed" in road else "b"  # the name of the column that `ms.cdc.parse` adds
+    columns = {"id": "BIGINT", "a": "STRING NOT NULL", other: "STRING"}
     table = catalog.create_table("shop.kept", columns, primary_key=["id"], options=options)
     letters = catalog.create_table("shop.kept_letters", mg.cdc.DEAD_LETTERS)
-    table.write([{"id": i, "a": f"a{i}", "b": f"b{i}"} for i in range(5)])
+    table.write([{"id": i, "a": f"a{i}", other: f"b{i}"} for i in range(5)])
 
     def change(op: str, id_: int, a: str | None, b: str | None) -> str:
-        return json.dumps({"op": op, "after": {"id": id_, "a": a, "b": b}, "source": {"table": "kept"}})
+        return json.dumps({"op": op, "after": {"id": id_, "a": a, other: b}, "source": {"table": "kept"}})
 
     removed = json.dumps({"op": "d", "before": {"id": 3}, "source": {"table": "kept"}})
     values = [
@@ -221,16 +222,40 @@ def test_values_that_were_not_sent_are_those_of_the_stored_rows(
                 records, "debezium-json", {"kept": table}, str(tmp_path / "c"), trigger="availableNow", **kept
             ).awaitTermination()
     assert sorted(table.read().to_pylist(), key=lambda row: row["id"]) == [
-        {"id": 0, "a": "a0", "b": "b0"},
-        {"id": 1, "a": "a1", "b": None},
-        {"id": 2, "a": "x", "b": "y"},
-        {"id": 4, "a": "a4", "b": "u"},
-        {"id": 11, "a": "n", "b": "n"},
+        {"id": 0, "a": "a0", other: "b0"},
+        {"id": 1, "a": "a1", other: None},
+        {"id": 2, "a": "x", other: "y"},
+        {"id": 4, "a": "a4", other: "u"},
+        {"id": 11, "a": "n", other: "n"},
     ]
     found_letters = letters.read(columns=["position", "reason"]).to_pylist()
     assert sorted(letter["position"] for letter in found_letters) == [104, 105, 106]
     assert all(letter["reason"].startswith("unavailable: column") for letter in found_letters)
     assert list(Path(table.path).glob(".staging*")) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_timestamps_that_files_of_the_table_cannot_hold_are_bad_records(
+    stream: bool, spark: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    columns = {"id": "INT", "at": "TIMESTAMP(6)"}
+    table = catalog.create_table("shop.far", columns, primary_key=["id"], options={"file.format.per.level": "5:orc"})
+    letters = catalog.create_table("shop.far_letters", mg.cdc.DEAD_LETTERS)
+    after = [{"id": 1, "at": "2026-01-01 00:00:00"}, {"id": 2, "at": "9999-12-31 00:00:00"}]
+    records = _records(spark, [json.dumps({"op": "c", "after": row, "source": {"table": "far"}}) for row in after])
+    if stream:
+        records.write.parquet(str(tmp_path / "records"))
+        rows = spark.readStream.schema(records.schema).parquet(str(tmp_path / "records"))
+        ms.cdc.write_stream(
+            rows, "debezium-json", {"far": table}, str(tmp_path / "c"), dead_letters=letters, trigger="availableNow"
+        ).awaitTermination()
+    else:
+        ms.cdc.write(records, "debezium-json", {"far": table}, dead_letters=letters)
+        far = spark.sql("SELECT 3 AS id, TIMESTAMP_NTZ '9999-12-31 00:00:00' AS at")
+        with pytest.raises(InvalidInputError, match=r"column 'at' is .*1677 to 2262"):
+            ms.write(far, table)
+    assert [row["id"] for row in table.read().to_pylist()] == [1]
+    assert [row["reason"][:21] for row in letters.read().to_pylist()] == ["bad-value: column at:"]
 
 
 def test_deletes_by_key_go_through_where_other_columns_are_not_null(spark: SparkSession, catalog: mg.Catalog) -> None:

@@ -177,7 +177,7 @@ def test_a_dropped_table_is_not_altered(catalog, table):
         table.alter([c.drop_column("n")])
     assert catalog.list_tables("db") == []
     catalog.create_table("db.t", {"id": "INT"})
-    with pytest.raises(ConflictError, match="dropped and made anew"):
+    with pytest.raises(ConflictError, match="dropped and re-created"):
         table.alter([c.drop_column("n")])
 
 

@@ -82,3 +82,34 @@ def test_a_handle_of_a_schema_that_both_have_reads_on(tmp_path: Path) -> None:
         asked.refresh()
         assert asked.lookup({"k": 1}).to_pylist() == [{"k": 1, "a": 2}]
     assert old.read().to_pylist() == [{"k": 1, "a": 2}]
+
+
+@pytest.mark.parametrize("key", [["k"], []], ids=["key", "no key"])
+@pytest.mark.parametrize("commits", [0, 3])
+def test_what_was_opened_before_a_table_was_dropped_and_re_created_says_so(
+    commits: int, key: list[str], tmp_path: Path
+) -> None:
+    """The columns are the same, so that only the time of the schema differs: no snapshot is called expired."""
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("s")
+    options = {"bucket": "1"} if key else {}
+    old = catalog.create_table("s.t", {"k": "INT", "a": "INT"}, primary_key=key, options=options)
+    old.write([{"k": 1, "a": 1}])
+    old.write([{"k": 2, "a": 1}])
+    asked = old.lookups() if key else None
+    begun = old.stream("from-snapshot", follow=False, **{"scan.snapshot-id": "1"})
+    next(begun)
+    full = old.stream(start="latest-full", follow=False)
+    rows = old.read(snapshot=2)
+    catalog.drop_table("s.t")
+    table = catalog.create_table("s.t", {"k": "INT", "a": "INT"}, primary_key=key, options=options)
+    for i in range(commits):
+        table.write([{"k": i, "a": 2}])
+    calls: list[Callable[[], object]] = [lambda: next(full), rows.to_arrow]
+    if commits:
+        calls.append(lambda: next(begun))
+    if asked is not None:
+        calls.append(lambda: asked.lookup({"k": 1}))
+    for call in calls:
+        with pytest.raises(ConflictError, match=r"dropped and re-created.*Open the table again"):
+            call()

@@ -46,3 +46,5 @@ def test_a_key_that_moved_is_found_by_itself(tmp_path: Path) -> None:
     for keys in ({"k": 1, "p": "c"}, {"p": "c", "q": 3}):
         with pytest.raises(InvalidInputError):
             table.lookup(keys)
+    with pytest.raises(InvalidInputError, match=r"some keys have the column 'p', and others lack it.*Nothing was read"):
+        table.lookup([{"k": 1}, {"k": 1, "p": "c", "q": 3}])
