@@ -18,8 +18,6 @@ FOLDERS: Final = (
     "spark-3.5/parquet-legacy-int96",
     "spark-4.1/orc-old",
     "spark-4.1/avro-legacy",
-    "spark-4.1/parquet-partitions",
-    "duckdb/parquet-uuid",
 )
 
 
