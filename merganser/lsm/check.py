@@ -316,11 +316,11 @@ class RowCheck:
         self._sequences = (min(low, bounds["min"]), max(high, bounds["max"]))
 
     def _null_count(self, rows: pa.Table, name: str) -> int:
-        """Return in how many rows a column is null; a delete needs its key alone."""
+        """Return in how many rows a column is null; a retraction needs its key alone."""
         nulls = pc.is_null(rows.column(name))
         if self._table.keyed and name not in self._table.schema.primary_keys:
             kinds = pc.fill_null(rows.column(VALUE_KIND.name), row_kind.INSERT)
-            nulls = pc.and_(nulls, pc.not_equal(kinds, row_kind.DELETE))
+            nulls = pc.and_(nulls, pc.equal(pc.bit_wise_and(kinds, 1), 0))
         return int(pc.sum(nulls).as_py() or 0)
 
     def _look_at_keys(self, rows: pa.Table, repeated: pa.Table | None) -> None:

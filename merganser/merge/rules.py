@@ -162,21 +162,34 @@ def merge_of(table: TableDef, *, stored: bool = True) -> Merge:
     )
 
 
-def nulled_by_deletes(table: TableDef) -> dict[str, tuple[str, ...]]:
-    """Return the NOT NULL columns that a row of kind -D makes null, with the columns that order it there.
+@dataclass(frozen=True, slots=True)
+class Nulled:
+    """When a row of kind -D makes a column null.
 
-    An empty tuple: every -D does. Else one does that has a value in one of these columns.
+    Attributes:
+        ordering: if it has a value in one of these columns; none: always.
+        removing: but not if it has one in one of these, since it removes the row then.
     """
+
+    ordering: tuple[str, ...] = ()
+    removing: tuple[str, ...] = ()
+
+
+def nulled_by_deletes(table: TableDef) -> dict[str, Nulled]:
+    """Return the NOT NULL columns that rows of kind -D make null."""
     engine = merge_of(table, stored=False).engine
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Nulled] = {}
     if isinstance(engine, Aggregation) and not engine.remove_on_delete:
-        found = {name: () for name, function in engine.functions.items() if isinstance(function, _NULLED)}
-    elif isinstance(engine, PartialUpdate) and not engine.removes:
+        found = {name: Nulled() for name, function in engine.functions.items() if isinstance(function, _NULLED)}
+    elif isinstance(engine, PartialUpdate) and not engine.remove_on_delete:
+        removing = tuple(name for group in engine.groups if group.removes for name in group.ordering)
         for group in engine.groups:
+            if group.removes:
+                continue
             for name in group.protected:
                 if name not in group.functions or isinstance(group.functions[name], _NULLED):
-                    found[name] = group.ordering
-    return {name: ordering for name, ordering in found.items() if not table.schema.field(name).type.nullable}
+                    found[name] = Nulled(group.ordering, removing)
+    return {name: when for name, when in found.items() if not table.schema.field(name).type.nullable}
 
 
 _NULLED: Final = (LastValue, LastNonNullValue)

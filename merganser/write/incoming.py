@@ -71,10 +71,17 @@ def accepted(
 
 def _check_nulled(table: TableDef, rows: pa.Table, kinds: npt.NDArray[np.int8], action: str) -> None:
     """Refuse deletes that would leave the row of their key with a null in a NOT NULL column."""
-    for name, ordering in nulled_by_deletes(table).items():
-        hit = kinds == row_kind.DELETE
-        if ordering:
-            hit &= np.logical_or.reduce([np.asarray(rows.column(column).is_valid()) for column in ordering])
+
+    def says(columns: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        found = np.zeros(rows.num_rows, np.bool_)
+        for column in columns:
+            found |= np.asarray(rows.column(column).is_valid())
+        return found
+
+    for name, when in nulled_by_deletes(table).items():
+        hit = (kinds == row_kind.DELETE) & ~says(when.removing)
+        if when.ordering:
+            hit &= says(when.ordering)
         if hit.any():
             why = (
                 f"it would set column '{name}', which is NOT NULL, to null: the merge engine keeps the row of the key. "

@@ -50,3 +50,20 @@ def test_a_delete_never_leaves_a_null_in_a_not_null_column(
     for changes in table.stream(follow=False):
         copy.write(changes, kinds="_row_kind")
     assert copy.read().to_pylist() == table.read().to_pylist()
+
+
+def test_a_delete_that_removes_no_row_leaves_no_null_in_another_sequence_group(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    columns = {"k": "INT", "g": "INT", "v": "INT", "h": "INT", "x": "INT NOT NULL"}
+    options = {"bucket": "1", "merge-engine": "partial-update", "fields.g.sequence-group": "v"}
+    options |= {"fields.h.sequence-group": "x", "partial-update.remove-record-on-sequence-group": "g"}
+    table = catalog.create_table("db.t", columns, primary_key=["k"], options=options)
+    table.write([{"k": k, "g": 1, "v": 1, "h": 1, "x": 5} for k in (1, 2)])
+    with pytest.raises(InvalidInputError, match=r"column 'x', which is NOT NULL.*Nothing was written"):
+        table.write([{"k": 1, "g": None, "v": None, "h": 2, "x": 5}], kinds=["-D"])
+    table.write([{"k": 1, "g": None, "v": None, "h": None, "x": 5}], kinds=["-D"])
+    table.write([{"k": 2, "g": 2, "v": None, "h": 2, "x": 5}], kinds=["-D"])
+    table.compact(full=True)
+    assert table.read().to_pylist() == [{"k": 1, "g": 1, "v": 1, "h": 1, "x": 5}]
+    assert table.check() == ()
