@@ -8,7 +8,8 @@ The row before is an earlier row of the same key in the same write, or else the 
               the write. The commit fails if another commit changed a bucket that was looked at; then again, from the
               look-up on (`edit.rounds`)
 
-A row that keeps a value of no row is refused: after a delete, or if no row of its key is stored.
+A row that keeps a value of no row is refused: after a delete, or if no row of its key is stored. With `sequence.field`
+the row before is the one that this order puts before it, among the rows of the write and the stored row.
 
 Docs: decision 0035.
 """
@@ -176,7 +177,10 @@ def apart(table: TableDef, given: Kept) -> Apart:
         none = given.filter(np.zeros(given.rows.num_rows, np.bool_))
         return Apart(given, none, none, pa.array([], pa.string()))
     groups = _in_order(table, given)
-    filled = _filled(table, given, groups)
+    if merge_of(table).order is None:
+        filled = _filled(table, given, groups)
+    else:  # the stored row may be newer than some of the rows
+        filled = _Filled(given, np.zeros(len(given.kept), np.bool_), given.kept.any(axis=1))
     waits = np.zeros(groups.count, np.bool_)
     waits[groups.group_of[filled.open[groups.positions]]] = True
     waiting = np.empty(given.rows.num_rows, np.bool_)
@@ -250,6 +254,27 @@ def _filled(table: TableDef, given: Kept, groups: Groups, stored: tuple[Position
     unsorted = np.empty(len(order), np.int64)
     unsorted[order] = number
     return _Filled(replace(given, rows=rows, kept=left), refused[unsorted], is_open[unsorted])
+
+
+def _filled_from(table: TableDef, given: Kept, place: Positions, stored: pa.Table) -> _Filled:
+    """Return rows with the values of the rows before them, stored ones among these; see `_filled`.
+
+    With `sequence.field`, a stored row counts between the older and the newer rows of its key. A row that is older and
+    has no row before it takes the values of the stored row: it loses.
+    """
+    if merge_of(table).order is None:
+        return _filled(table, given, _in_order(table, given), (place, stored))
+    count = stored.num_rows
+    own = pa.Table.from_arrays(stored.select(given.rows.column_names).columns, schema=given.rows.schema)
+    every = replace(
+        given,
+        rows=pa.concat_tables([own, given.rows]),
+        kinds=pa.concat_arrays([row_kind.inserts(count), given.kinds]),
+        kept=np.concatenate([np.zeros((count, len(given.names)), np.bool_), given.kept]),
+    )
+    filled = _filled(table, every, _in_order(table, every), (place, stored))
+    found = replace(given, rows=filled.rows.rows.slice(count), kept=filled.rows.kept[count:])
+    return _Filled(found, filled.refused[count:], filled.open[count:])
 
 
 def _says_nothing(table: TableDef, kinds: Kinds) -> Mask:
@@ -366,7 +391,7 @@ class Keeping:
         """Return the waiting rows with the values of stored rows; without those that are refused."""
         place = np.full(grouped.groups.count, -1)
         place[grouped.order[which]] = np.arange(len(which))
-        filled = _filled(table, self._waiting, _in_order(table, self._waiting), (place, stored))
+        filled = _filled_from(table, self._waiting, place, stored)
         new = filled.refused & ~self._told
         if new.any():
             self._refused(self._waiting.filter(new), _reasons(self._waiting, new))

@@ -27,7 +27,7 @@ from merganser.spark.change_records import NUMBERS as POSITIONS
 from merganser.spark.change_records import TEXTS, column_of
 from merganser.spark.dead_letters import check_letters_table
 from merganser.spark.feed_tables import CatalogTables, GivenTables, catalog_tables, given_tables
-from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Feed, Route, options_of
+from merganser.spark.feed_tasks import CARRIERS, DELIVERED, UNKNOWN, Deliver, Feed, Route, column_meant, options_of
 from merganser.spark.jobs import NUMBERS, on_any_python
 from merganser.spark.names import CASE, Spelling, is_exact
 from merganser.spark.pythons import warn_of_other_python
@@ -69,8 +69,9 @@ def write_stream(
 
     Args:
         df: the records, one per row. Rows of one key must lie in one partition, in their order.
-        format, options: as for `merganser.cdc.parse`. Each table takes what `metadata`, `computed` and `time_unit` say
-            of its columns. `database` and `table` choose among the names of the source.
+        format, options: as for `merganser.cdc.parse`. Each table takes what dictionaries (`metadata`, `computed`,
+            `time_unit`, `decimal`, `binary`) say of its columns, as `column` or as `table.column`. `database` and
+            `table` choose among the names of the source.
         tables: where changes go: tables, or their paths, by `table`, `database.table` or `database.schema.table` of
             the source. `*` stands for any characters but dots; the first name that fits counts. Or a catalog: changes
             go to its table of the same name.
@@ -292,10 +293,15 @@ def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, 
                 "column that does with table_column=."
             )
     cdc_options(format_, plain, (), ())
-    columns = {field.name for table in tables for field in table.schema.fields}
     for option in COLUMNWISE:
         given = options.get(option)
-        extra = sorted(set(given) - columns) if isinstance(given, Mapping) else []
+        extra = [
+            name
+            for name in (given if isinstance(given, Mapping) else ())
+            if not any(
+                column_meant(name, table.name, [field.name for field in table.schema.fields]) for table in tables
+            )
+        ]
         if extra and tables:
             raise InvalidInputError(
                 f"{_ACTION}: option '{option}' names the column {extra[0]!r:.60}, which none of the tables has. "
@@ -304,5 +310,5 @@ def _check_options(format_: str, tables: Sequence[Table], options: Mapping[str, 
             )
     for table in tables:
         fields = table.schema.fields
-        taken = options_of(options, [field.name for field in fields])
+        taken = options_of(options, [field.name for field in fields], table.name)
         parse_records(pa.array([], pa.binary()), format_, fields, table.primary_key, taken)

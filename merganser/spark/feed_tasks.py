@@ -12,7 +12,7 @@ key keep the order that one task gave them; a later task counts as later.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final
@@ -316,7 +316,7 @@ class Route:
 
     def _parsed(self, rows: pa.Table, table: TableDef) -> Parsed:
         shown = table.schema.shown
-        options = options_of(self.options, [field.name for field in shown.fields])
+        options = options_of(self.options, [field.name for field in shown.fields], table.name)
         placing = Placing.of(table.schema, table.options)
         return parse_records(
             _whole(rows, "value"), self.format, shown.fields, shown.primary_keys, options, _keys(rows), placing
@@ -453,14 +453,32 @@ def task_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def options_of(options: Mapping[str, Any], columns: Iterable[str]) -> dict[str, Any]:
-    """Return the options of a feed as one of its tables takes them: records are chosen, columns are those it has."""
+def options_of(options: Mapping[str, Any], columns: Iterable[str], table: str) -> dict[str, Any]:
+    """Return the options of a feed as one of its tables takes them: records are chosen, columns are those it has.
+
+    Args:
+        table: its name. What is said of `table.column` comes before what is said of `column`.
+    """
     names = set(columns)
     found = {key: value for key, value in options.items() if key not in ("database", "table")}
     for key in COLUMNWISE:
         if isinstance(found.get(key), Mapping):
-            found[key] = {column: value for column, value in found[key].items() if column in names}
+            given = [(column_meant(name, table, names), name, value) for name, value in found[key].items()]
+            plain = {column: value for column, name, value in given if column == name}
+            found[key] = plain | {column: value for column, name, value in given if column not in (None, name)}
     return found
+
+
+def column_meant(name: Any, table: str, columns: Container[str]) -> str | None:
+    """Return the column of a table that a name means: `column`, `table.column` or `database.table.column`, or None."""
+    if name in columns:
+        return str(name)
+    parts = str(name).split(".")
+    for i in range(1, len(parts)):
+        before, column = ".".join(parts[:i]), ".".join(parts[i:])
+        if column in columns and f".{table}".endswith(f".{before}"):
+            return column
+    return None
 
 
 @dataclass(slots=True)

@@ -16,8 +16,9 @@ import pytest
 import merganser as mg
 from merganser.errors import InvalidInputError
 from merganser.spark import feed_tasks
+from merganser.spark.feed import _check_options
 from merganser.spark.feed_tables import FeedTables, catalog_tables, given_tables
-from merganser.spark.feed_tasks import Deliver, Feed, Route
+from merganser.spark.feed_tasks import Deliver, Feed, Route, options_of
 from merganser.spark.stream_sink import SinkRequest, letters_request
 from merganser.write.job import Outcome
 
@@ -252,3 +253,27 @@ def test_a_table_that_appears_while_a_feed_runs_is_found(catalog: mg.Catalog) ->
     tables = _tables(catalog)
     feed.commit("query", 1, _written(feed, [_created("orders", 2)]))
     assert [row["id"] for row in tables["orders"].read().to_pylist()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("given", "table", "own"),
+    [
+        ({"at": "ms", "orders.at": "us"}, "shop.orders", {"at": "us"}),
+        ({"orders.at": "us", "at": "ms"}, "shop.orders", {"at": "us"}),
+        ({"at": "ms", "orders.at": "us"}, "shop.old_orders", {"at": "ms"}),
+        ({"shop.orders.at": "us", "orders.a.b": "s"}, "shop.orders", {"at": "us", "a.b": "s"}),
+        ({"other.orders.at": "us", "orders.none": "ms", "a.b": "s"}, "shop.orders", {"a.b": "s"}),
+    ],
+)
+def test_an_option_by_column_may_name_the_table_of_the_column(given: Any, table: str, own: Any) -> None:
+    assert options_of({"time_unit": given, "bad": "keep"}, ["id", "at", "a.b"], table) == {
+        "time_unit": own,
+        "bad": "keep",
+    }
+
+
+def test_an_option_of_a_column_that_no_table_has_is_refused(catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.t", {"id": "BIGINT", "at": "TIMESTAMP(3)"}, primary_key=["id"])
+    _check_options("debezium-json", [table], {"time_unit": {"t.at": "us"}}, named=False)
+    with pytest.raises(InvalidInputError, match=r"names the column 'u\.at', which none of the tables has"):
+        _check_options("debezium-json", [table], {"time_unit": {"t.at": "us", "u.at": "ms"}}, named=False)

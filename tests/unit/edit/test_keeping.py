@@ -290,3 +290,29 @@ def test_random_records_give_the_rows_of_a_dictionary(catalog: mg.Catalog, optio
         assert rows(table) == [wanted[k] for k in sorted(wanted)]
     assert letters.read().count() == bad
     assert [found for found in table.check() if found.is_fault] == []
+
+
+@pytest.mark.parametrize("calls", [1, 2, 6])
+def test_with_a_sequence_field_the_row_before_is_the_one_of_this_order(catalog: mg.Catalog, calls: int) -> None:
+    table = catalog.create_table(
+        "db.t", COLUMNS | {"at": "BIGINT"}, primary_key=["k"], options={"sequence.field": "at"}
+    )
+
+    def sent(a: str | None, b: str | None, n: int, lsn: int) -> str:
+        return json.dumps({"op": "u", "after": row(1, a, b, n), "source": {"connector": "postgresql", "lsn": lsn}})
+
+    table.write([row(1, "a", "b", 0) | {"at": 15}])
+    # in the order of the log: 10 a=x (older than the stored row), 20 b=y, 30 a=z, 40 n=4 alone
+    records = [sent(UNSENT, UNSENT, 4, 40), sent("x", "x", 1, 10), sent("z", UNSENT, 3, 30), sent(UNSENT, "y", 2, 20)]
+    if calls > 1:
+        records.sort(key=lambda text: json.loads(text)["source"]["lsn"])
+    for start in range(0, len(records), -(-len(records) // calls)):
+        part = records[start : start + -(-len(records) // calls)]
+        found = table.write_changes(part, "debezium-json", unavailable="keep", metadata={"at": "position"})
+        assert found.rejected == 0
+    assert table.read().to_pylist() == [row(1, "z", "y", 4) | {"at": 40}]
+    late = table.write_changes(
+        [sent(UNSENT, "late", 9, 5)], "debezium-json", unavailable="keep", metadata={"at": "position"}
+    )
+    assert late.rejected == 0
+    assert table.read().to_pylist() == [row(1, "z", "y", 4) | {"at": 40}]
