@@ -180,7 +180,7 @@ def apart(table: TableDef, given: Kept) -> Apart:
     if merge_of(table).order is None:
         filled = _filled(table, given, groups)
     else:  # the stored row may be newer than some of the rows
-        filled = _Filled(given, np.zeros(len(given.kept), np.bool_), given.kept.any(axis=1))
+        filled = _Filled(given, np.zeros(len(given.kept), np.bool_), np.asarray(given.kept.any(axis=1)))
     waits = np.zeros(groups.count, np.bool_)
     waits[groups.group_of[filled.open[groups.positions]]] = True
     waiting = np.empty(given.rows.num_rows, np.bool_)
