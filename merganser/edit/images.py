@@ -13,7 +13,7 @@ from merganser.merge.images import Fate
 from merganser.meta.snapshot import Snapshot
 from merganser.scan.rows import joined
 from merganser.schema import row_kind
-from merganser.schema.pieces import rows_at
+from merganser.schema.pieces import PIECE_BYTES_MAX, rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import CHANGE_KIND
 
@@ -49,8 +49,12 @@ class Images:
     def same(self, other: Images) -> Mask:
         """Return bool[k], which keys have the same row in both, or none in both."""
         found: Mask = self.there == other.there
-        both = self.there & other.there
-        found[both] = same_rows(self.taken(both), other.taken(both))
+        both = np.flatnonzero(self.there & other.there)
+        size = max(1, self.rows.nbytes, other.rows.nbytes)
+        step = max(1, len(both) * PIECE_BYTES_MAX // size)  # rows that are compared are copied
+        for start in range(0, len(both), step):
+            at = both[start : start + step]
+            found[at] = same_rows(rows_at(self.rows, self.place[at]), rows_at(other.rows, other.place[at]))
         return found
 
 
