@@ -192,6 +192,8 @@ class Batch:
         sequence: names of the columns that order rows of a key, and that deletes need.
         ordering: names of all columns that order rows, or values of sequence groups.
         limits: values that files of the table cannot hold; None: they hold all.
+        placed: names of the partition columns outside the key, if the table does not find a key in other partitions.
+        retracts: whether the merge engine takes the values of old rows back.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
         peeled: bool[n], of which records `texts` holds the payload alone.
@@ -211,6 +213,8 @@ class Batch:
         sequence: Sequence[str] = (),
         groups: Sequence[str] = (),
         limits: Limits | None = None,
+        finds: bool = True,
+        retracts: bool = False,
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -224,6 +228,8 @@ class Batch:
         self.sequence = tuple(sequence)
         self.ordering = frozenset((*sequence, *groups))
         self.limits = limits
+        self.placed = () if finds or not table_key else tuple(name for name in partition if name not in table_key)
+        self.retracts = retracts and bool(table_key)
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []

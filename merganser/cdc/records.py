@@ -29,6 +29,8 @@ from merganser.schema.table_schema import TableSchema
 
 _PIECE_BYTES: Final = 1 << 26
 """Bytes of records that are read at once; memory holds a few times as many."""
+_TAKEN_BACK: Final = ("sum", "product", "count")
+"""Aggregate functions whose result is wrong if an old value is not taken back."""
 _FORMATS: Final[Mapping[str, Callable[[Batch], Changes]]] = {
     "debezium-json": debezium.envelopes,
     "debezium-json-schema": debezium.envelopes,
@@ -49,12 +51,16 @@ class Placing:
         sequence: the columns that order rows of a key, and that deletes need.
         groups: the columns that order values of sequence groups.
         limits: values that files of the table cannot hold; None: they hold all.
+        finds: whether the table finds the row of a key in whatever partition it lies.
+        retracts: whether the merge engine takes the values of old rows back.
     """
 
     partition: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     limits: Limits | None = None
+    finds: bool = True
+    retracts: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Placing:
@@ -67,7 +73,22 @@ class Placing:
             (*options.get(w.SEQUENCE_FIELD), *needed),
             tuple(name for ordering in groups for name in ordering),
             value_limits(options),
+            options.get(w.BUCKET) == -1,
+            _retracts(schema, options),
         )
+
+
+def _retracts(schema: TableSchema, options: Options) -> bool:
+    """Return whether a column holds the sum or the number of values, from which old values are taken away."""
+    if options.get(w.MERGE_ENGINE) not in ("aggregation", "partial-update") or options.get(w.IGNORE_DELETE):
+        return False
+    default = options.get(w.DEFAULT_AGGREGATE_FUNCTION)
+    return any(
+        (options.get(w.AGGREGATE_FUNCTION.of(field.name)) or default) in _TAKEN_BACK
+        and not options.get(w.IGNORE_RETRACT.of(field.name))
+        for field in schema.fields
+        if field.name not in schema.primary_keys
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +203,7 @@ def _parse_piece(
     batch = Batch(
         texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key,
         placing.partition, placing.sequence, placing.groups, placing.limits,
+        placing.finds, placing.retracts,
     )  # fmt: skip
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = with_tombstones(batch, _FORMATS[options.format](batch))

@@ -39,6 +39,10 @@ _UNTOLD_TOMBSTONE: Final = (
     "A record without a value has no metadata: set tombstone='ignore' if the source sends deletes as rows, too, or let "
     "it send them (delete.tombstone.handling.mode=rewrite)"
 )
+_NOT_TAKEN_BACK: Final = (
+    "missing-before: the merge engine takes the values of the old row back, and the record does not hold all of them. "
+    "Let the source send whole old rows (in Postgres: REPLICA IDENTITY FULL)"
+)
 _UPDATE_WITHOUT_KEY: Final = (
     "missing-before: an update of a table without primary key needs the whole row before the change"
 )
@@ -100,6 +104,11 @@ class _Resolving:
         parts = {batch.columns[i] for places in self.inputs.values() for i in places}
         self._identity = {*batch.table_key, *parts} if batch.table_key else {field.name for field in fields}
         """Columns that tell which row is meant."""
+        self.placed = [batch.columns.index(name) for name in batch.placed if name in batch.columns]
+        """The columns that tell in which partition the row of a key lies."""
+        self._identity |= set(batch.placed)
+        if batch.retracts:
+            self._identity |= {field.name for field in fields}
         self._ordering = self._feeding(batch.ordering)
         """Columns filled from the envelope that order rows, in a text form that sorts."""
         self.in_key = np.zeros((len(changes.record), len(self.key)), bool)
@@ -261,7 +270,7 @@ class _Resolving:
         """Return the changes whose message key may tell which row they replace or remove."""
         action = self.c.action
         found: Bools = (self.updates | (action == UPSERT)) & self._gaps("old").any(axis=1)
-        if self.inputs or self.batch.partition & self.batch.table_key:
+        if self.inputs or self.placed or self.batch.partition & self.batch.table_key:
             found |= action == ROW
         return found | self._doubtful()
 
@@ -283,6 +292,10 @@ class _Resolving:
         rows = (action == ROW) & self.names_key
         if not updates.any() and not rows.any():
             return
+        for index in self.placed:
+            self._reject(rows | (updates & (self.old[:, index] < 0)), _unplaced(self.batch.columns[index]))
+        if self.batch.retracts:
+            self._reject(updates & ~self.whole, _NOT_TAKEN_BACK)
         places = {index: i for i, index in enumerate(self.key)}
         for index, i in places.items():
             name = self.batch.columns[index]
@@ -298,6 +311,10 @@ class _Resolving:
 
     def _check_deletes(self) -> None:
         """Reject deletes that need values which the connector may have put in, and leave such values out."""
+        for index in self.placed:
+            self._reject(self.deletes & (self.old[:, index] < 0), _unplaced(self.batch.columns[index]))
+        if self.batch.retracts:
+            self._reject(self.deletes & (self.old < 0).any(axis=1), _NOT_TAKEN_BACK)
         at = np.flatnonzero(self._doubtful() & self.batch.open[self.c.record])
         if not len(at):
             return
@@ -312,7 +329,8 @@ class _Resolving:
             )
         real, whole = self._evidence(at, sure)
         needed = {name: [index] for index, name in enumerate(columns) if index in self.key} | self.inputs
-        if not self.batch.table_key:
+        needed |= {columns[index]: [index] for index in self.placed}
+        if not self.batch.table_key or self.batch.retracts:
             needed = {name: [index] for index, name in enumerate(columns)}
         for name, inputs in needed.items():
             for index in inputs:
@@ -360,7 +378,7 @@ class _Resolving:
         if not self.key or not self.updates.any():
             return moved
         live = self.updates & self.c.has_old & self.batch.open[self.c.record]
-        for index in self.key:
+        for index in (*self.key, *self.placed):
             at = np.flatnonzero(live & (self.old[:, index] != self.new[:, index]))
             if not len(at):
                 continue
@@ -373,7 +391,8 @@ class _Resolving:
             for side in (before, after):
                 self._reject_values(index, side, at, images=self.old if side is before else self.new)
             equal = pc.equal(before.values, after.values).fill_null(False)
-            moved[at[~np.asarray(equal)]] = True
+            both_null = pc.and_(before.values.is_null(), after.values.is_null())
+            moved[at[~np.asarray(pc.or_(equal, both_null))]] = True
         return moved & self.batch.open[self.c.record]
 
     # values
@@ -397,6 +416,10 @@ class _Resolving:
                 found = self._read(index, where, change, side)
                 found = self._spared(field.name, found, kinds, part)
                 self._reject_values(index, found, change, where=where)
+                if field.name in self.batch.ordering:
+                    lost = np.asarray(found.values.is_null()) & ~found.bad & (kinds != MINUS_U)
+                    lost &= self.cells.take(where).kinds > NULL
+                    self._reject_at(change[lost], _lost_order(field.name))
             self._reject_nulls(field, found, change, kinds, part, self._kept_in(field.name, change, side))
             columns[field.name] = found.values
         self._check_computed(change, side)
@@ -503,7 +526,7 @@ class _Resolving:
         if field.name in self.batch.table_key:
             needed, reason = np.ones(len(kinds), bool), f"missing-key: key column {field.name} is null"
         elif not field.type.nullable:
-            if self.batch.table_key:
+            if self.batch.table_key and not self.batch.retracts:
                 part |= (kinds == MINUS_U) & np.asarray(found.values.is_null())
             needed = (kinds != MINUS_D) & ~part
             reason = f"bad-value: column {field.name}: null, and the column is NOT NULL"
@@ -624,6 +647,23 @@ class _Resolving:
                     f"missing-order: column {name}: it orders the rows of a key, and the record does not say the "
                     f"metadata that fills it. {advice}",
                 )
+
+
+def _unplaced(column: str) -> str:
+    """Return why a change is bad that may be of a row in another partition."""
+    return (
+        f"missing-before: column {column}: it tells in which partition the row lies, and no old row tells its value. "
+        "Let the source send whole old rows (in Postgres: REPLICA IDENTITY FULL), or use a table with "
+        "'bucket' = '-1', which finds the row in any partition"
+    )
+
+
+def _lost_order(column: str) -> str:
+    """Return why a row is bad whose value is no value of a column that orders rows."""
+    return (
+        f"missing-order: column {column}: it orders the rows of a key, and the option out_of_range or zero_dates makes "
+        "its value null: the row would be older than all others. Order rows by another column, or by metadata"
+    )
 
 
 def _without_order(name: str, cells: Cells) -> pa.Array:

@@ -125,3 +125,65 @@ def test_a_delete_that_lacks_what_orders_it_is_bad_and_an_old_row_that_no_column
     plain = make({"id": "INT", "t": "TIMESTAMP(3)"}, key=(), name="plain")
     moved = {"op": "u", "before": {"id": 1, "t": "infinity"}, "after": {"id": 1, "t": None}}
     assert mg.cdc.parse([json.dumps(moved)], "debezium-json", plain).rejected.num_rows == 1
+
+
+def _reasons(
+    table: mg.Table, *records: dict[str, Any] | None, format_: str = "debezium-json", **more: Any
+) -> list[str]:
+    texts = [None if record is None else json.dumps(record) for record in records]
+    found = mg.cdc.parse(texts, format_, table, **more)
+    return [reason.split(":")[0] for reason in found.rejected["reason"].to_pylist()]
+
+
+@pytest.mark.parametrize("bucket", ["2", "-2"])
+def test_a_table_that_does_not_find_its_keys_in_other_partitions_needs_the_old_partition(
+    make: Make, bucket: str  # noqa: F811
+) -> None:  # fmt: skip
+    table = make({"id": "INT", "p": "STRING", "v": "INT"}, partition_by=["p"], options={"bucket": bucket})
+    new = {"id": 1, "p": "y", "v": 2}
+    bad = [{"op": "d", "before": {"id": 1}}, {"op": "u", "before": None, "after": new}]
+    filled = {"op": "d", "before": {"id": 1, "p": "", "v": 0}, "source": {"connector": "postgresql"}}
+    assert _reasons(table, *bad, filled, keys=['{"id": 1}'] * 3) == ["missing-before"] * 3
+    assert _reasons(table, new, None, format_="json", keys=['{"id": 1}'] * 2) == ["missing-before"] * 2
+    assert _reasons(table, new | {"__op": "u"}, format_="debezium-flat") == ["missing-before"]
+    moved = [{"op": "u", "before": new | {"p": old}, "after": new} for old in ("x", None, "y")]
+    gone = {"op": "d", "before": new | {"p": None}}
+    found = mg.cdc.parse(
+        [*map(json.dumps, [*moved, gone, {"op": "c", "after": new | {"p": None}}])], "debezium-json", table
+    )
+    assert found.kinds.to_pylist() == [3, 0, 3, 0, 1, 2, 3, 0]
+    anywhere = make({"id": "INT", "p": "STRING", "v": "INT"}, partition_by=["p"], name="anywhere")
+    assert _reasons(anywhere, *bad) == []
+
+
+def test_aggregates_that_take_old_values_back_need_whole_old_rows(make: Make) -> None:  # noqa: F811
+    columns = {"id": "INT", "v": "INT"}
+    engine = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    table = make(columns, options=engine)
+    bad: list[dict[str, Any]] = [
+        {"op": "d", "before": {"id": 1}},
+        {"op": "u", "before": None, "after": {"id": 1, "v": 5}},
+        {"op": "d", "before": {"id": 1, "v": 0}, "source": {"connector": "postgresql"}},
+        {"op": "d", "before": {"id": 1, "v": "__debezium_unavailable_value"}},
+        {"op": "d", "before": {"id": 1, "v": "xx"}},
+        {"op": "u", "before": {"id": 1, "v": "xx"}, "after": {"id": 1, "v": 5}},
+    ]
+    assert _reasons(table, *bad, keys=['{"id": 1}'] * 6) == ["missing-before"] * 4 + ["bad-value"] * 2
+    table.write([{"id": 1, "v": 3}])
+    whole = [
+        {"op": "u", "before": {"id": 1, "v": 3}, "after": {"id": 1, "v": 5}},
+        {"op": "c", "after": {"id": 2, "v": 1}},
+    ]
+    table.write_changes([*map(json.dumps, whole)], "debezium-json")
+    assert table.read().to_pylist() == [{"id": 1, "v": 5}, {"id": 2, "v": 1}]
+    newest = make(columns, options={**engine, "fields.v.aggregate-function": "last_value"}, name="newest")
+    assert _reasons(newest, *bad[:2]) == []
+
+
+def test_a_value_that_becomes_null_does_not_order_a_row(make: Make) -> None:  # noqa: F811
+    table = make({"id": "INT", "d": "DATE"}, options={"sequence.field": "d"})
+    given = {"out_of_range": "null", "zero_dates": "null"}
+    records = [{"op": "u", "after": {"id": 1, "d": day}} for day in ("infinity", "0000-00-00", "2026-01-01", None)]
+    assert _reasons(table, *records, **given) == ["missing-order"] * 2
+    old = {"op": "u", "before": {"id": 1, "d": "infinity"}, "after": {"id": 1, "d": "2026-01-01"}}
+    assert _reasons(table, old, **given) == []
