@@ -32,7 +32,7 @@ from merganser.schema.limits import has_limits, in_years, too_long
 from merganser.schema.literals import default_value
 from merganser.schema.row_kind import SYMBOLS
 from merganser.schema.spans import FEW_ROWS, is_ascii, leaves, offsets_rise
-from merganser.schema.truncation import UNIT_NAMES, digits_of, finer_by, too_fine, truncated
+from merganser.schema.truncation import UNIT_NAMES, is_finer, truncated
 
 _DAY_MS: Final = 86_400_000
 _VALUE_TEXT_MAX: Final = 60
@@ -44,9 +44,6 @@ _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PIECE_BYTES_MAX: Final = (1 << 31) - 1
 
 _Convert = Callable[[pa.Array], pa.Array]
-
-_STORED: Final = {0: "seconds", 1: "1 fraction digit", 3: "milliseconds", 6: "microseconds"}
-"""What a column of times stores, by the number of its fraction digits."""
 
 
 class Limits(Protocol):
@@ -256,7 +253,7 @@ def _conform_column(
         for chunk in column.chunks:
             _check_offsets(chunk, field.name, action, naming.still_true)
             for piece in _pieces(chunk):
-                fine = piece if limits is None or not limits.truncates else truncated(piece, field.type)
+                fine = piece if limits is None or not limits.truncates else truncated(piece, target)
                 converted = _convert(fine, field.type, field.name, fills)
                 if _holds_text(target):
                     _check_text(converted)
@@ -462,12 +459,9 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
         converted = convert(array)
     except pa.ArrowInvalid:
         index = _first_refused(convert, array)
-        if finer_by(array.type, kind) > 1:
+        if is_finer(array.type, target):
             raise _MisfitError(index, *_too_fine(array[index], kind, path)) from None
         raise _MisfitError(index, f"value {_shown(array[index])} does not fit {_bare(kind)}") from None
-    lost = too_fine(converted, kind)
-    if lost is not None:
-        raise _MisfitError(lost, *_too_fine(converted[lost], kind, path))
     inside = in_years(converted)
     if inside is not None:
         index = pc.index(inside, False).as_py()
@@ -484,12 +478,11 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
 
 def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str]:
     """Return why a moment does not fit, and what to do about it."""
-    digits = digits_of(kind) or 0
-    found, stored = UNIT_NAMES[value.type.unit], _STORED.get(digits, f"{digits} fraction digits")
+    found, stored = UNIT_NAMES[value.type.unit], UNIT_NAMES[arrow_type(kind).unit]
     why = f"value {_shown(value)} has {found}, and the column stores {stored} ({_bare(kind)})"
     widened = ""
     if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
-        wider = _bare(replace(kind, precision={"ms": 3, "us": 6}.get(value.type.unit, 9)))
+        wider = _bare(replace(kind, precision={"us": 6}.get(value.type.unit, 9)))
         widened = f', or widen the column with retype_column("{path}", "{wider}")'
     elif isinstance(kind, t.Time):
         widened = ", or store them as text in a STRING column"

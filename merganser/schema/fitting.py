@@ -17,7 +17,6 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.limits import in_years
 from merganser.schema.spans import spans
-from merganser.schema.truncation import coarse_enough
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,9 +41,6 @@ def fitting(array: pa.Array, kind: t.DataType) -> Mask:
         # what does not fit may become anything here, and does not fit anyway
         inside = in_years(array.cast(arrow_type(kind), safe=False))
         fits = inside if fits is None else fits if inside is None else pc.and_(fits, inside)
-    coarse = coarse_enough(array, kind)
-    if coarse is not None:
-        valid &= coarse
     return valid if fits is None else valid & np.asarray(pc.fill_null(fits, False))
 
 

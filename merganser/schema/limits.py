@@ -22,9 +22,7 @@ def has_limits(kind: t.DataType) -> bool:
         case t.Char() | t.Binary() | t.Date():
             return True
         case t.Timestamp() | t.LocalZonedTimestamp():
-            return timestamp_unit(kind.precision) in _DAY_TICKS or kind.precision != 9
-        case t.Time():
-            return kind.precision < 3
+            return timestamp_unit(kind.precision) in _DAY_TICKS
         case t.VarChar(length=length) | t.VarBinary(length=length):
             return length != t.LENGTH_MAX
         case t.Array(element=element):

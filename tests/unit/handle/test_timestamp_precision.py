@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, time
 from pathlib import Path
@@ -100,29 +99,3 @@ def test_one_handle_may_truncate(tmp_path: Path) -> None:
     table = made(tmp_path).with_options({"write.timestamp-precision": "truncate"})
     table.write([STORED | {"tm": time(1, 2, 3, 999_999)}])
     assert table.read().to_pylist()[0]["tm"] == time(1, 2, 3, 999_000)
-
-
-def test_columns_of_any_number_of_digits_follow_the_option(tmp_path: Path) -> None:
-    catalog = mg.catalog(str(tmp_path / "warehouse"), options={"local.sync": "false"})
-    catalog.create_database("s")
-    columns = {f"t{n}": f"TIMESTAMP({n})" for n in range(7)} | {"tm": "TIME(0)", "m": "MULTISET<TIME(1)>"}
-    strict = catalog.create_table("s.t", columns)
-    at = datetime(1960, 1, 2, 3, 4, 5, 678_901)
-    row: dict[str, Any] = dict.fromkeys(columns, None)
-    fine = {"t0": at.replace(microsecond=0), "t2": at.replace(microsecond=670_000)}
-    for column, value, stores in (
-        ("t0", at.replace(microsecond=678_000), "the column stores seconds (TIMESTAMP(0))"),
-        ("t2", at.replace(microsecond=678_000), 'retype_column("t2", "TIMESTAMP(3)")'),
-        ("t5", at, 'retype_column("t5", "TIMESTAMP(6)")'),
-        ("tm", at.time(), "the column stores"),
-    ):
-        with pytest.raises(InvalidInputError, match=re.escape(stores)):
-            strict.write([row | fine, row | {column: value}])
-    strict.write([row | fine])
-    cutting = strict.with_options({"write.timestamp-precision": "truncate"})
-    cutting.write([row | dict.fromkeys((f"t{n}" for n in range(7)), at) | {"tm": at.time(), "m": {at.time(): 2}}])
-    found = strict.read().to_pylist()[1]
-    micros = [found[f"t{n}"].microsecond for n in range(7)]
-    assert micros == [0, 600_000, 670_000, 678_000, 678_900, 678_900, 678_901]
-    assert found["tm"] == at.time().replace(microsecond=0)
-    assert dict(found["m"]) == {at.time().replace(microsecond=600_000): 2}
