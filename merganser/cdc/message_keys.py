@@ -18,8 +18,8 @@ from merganser.parsing.rules import Encoding
 def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints, Bools]:
     """Return what message keys say of key columns.
 
-    A key is an object of them, `{schema, payload}` around it, or a bare value for a single column. Other texts say
-    nothing.
+    A key is an object of them, `{schema, payload}` around it, or for a single column a bare value: JSON, or any text
+    that does not begin like JSON. Other texts say nothing.
 
     Args:
         keys: string[n], valid UTF-8; null says nothing.
@@ -65,7 +65,11 @@ def _bare(texts: pa.Array, whole: Document) -> Cells:
     quoted = roots == TEXT
     if quoted.any():
         trimmed = pc.if_else(pa.array(quoted), pc.replace_substring_regex(trimmed, r'^"|"$', ""), trimmed)
-    return cells(roots, trimmed)
+    found = cells(roots, trimmed)
+    raw = whole.children.faults & np.asarray(pc.match_substring_regex(texts, r'^[ \t\r\n]*[^ \t\r\n{\["]'))
+    if not raw.any():
+        return found
+    return Cells(np.where(raw, np.uint8(TEXT), found.kinds), pc.if_else(pa.array(raw), texts, found.texts))
 
 
 def _shifted(where: Ints, by: int) -> Ints:

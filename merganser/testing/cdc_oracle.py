@@ -815,7 +815,9 @@ def _with_key(image: _Image, key: str | None, target: Target) -> _Image:
     try:
         root = parse(key)
     except (ValueError, JSONDecodeError):
-        return image
+        if len(target.key) != 1 or key.strip(" \t\r\n")[:1] in ("", "{", "[", '"'):
+            return image
+        root = Node("text", key, key)
     if root.get("payload") is not None and root.get("schema") is not None:
         root = root.get("payload")  # type: ignore[assignment]
     found = dict(image)

@@ -399,3 +399,20 @@ def test_recorded_rows_that_were_deleted_stay_deleted_whatever_the_order_of_arri
     for i in (2, 4, 0, 3, 1):
         table.write_changes([values[i]], "debezium-json", keys=[keys[i]], metadata={"at": "position"})
     assert table.read().to_pylist() == []
+
+
+@pytest.mark.parametrize("key", ["abc", "o'clock", "2026-01-01", "a\\\\b", "007", " x ", "12a", b"abc"], ids=repr)
+def test_a_raw_text_is_the_message_key_of_a_single_key_column(make: Make, key: str | bytes) -> None:
+    table = make({"id": "STRING", "v": "INT"})
+    wanted = key.decode() if isinstance(key, bytes) else key
+    for format_, record in (("json", None), ("debezium-json", '{"op": "d", "before": null}'), ("debezium-flat", None)):
+        table.write([{"id": wanted, "v": 1}, {"id": "other", "v": 2}])
+        table.write_changes([record], format_, keys=[key])
+        assert table.read(columns=["id"]).to_pylist() == [{"id": "other"}]
+
+
+@pytest.mark.parametrize("key", ["", " ", '{"id', "[1", '"abc', "null"], ids=repr)
+def test_a_message_key_that_begins_like_json_and_is_none_names_no_row(make: Make, key: str) -> None:
+    table = make({"id": "STRING", "v": "INT"})
+    found = mg.cdc.parse([None], "json", table, keys=[key])
+    assert [reason.partition(":")[0] for reason in found.rejected["reason"].to_pylist()] == ["missing-key"]
