@@ -15,15 +15,18 @@ from merganser.parsing.json_scan import ABSENT, BOOLEAN, NUMBER, OBJECT, TEXT, B
 from merganser.parsing.rules import Encoding
 
 
-def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints, Bools]:
+def key_cells(
+    keys: pa.Array, columns: Sequence[str], *, is_text: bool = False
+) -> tuple[Cells, Ints, list[dict[str, Encoding]], Ints, Bools]:
     """Return what message keys say of key columns.
 
-    A key is an object of them, `{schema, payload}` around it, or for a single column a bare value: JSON, or any text
-    that does not begin like JSON. Other texts say nothing.
+    A key is an object of them, `{schema, payload}` around it, or for a single column a bare value: JSON, or for a
+    column of text any text that does not begin like JSON. Other texts say nothing.
 
     Args:
         keys: string[n], valid UTF-8; null says nothing.
         columns: names of members.
+        is_text: there is one column, and it holds text.
 
     Returns:
         All values; int64[n, columns], where each column lies, or NOTHING; encodings by name, the first is empty;
@@ -34,7 +37,7 @@ def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list
     wrapped = (whole.kinds("payload") != ABSENT) & (whole.kinds("schema") != ABSENT)
     schema, encodings = np.zeros(len(texts), np.int64), [dict[str, Encoding]()]
     values, where = whole.cells, whole.where[:, 2:]
-    bare = _bare(texts, whole)
+    bare = _bare(texts, whole, is_text=is_text)
     named = (whole.children.roots == OBJECT) & (whole.children.counts > 0)
     if wrapped.any():
         payload = whole.of("payload")
@@ -59,13 +62,15 @@ def key_cells(keys: pa.Array, columns: Sequence[str]) -> tuple[Cells, Ints, list
     return values, where, encodings, schema, named
 
 
-def _bare(texts: pa.Array, whole: Document) -> Cells:
+def _bare(texts: pa.Array, whole: Document, *, is_text: bool) -> Cells:
     roots = whole.children.roots
     trimmed = pc.utf8_trim(texts, characters=" \t\r\n")
     quoted = roots == TEXT
     if quoted.any():
         trimmed = pc.if_else(pa.array(quoted), pc.replace_substring_regex(trimmed, r'^"|"$', ""), trimmed)
     found = cells(roots, trimmed)
+    if not is_text:
+        return found
     raw = whole.children.faults & np.asarray(pc.match_substring_regex(texts, r'^[ \t\r\n]*[^ \t\r\n{\["]'))
     if not raw.any():
         return found

@@ -243,7 +243,10 @@ class _Resolving:
         prefix = "pk." if self.batch.options.format == "maxwell-json" else ""
         assert self.batch.keys is not None
         keys = self.batch.keys.take(pa.array(self.c.record[which]))
-        values, where, encodings, schema, self.names_key[which] = key_cells(keys, [prefix + name for name in names])
+        is_text = len(names) == 1 and isinstance(self.by_name[names[0]].type, t.Char | t.VarChar)
+        values, where, encodings, schema, self.names_key[which] = key_cells(
+            keys, [prefix + name for name in names], is_text=is_text
+        )
         where = np.where(where < 0, where, where + len(self.cells.kinds))
         self.cells = joined([self.cells, values])
         self.key_encodings = encodings

@@ -64,8 +64,6 @@ def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
         wrong = found.bad | (seconds % _DAY != 0) | (found.nanos != 0)
         days[written], bad[written], beyond[written] = seconds // _DAY, wrong, found.beyond
         zero[written] = found.zero
-        if rules.days:
-            counted[written] = found.bad & found.digits
     if counted.any() and rules.days:
         count = integers(cells.filter(counted), t.BigInt())
         days[counted], bad[counted] = np.asarray(count.values.fill_null(0)), count.bad

@@ -815,7 +815,8 @@ def _with_key(image: _Image, key: str | None, target: Target) -> _Image:
     try:
         root = parse(key)
     except (ValueError, JSONDecodeError):
-        if len(target.key) != 1 or key.strip(" \t\r\n")[:1] in ("", "{", "[", '"'):
+        texts = [f for f in target.fields if f.name in target.key and isinstance(f.type, t.Char | t.VarChar)]
+        if len(target.key) != 1 or not texts or key.strip(" \t\r\n")[:1] in ("", "{", "[", '"'):
             return image
         root = Node("text", key, key)
     if root.get("payload") is not None and root.get("schema") is not None:
