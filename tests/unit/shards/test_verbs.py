@@ -378,7 +378,7 @@ def test_an_overwrite_with_another_number_of_buckets_closes_shards_and_opens_the
     assert {row for part in newest for row in part} == {("PUT", k, -k) for k in range(10)}
 
 
-@pytest.mark.parametrize("name", ["_action", "_sequence", "_row_kind"])
+@pytest.mark.parametrize("name", ["_action", "_sequence"])
 def test_a_column_is_not_called_as_one_of_the_records(tmp_path: Path, name: str) -> None:
     catalog = mg.catalog(str(tmp_path))
     catalog.create_database("names")
