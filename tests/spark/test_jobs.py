@@ -163,7 +163,10 @@ def test_the_thread_beside_a_stream_compacts_and_expires(catalog: mg.Catalog) ->
         compaction="beside", checkpoint=None,
     )  # fmt: skip
     stream_sink._upkeep_beside(request)
-    stream_sink._upkeeps[table.definition.paths.metadata_root].join()
+    (thread,) = [
+        found for (_, root), found in stream_sink._upkeeps.items() if root == table.definition.paths.metadata_root
+    ]
+    thread.join()
     snapshots = table.snapshots()
     assert snapshots[-1].commit_kind == "COMPACT"
     assert len(snapshots) == 3
