@@ -120,12 +120,12 @@ def _values(node: Expression, rows: _Rows) -> Values:
 def _value(node: Expression, rows: _Rows) -> Values | pa.Scalar:
     if isinstance(node, Literal):
         return pa.repeat(_scalar(node), 1) if rows.constant else _scalar(node)
+    if isinstance(node, Column):
+        return _column(node, rows.table)
     if not rows.constant and not columns(node):
         # A constant is computed once, and only if there is a row that needs it.
         return _value(node, _Rows(pa.table({}), 1, constant=True))[0] if rows.count else _nothing(node)
     match node:
-        case Column():
-            return _column(node, rows.table)
         case Compare():
             return _compare(node, rows)
         case And(items=items) | Or(items=items):

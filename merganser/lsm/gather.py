@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from merganser.schema.pieces import PIECE_BYTES_MAX, values_at
-from merganser.schema.spans import one_length, spans
+from merganser.schema.pieces import PIECE_BYTES_MAX, rows_at, values_at
+from merganser.schema.spans import FEW_ROWS, one_length, spans
 
 Picker = Callable[[pa.Array], "pa.Array | pa.ChunkedArray"]
 
@@ -37,6 +37,8 @@ class Gather:
 
     def take(self, positions: npt.NDArray[np.int64]) -> pa.Table:
         """Return the rows at int64[k] positions, in their order."""
+        if self._rows.num_rows < FEW_ROWS:  # they are in the caches, and to look at each column costs more
+            return rows_at(self._rows, positions)
         at = pa.array(positions)
         return pa.Table.from_arrays([pick(at) for pick in self._pickers], schema=self._rows.schema)
 

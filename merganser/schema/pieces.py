@@ -58,7 +58,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def rows_at(rows: pa.Table, positions: Positions) -> pa.Table:
     """Return the rows at int64[k] positions, in their order, as `Table.take` does, of any number of bytes."""
-    if not rows.num_columns:
+    if rows.nbytes * len(positions) <= PIECE_BYTES_MAX:  # no column can grow too large: all of them in one call
         return rows.take(pa.array(positions))
     columns = [values_at(column, positions) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
