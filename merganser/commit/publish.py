@@ -91,6 +91,7 @@ from merganser.options.option import Options
 from merganser.rules.dialects import is_sensitive
 from merganser.rules.named_columns import renamed
 from merganser.rules.option_changes import check_written_options
+from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
 from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
@@ -406,7 +407,7 @@ class Publisher:
             newest = fitting(schemas, newest, previous)
         self._check_logs(newest.options, change)
         if change.kind != COMPACT:
-            self._check_nulls(newest, change.messages)
+            self._check_columns(newest, change.messages)
         self._check_stored(newest, is_first=previous is None, rekeys=change.rekeys)
         snapshot = Snapshot(
             id=state.next_id,
@@ -517,7 +518,7 @@ class Publisher:
             now = fitting(schemas, schemas.load(there), stored)
         try:
             if change.kind != COMPACT:
-                self._check_nulls(now, change.messages)
+                self._check_columns(now, change.messages)
             self._check_stored(now, is_first=before is None, rekeys=False)
         except ConflictError as error:
             withdraw(self.reader, stored, f"the table was altered while it was made. {error.message}")
@@ -584,14 +585,26 @@ class Publisher:
             table=self.table.name,
         )
 
-    def _check_nulls(self, now: TableSchema, messages: Sequence[CommitMessage]) -> None:
-        """Refuse rows that may be null in a column that became NOT NULL since the writer began.
+    def _check_columns(self, now: TableSchema, messages: Sequence[CommitMessage]) -> None:
+        """Refuse rows that the columns of the table cannot hold any more since the writer began.
+
+        Readers turn values of the older schema into those of the newer one. This is right for rows that were there when
+        the table was altered. Values of later rows would wrap, be rounded or be cut without a word.
 
         Raises:
             ConflictError: nothing was changed.
         """
+        if now.id == self.table.schema.id or not any(message.added or message.changelog for message in messages):
+            return
         fields = self.table.schema.user_fields
-        for way, inside in () if now.id == self.table.schema.id else tightened(fields, now.user_fields):
+        for column, fact in lossy_columns(fields, now.user_fields):
+            raise ConflictError(
+                f"cannot commit to '{self.table.name}': since this write began with schema {self.table.schema.id}, "
+                f"{fact} (schema {now.id}). Nothing was changed. Open the table again, and write the rows again.",
+                table=self.table.name,
+                column=column,
+            )
+        for way, inside in tightened(fields, now.user_fields):
             column = way[0].name
             known = len(way) == 1 and not inside
             for file in (file for message in messages for file in message.added):

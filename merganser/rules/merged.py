@@ -19,16 +19,10 @@ from merganser.errors import InvalidInputError
 from merganser.options import write as w
 from merganser.schema import types as t
 from merganser.schema.arrow import LISTS, lacks_type, type_from_arrow
-from merganser.schema.casts import can_read_as, is_implicit, keeps_order
+from merganser.schema.casts import can_read_as, holds_all, is_implicit
 from merganser.schema.table_schema import TableSchema, repeated_of
 from merganser.schema.types_text import UNNUMBERED
 
-_DIGITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
-_EXACT: Final[dict[type[t.DataType], tuple[type[t.DataType], ...]]] = {
-    t.Float: (t.TinyInt, t.SmallInt),
-    t.Double: (t.TinyInt, t.SmallInt, t.Int),
-}
-"""Integers of which each value is one of a type with a point."""
 _LENGTHS: Final = ((t.Char, t.VarChar), (t.Binary, t.VarBinary))
 
 
@@ -138,7 +132,7 @@ class _Merging:
             return False
         if is_implicit(new, old):
             return False  # each value fits
-        return (self._widening and _holds_all(old, new)) or (self._casting and can_read_as(old, new))
+        return (self._widening and holds_all(old, new)) or (self._casting and can_read_as(old, new))
 
 
 def _check_names(known: Collection[str], given: Sequence[str], before: str) -> None:
@@ -184,10 +178,3 @@ def _check_inside(kind: t.DataType, before: str) -> None:
             _check_inside(element, before)
         case t.Map(value=value):
             _check_inside(value, before)
-
-
-def _holds_all(old: t.DataType, new: t.DataType) -> bool:
-    """Return whether a type holds each value of another one; some implicit changes of the format round or cut."""
-    if isinstance(new, t.Decimal) and type(old) in _DIGITS:
-        return new.precision - new.scale >= _DIGITS[type(old)]
-    return isinstance(old, _EXACT.get(type(new), ())) or keeps_order(old, new)

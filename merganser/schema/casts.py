@@ -30,7 +30,7 @@ from merganser.schema.cast_values import (
 )
 from merganser.schema.same import same_values
 
-__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly", "is_implicit", "keeps_order"]
+__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly", "holds_all", "is_implicit", "keeps_order"]
 
 _Kinds = tuple[type[t.DataType], ...]
 _TEXT: Final[_Kinds] = (t.Char, t.VarChar)
@@ -67,6 +67,12 @@ _IMPLICIT: Final[tuple[tuple[_Kinds, _Kinds], ...]] = (
     (_STAMPS, _STAMPS),
 )
 """The format's implicit changes of a type, integers apart: of those, each becomes itself and what is wider."""
+_DIGITS: Final[dict[type[t.DataType], int]] = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
+_EXACT: Final[dict[type[t.DataType], _Kinds]] = {
+    t.Float: (t.TinyInt, t.SmallInt),
+    t.Double: (t.TinyInt, t.SmallInt, t.Int),
+}
+"""Integers of which each value is one of a type with a point."""
 
 
 def can_read_as(source: t.DataType, target: t.DataType) -> bool:
@@ -107,6 +113,13 @@ def keeps_order(source: t.DataType, target: t.DataType) -> bool:
     if isinstance(source, t.Float) and isinstance(target, t.Double):
         return True
     return type(source) is type(target) and _is_as_wide(source, target)
+
+
+def holds_all(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether a type holds each value of another one; some implicit changes of the format round or cut."""
+    if isinstance(target, t.Decimal) and type(source) in _DIGITS:
+        return target.precision - target.scale >= _DIGITS[type(source)]
+    return isinstance(source, _EXACT.get(type(target), ())) or keeps_order(source, target)
 
 
 def _is_as_wide(source: t.DataType, target: t.DataType) -> bool:

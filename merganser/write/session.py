@@ -22,6 +22,7 @@ from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.schema.lossy import lossy_columns
 from merganser.schema.nullability import tightened
 from merganser.storage.env import Env
 from merganser.write.begin import settle
@@ -292,4 +293,8 @@ def _only_grew(before: TableDef, after: TableDef) -> bool:
         and before.schema.primary_keys == after.schema.primary_keys
         and before.options == after.options
         and not any(True for _ in tightened(before.schema.fields, after.schema.fields))
+        and (
+            after.options.get(w.MERGE_SCHEMA_CASTING)
+            or not any(lossy_columns(before.schema.fields, after.schema.fields))
+        )
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
+
 import pytest
 
 import merganser as mg
@@ -475,6 +478,87 @@ def test_rows_that_are_null_in_a_column_that_became_not_null_are_refused_at_thei
             late()
     table.write([{"id": 4, "n": 4, "s": "d"}])  # a handle from before goes on with rows that fit
     assert [row["id"] for row in rows(catalog.table("db.t"))] == [1, 4]
+
+
+NARROWED = [
+    ([c.retype_column("v", "INT")], "column 'v' was changed from BIGINT to INT"),
+    ([c.retype_column("d", "DECIMAL(10, 1)")], r"column 'd' was changed from DECIMAL\(10, 2\) to DECIMAL\(10, 1\)"),
+    ([c.retype_column("s", "VARCHAR(3)")], r"column 's' was changed from VARCHAR\(5\) to VARCHAR\(3\)"),
+    ([c.retype_column("at", "TIMESTAMP(3)")], r"column 'at' was changed from TIMESTAMP\(6\) to TIMESTAMP\(3\)"),
+    ([c.drop_column("v")], "column 'v' was dropped, and another one has its name"),
+    ([c.retype_column("r.a", "INT")], r"column 'r\.a' was changed from BIGINT to INT"),
+    ([c.retype_column("l.element", "INT")], r"column 'l\.element' was changed from BIGINT to INT"),
+]
+WIDE = {
+    "id": "INT",
+    "v": "BIGINT",
+    "d": "DECIMAL(10, 2)",
+    "s": "VARCHAR(5)",
+    "at": "TIMESTAMP(6)",
+    "r": "ROW<a BIGINT>",
+    "l": "ARRAY<BIGINT>",
+}
+
+
+def wide(number):
+    at, big = datetime(2026, 1, 1, microsecond=7), 2**40
+    return {"id": number, "v": big, "d": Decimal("1.25"), "s": "abcde", "at": at, "r": {"a": big}, "l": [big]}
+
+
+@pytest.mark.parametrize(("changes", "fact"), NARROWED)
+def test_rows_written_by_wider_types_than_the_table_has_now_are_refused_at_their_commit(catalog, changes, fact):
+    old = catalog.create_table("db.x", WIDE, primary_key=["id"])
+    writer = old.writer()
+    writer.write([wide(1)])
+    old.alter(changes)
+    if isinstance(changes[0], c.DropColumn):
+        catalog.alter_table("db.x", [c.add_column("v", "INT")])
+    for late in (writer.commit, lambda: old.write([wide(2)])):
+        with pytest.raises(ConflictError, match=fact):
+            late()
+    assert rows(catalog.table("db.x")) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"bucket": "2"}, {"bucket": "-2"}])
+@pytest.mark.parametrize("key", [["id"], None])
+def test_every_write_through_a_handle_of_wider_types_is_refused(catalog, tmp_path, key, options):
+    if not key and options:
+        return
+    old = catalog.create_table("db.x", {"id": "INT", "v": "BIGINT"}, primary_key=key, options=options)
+    old.write([{"id": 1, "v": 1}])
+    catalog.alter_table("db.x", [c.retype_column("v", "INT")])
+    late = [{"id": 2, "v": 2**40}]
+    (tmp_path / "late.json").write_text('{"id": 2, "v": 1099511627776}')
+    calls = [
+        lambda: old.write(late, overwrite={}),
+        lambda: old.write(late, kinds=["+U"]),
+        lambda: old.load(str(tmp_path / "late.json")),
+        lambda: old.write_changes(['{"id": 2, "v": 1099511627776}'], "json"),
+        lambda: old.update("id = 1", {"v": "1099511627776"}),
+        lambda: (
+            old.merge(late, on="target.id = source.id")
+            .when_not_matched_insert({"id": "source.id", "v": "source.v"})
+            .execute()
+        ),
+    ]
+    if key:
+        calls.append(lambda: old.upsert(late))
+        calls.append(lambda: old.write(late, columns=["id", "v"]))
+    for call in calls:
+        with pytest.raises((ConflictError, InvalidInputError), match=r"column 'v' was changed|does not fit|INT"):
+            call()
+    old.delete("id = 5")
+    assert rows(catalog.table("db.x")) == [{"id": 1, "v": 1}]
+
+
+def test_a_writer_goes_on_when_columns_become_wider_or_are_dropped(catalog):
+    old = catalog.create_table("db.x", {"id": "INT", "v": "INT", "x": "INT"}, primary_key=["id"])
+    writer = old.writer()
+    writer.write([{"id": 1, "v": 1, "x": 1}])
+    old.alter([c.retype_column("v", "BIGINT"), c.drop_column("x")])
+    writer.commit()
+    old.write([{"id": 2, "v": 2, "x": 2}])
+    assert rows(catalog.table("db.x")) == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
 
 
 def test_a_column_stays_nullable_when_a_null_came_before_its_schema(catalog, table, monkeypatch):
