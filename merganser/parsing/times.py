@@ -40,6 +40,7 @@ _YEARS: Final = "beyond {}, which holds 0001-01-01 to 9999-12-31"
 _NANO_YEARS: Final = "beyond {}, which holds 1677-09-22 to 2262-04-10"
 _HOURS: Final = "beyond {}, which holds 00:00:00 to 23:59:59"
 _OFFSET: Final = "has an offset, which {} does not hold"
+_NOT_MIDNIGHT: Final = "is not midnight in {}, as {} needs. Set time_zone to the zone of its dates"
 _BEYOND_DATE: Final = (
     r"(?i)^[+-]?infinity$|^[+-]?[0-9]{5,}-[0-9]{2}-[0-9]{2}|^-[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"|^[0-9]+-[0-9]{2}-[0-9]{2}.* BC$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T:]24:00(?::00(?:\.0*)?)?$"
@@ -48,25 +49,35 @@ _BEYOND_CLOCK: Final = r"^(?:-[0-9]{1,3}|2[4-9]|[3-9][0-9]|[0-9]{3}):[0-9]{2}(?:
 
 
 def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
-    """Return dates: `yyyy-MM-dd`, behind it a time of zeros at most, or days since 1970 where the rules say so."""
+    """Return dates: `yyyy-MM-dd`, behind it a time of zeros at most, or days since 1970 where the rules say so.
+
+    Moments are dates if they are midnight: of the clock that is written, and instants in the time zone of the rules.
+    """
     n = len(cells.kinds)
     days, bad, beyond = np.zeros(n, np.int64), ~cells.empty, np.zeros(n, bool)
     counted = cells.kinds == NUMBER
-    zero = np.zeros(n, bool)
+    zero, shifted = np.zeros(n, bool), np.zeros(n, bool)
     written = cells.kinds == TEXT
     if written.any():
         texts = _whole(cells, written)
         found = _moments(texts)
         seconds = found.seconds
         zoned = (found.zones != _NO_ZONE) & ~found.dated
-        if zoned.any() and encoding.form != "wall" and not rules.days:  # an instant, which is a date if it is midnight
+        if zoned.any() and encoding.form != "wall":  # an instant, which is a date if it is midnight
             seconds = np.where(zoned, _wall_seconds(seconds - np.where(zoned, found.zones, 0), rules), seconds)
+            shifted[written] = zoned & ~found.bad
         wrong = found.bad | (seconds % _DAY != 0) | (found.nanos != 0)
         days[written], bad[written], beyond[written] = seconds // _DAY, wrong, found.beyond
         zero[written] = found.zero
-    if counted.any() and rules.days:
-        count = integers(cells.filter(counted), t.BigInt())
-        days[counted], bad[counted] = np.asarray(count.values.fill_null(0)), count.bad
+    if counted.any() and encoding.unit:  # a timestamp of the source, or a time of the day
+        count, wrong = _counts(cells, counted)
+        seconds, rest = np.divmod(count, UNITS[encoding.unit])
+        if encoding.form == "instant":
+            seconds = _wall_seconds(seconds, rules)
+        days[counted] = seconds // _DAY
+        bad[counted] = wrong | (rest != 0) | (seconds % _DAY != 0) | (encoding.form == "clock")
+    elif counted.any() and rules.days:
+        days[counted], bad[counted] = _counts(cells, counted)
     beyond |= ~bad & ((days < FIRST_DAY) | (days > LAST_DAY))
     null, bad = _settled(cells.empty, bad, beyond, zero, rules)
     values = pa.array(np.where(null | bad, 0, days).astype(np.int32), mask=null | bad).view(pa.date32())
@@ -74,7 +85,12 @@ def dates(cells: Cells, kind: t.Date, encoding: Encoding, rules: Rules) -> Read:
     return Read(
         values,
         bad,
-        whys((zero, _ZEROS), (beyond, BEYOND.format(_YEARS.format(name))), otherwise=f"is no {name}")
+        whys(
+            (zero, _ZEROS),
+            (beyond, BEYOND.format(_YEARS.format(name))),
+            (shifted & bad, _NOT_MIDNIGHT.format(rules.time_zone or "UTC", name)),
+            otherwise=f"is no {name}",
+        )
         if bad.any()
         else "",
     )
@@ -146,7 +162,7 @@ def timestamps(cells: Cells, kind: t.Timestamp | t.LocalZonedTimestamp, encoding
         if per_second:
             seconds[counted] = count // per_second
             nanos[counted] = count % per_second * (_NANOS // per_second)
-            bad[counted] = wrong
+            bad[counted] = wrong | (encoding.form == "clock")
             absolute[counted] = encoding.form == "instant"
         else:
             no_unit[counted] = ~wrong

@@ -355,7 +355,7 @@ def _date(node: Node, options: Mapping[str, Any]) -> date | None:
     if _zero(node, options):
         return None
     moment, nanos, offset, has_clock = _stamp(_text(node))
-    if offset is not None and has_clock and not options["days"]:
+    if offset is not None and has_clock:
         moment = _shown(moment, offset, options)
     _check(nanos == 0 and moment.time() == time())
     return moment.date()

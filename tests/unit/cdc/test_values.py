@@ -88,6 +88,58 @@ def test_iso_texts_without_a_schema_fit_dates_times_and_timestamps_alike() -> No
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("format", ["json", "debezium-json"])
+@pytest.mark.parametrize(
+    ("text", "zone", "shown"),
+    [
+        ("2026-01-01T00:00:00+02:00", "UTC", None),
+        ("2026-01-01T02:00:00+02:00", "UTC", "2026-01-01"),
+        ("2025-12-31T19:00:00-05", "UTC", "2026-01-01"),
+        ("2026-01-01T00:00:00+01:00", "Europe/Berlin", "2026-01-01"),
+        ("2025-12-31T23:00:00Z", "Europe/Berlin", "2026-01-01"),
+        ("2026-01-01T00:00:00Z", "Europe/Berlin", None),
+        ("2026-01-01+02:00", "Europe/Berlin", "2026-01-01"),
+    ],
+)
+def test_an_instant_is_a_date_if_it_is_midnight_in_the_time_zone(
+    format: str, text: str, zone: str, shown: str | None
+) -> None:
+    row = {"id": 1, "d": text}
+    record = json.dumps(row if format == "json" else {"op": "c", "after": row})
+    found = _parsed([(record, None)], {"id": "INT", "d": "DATE"}, format=format, time_zone=zone)
+    if shown is None:
+        (reason,) = found.rejected["reason"].to_pylist()
+        assert reason == (
+            f"bad-value: column d: '{text}' is not midnight in {zone}, as DATE needs. Set time_zone to the zone of its "
+            "dates"
+        )
+    else:
+        assert found.rows["d"].cast(pa.string()).to_pylist() == [shown]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "kind", "shown"),
+    [
+        ("io.debezium.time.Timestamp", 1767225600000, "DATE", "2026-01-01"),
+        ("io.debezium.time.MicroTimestamp", 1767225600000000, "DATE", "2026-01-01"),
+        ("io.debezium.time.Timestamp", 20454, "DATE", None),  # 20 seconds
+        ("io.debezium.time.Time", 0, "DATE", None),
+        ("io.debezium.time.Time", 1000, "TIMESTAMP(3)", None),
+        ("io.debezium.time.Date", 20454, "DATE", "2026-01-01"),
+    ],
+)
+def test_integers_in_dates_and_timestamps_count_what_their_schema_says(
+    name: str, count: int, kind: str, shown: str | None
+) -> None:
+    after = {"field": "after", "type": "struct", "fields": [{"field": "d", "type": "int64", "name": name}]}
+    record = {"schema": {"fields": [after]}, "payload": {"op": "c", "after": {"id": 1, "d": count}}}
+    found = _parsed([(json.dumps(record), None)], {"id": "INT", "d": kind})
+    assert found.rows["d"].cast(pa.string()).to_pylist() == ([] if shown is None else [shown])
+    assert [reason.split(": ", 2)[2] for reason in found.rejected["reason"].to_pylist()] == (
+        [f"'{count}' is no {kind}"] if shown is None else []
+    )
+
+
 def test_decimals_and_bytes_have_an_encoding_by_column() -> None:
     schema = {"id": "BYTES", "n2": "DECIMAL(12, 2)", "n65": "STRING", "bu": "DECIMAL(20, 0)", "bl": "BYTES"}
     options = {"decimal": {"bu": "base64"}, "binary": {"bl": "hex"}}
