@@ -140,6 +140,8 @@ def parse_records(
     chosen = cdc_options(format_, options, fields, key)
     if placing.limits is not None:
         chosen = replace(chosen, rules=replace(chosen.rules, truncates=placing.limits.truncates))
+    fixed = frozenset((*key, *placing.partition))
+    chosen = replace(chosen, rules=replace(chosen.rules, placing=fixed))
     for field in fields:
         if not readable(field.type):
             raise UnsupportedError(

@@ -96,6 +96,7 @@ class Assignments:
             not_null_names=self.keys,
             named_by=self.named_by,
             limits=self.limits,
+            placing=self.keys,
         )
 
     def _evaluated(self, name: str, value: Projection, rows: pa.Table) -> pa.Array:

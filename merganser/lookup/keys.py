@@ -75,7 +75,9 @@ def key_rows(
     _check_alike(rows, names, action, noun)
     conformed = []
     for part in parts:
-        conformed.append(conform(part, fields, action=action, not_null_names=not_null, still_true="Nothing was read."))
+        conformed.append(
+            conform(part, fields, action=action, not_null_names=not_null, still_true="Nothing was read.", placing=None)
+        )
     return pa.concat_tables(conformed)
 
 
@@ -116,7 +118,7 @@ def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) 
     """
     fields = [replace(table.schema.field(name), default=None) for name in types]
     rows = pa.table({name: pa.nulls(0, kind) for name, kind in types.items()})
-    conform(rows, fields, action=action, still_true="Nothing was read.")
+    conform(rows, fields, action=action, still_true="Nothing was read.", placing=None)
 
 
 def check_columns(given: Sequence[str], names: Sequence[str], action: str, noun: str = "key") -> None:

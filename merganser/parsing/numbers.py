@@ -26,10 +26,16 @@ _BLANKS: Final = " \t"
 """What may stand around a value that is no text."""
 _DIGITS_MAX: Final = 38
 _POWER_MAX: Final = 100_000
+_NEW_TABLE: Final = "create a table with a wider one: a column that places rows keeps its type"
 
 
-def integers(cells: Cells, kind: t.DataType) -> Read:
-    """Return whole numbers, written as such or as 7.0 or 1e1."""
+def integers(cells: Cells, kind: t.DataType, *, places: bool = False) -> Read:
+    """Return whole numbers, written as such or as 7.0 or 1e1.
+
+    Args:
+        cells, kind: what is read, and the type of the column.
+        places: the column places rows, so that it cannot get another type.
+    """
     target = arrow_type(kind)
     at, texts = _scalars(cells)
     if not _has_byte(texts, b"x"):  # Arrow reads hexadecimal digits, too
@@ -43,7 +49,8 @@ def integers(cells: Cells, kind: t.DataType) -> Read:
     outside = np.asarray(pc.or_(pc.less(exact, low), pc.greater(exact, high)).fill_null(False))
     bad = bad | outside
     values = pc.if_else(pa.array(bad), pa.scalar(None, exact.type), exact).cast(target)
-    wider = f"does not fit {_name(kind)}. If the column of the source became wider, widen this one with retype_column"
+    advice = _NEW_TABLE if places else "widen this one with retype_column"
+    wider = f"does not fit {_name(kind)}. If the column of the source became wider, {advice}"
     return read(
         spread(values, at),
         spread_bad(bad, at) | wrong,

@@ -60,6 +60,8 @@ class Rules:
         files: whether values lie in a file. A map is a list of entries there, and equal names in an object are a fault.
         truncates: whether digits are dropped that a TIME or TIMESTAMP column does not hold.
         binary_else: of columns that `binary` does not name.
+        placing: columns that cannot get another type, since they place rows: messages advise none.
+        places: whether the one column, if these are the rules of one, is among them.
     """
 
     binary: str | Mapping[str, str] = BASE64_UNSAID
@@ -72,14 +74,18 @@ class Rules:
     files: bool = False
     truncates: bool = False
     binary_else: str = BASE64_UNSAID
+    placing: frozenset[str] = frozenset()
+    places: bool = False
 
     def of(self, column: str) -> Rules:
         """Return the rules of one column: what was chosen by column is one for all there."""
         binary, decimal, unit = self.binary, self.decimal, self.time_unit
-        if isinstance(binary, str) and isinstance(decimal, str) and (unit is None or isinstance(unit, str)):
+        one_for_all = isinstance(binary, str) and isinstance(decimal, str) and (unit is None or isinstance(unit, str))
+        if one_for_all and column not in self.placing:
             return self
         return replace(
             self,
+            places=column in self.placing,
             binary=binary if isinstance(binary, str) else binary.get(column, self.binary_else),
             decimal=decimal if isinstance(decimal, str) else decimal.get(column, "text"),
             time_unit=unit.get(column) if isinstance(unit, Mapping) else unit,

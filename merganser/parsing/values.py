@@ -56,7 +56,7 @@ def column(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> 
 def _typed(given: Cells, kind: t.DataType, encoding: Encoding, rules: Rules) -> Read:
     match kind:
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
-            return integers(given, kind)
+            return integers(given, kind, places=rules.places)
         case t.Float() | t.Double():
             return floats(given, kind)
         case t.Decimal():

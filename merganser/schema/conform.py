@@ -61,22 +61,35 @@ class Limits(Protocol):
         """Whether digits of moments are dropped that their column does not store."""
 
 
-class _MisfitError(Exception):
-    """A value cannot be stored: `index` within the array at hand, and why, as the rest of a message."""
+_KEPT: Final = (
+    ". A column that places rows keeps its type: create a table with another type for it, and write all rows there"
+)
+"""What to do if a column of a key cannot hold a value."""
 
-    def __init__(self, index: int, why: str, hint: str = "") -> None:
+
+class _MisfitError(Exception):
+    """A value cannot be stored: `index` within the array at hand, and why, as the rest of a message.
+
+    `hint` is what to do; `option` what an option of the table does instead, and `retype` another type of the column.
+    """
+
+    def __init__(self, index: int, why: str, hint: str = "", option: str = "", retype: str = "") -> None:
         super().__init__(why)
-        self.index = index
-        self.why = why
-        self.hint = hint
+        self.index, self.why, self.hint, self.option, self.retype = index, why, hint, option, retype
 
 
 class _MismatchError(Exception):
-    """The Arrow type of a column, or of a part of it at `path`, says another thing than the column's type."""
+    """The Arrow type of a column, or of a part of it at `path`, says another thing than the column's type.
 
-    def __init__(self, path: str, found: pa.DataType, wanted: str, hint: str = "Cast it first.") -> None:
+    `hint` and `retype` are as for `_MisfitError`.
+    """
+
+    def __init__(
+        self, path: str, found: pa.DataType, wanted: str, hint: str = "Cast it first", retype: str = ""
+    ) -> None:
         super().__init__(path)
-        self.path, self.found, self.wanted, self.hint = path, found, wanted, hint
+        self.path, self.found, self.wanted, self.hint, self.retype = path, found, wanted, hint, retype
+        self.option = ""
 
 
 def conform(
@@ -91,6 +104,7 @@ def conform(
     still_true: str = "Nothing was written.",
     fills: bool = False,
     limits: Limits | None = None,
+    placing: Collection[str] | None = (),
 ) -> pa.Table:
     """Return `data` with exactly the columns and Arrow types of `fields`, in their order.
 
@@ -107,6 +121,7 @@ def conform(
         still_true: how messages end: what a refusal leaves as it was.
         fills: fields of ROWs that the data lacks are null.
         limits: values that files of the table cannot hold; None: they hold all.
+        placing: columns that cannot get another type; messages advise none. None: rows are looked for, not written.
 
     Returns:
         As many rows in the same order. Columns that need no conversion share their memory with `data`.
@@ -125,7 +140,8 @@ def conform(
         timed = pa.types.is_temporal(column.type) or pa.types.is_nested(column.type)
         limited = has_limits(field.type) or (limits is not None and timed)
         if not sound or limited or column.type != arrow_type(field.type):
-            column = _conform_column(column, field, action, naming, fills, limits)
+            places = None if placing is None else field.name in placing
+            column = _conform_column(column, field, action, naming, fills, limits, places)
         if column.null_count and field.default is not None:
             column = pc.coalesce(column, default_value(field))
         key = field.name in not_null_names
@@ -244,7 +260,13 @@ def _first_plain(value: pa.Scalar) -> pa.Scalar:
 
 
 def _conform_column(
-    column: pa.ChunkedArray, field: t.Field, action: str, naming: _Naming, fills: bool, limits: Limits | None
+    column: pa.ChunkedArray,
+    field: t.Field,
+    action: str,
+    naming: _Naming,
+    fills: bool,
+    limits: Limits | None,
+    places: bool | None,
 ) -> pa.ChunkedArray:
     target = arrow_type(field.type)
     chunks = []
@@ -267,17 +289,29 @@ def _conform_column(
         row = start + error.index
         raise InvalidInputError(
             f"{action}: column '{field.name}' {error.why} ({naming.row(row)}).{naming.note} {naming.still_true}"
-            f"{error.hint}",
+            f"{_advice(error, places)}",
             column=field.name,
             row=row,
         ) from None
     except _MismatchError as error:
         raise InvalidInputError(
             f"{action}: column '{error.path}' is {error.found} in the data and {error.wanted} in the table. "
-            f"{naming.still_true} {error.hint}",
+            f"{naming.still_true}{_advice(error, places)}",
             column=error.path,
         ) from None
     return with_values_under_nulls(pa.chunked_array(chunks, type=target))
+
+
+def _advice(error: _MisfitError | _MismatchError, places: bool | None) -> str:
+    """Return what to do, as the end of a message.
+
+    Args:
+        error: why a value is refused.
+        places: whether the column cannot get another type; None: nothing is written, and the table is to stay.
+    """
+    if places is None or not error.hint:
+        return f" {error.hint}." if error.hint else ""
+    return f" {error.hint}{error.option}{_KEPT if places and error.retype else error.retype}."
 
 
 def _is_sound(data: pa.Table) -> bool:
@@ -476,18 +510,18 @@ def _convert(array: pa.Array, kind: t.DataType, path: str, fills: bool) -> pa.Ar
     return converted
 
 
-def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str]:
-    """Return why a moment does not fit, and what to do about it."""
+def _too_fine(value: pa.Scalar, kind: t.DataType, path: str) -> tuple[str, str, str, str]:
+    """Return why a moment does not fit, and what `_MisfitError` says to do about it."""
     found, stored = UNIT_NAMES[value.type.unit], UNIT_NAMES[arrow_type(kind).unit]
     why = f"value {_shown(value)} has {found}, and the column stores {stored} ({_bare(kind)})"
-    widened = ""
+    retype = ""
     if isinstance(kind, t.Timestamp | t.LocalZonedTimestamp):
         wider = _bare(replace(kind, precision={"us": 6}.get(value.type.unit, 9)))
-        widened = f', or widen the column with retype_column("{path}", "{wider}")'
+        retype = f', or widen the column with retype_column("{path}", "{wider}")'
     elif isinstance(kind, t.Time):
-        widened = ", or store them as text in a STRING column"
-    advice = "let writes do so with the table option 'write.timestamp-precision' = 'truncate'"
-    return why, f" Truncate the values, {advice}{widened}."
+        retype = ", or store them as text in a STRING column"
+    option = ", let writes do so with the table option 'write.timestamp-precision' = 'truncate'"
+    return why, "Truncate the values", option, retype
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -538,7 +572,7 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
         _MismatchError: the Arrow type says another thing.
     """
     number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
-    hint = "Cast it, or change the column type first."
+    hint, retype = "Cast it", ", or change the column type first"
     match kind:
         case t.Boolean() if pa.types.is_boolean(found):
             return _safe(target)
@@ -570,12 +604,13 @@ def _conversion(found: pa.DataType, kind: t.DataType, target: pa.DataType, path:
         case t.Timestamp() if pa.types.is_timestamp(found):
             if found.tz is None:
                 return _safe(target)
-            hint = "It is an instant and the column a wall clock: convert it to local time and drop the zone."
+            hint = "It is an instant and the column a wall clock: convert it to local time and drop the zone"
+            retype = ""
         case t.LocalZonedTimestamp() if pa.types.is_timestamp(found):
             if found.tz is not None:
                 return _safe(target)
-            hint = "It is a wall clock and the column an instant: give it a zone first."
-    raise _MismatchError(path, found, _bare(kind), hint)
+            hint, retype = "It is a wall clock and the column an instant: give it a zone first", ""
+    raise _MismatchError(path, found, _bare(kind), hint, retype)
 
 
 def _safe(target: pa.DataType) -> _Convert:
@@ -707,7 +742,7 @@ def _convert_inside(values: pa.Array, kind: t.DataType, path: str, role: str, of
             raise _MisfitError(index, f"has null for {role}, which is NOT NULL")
     except _MisfitError as error:
         row = int(np.searchsorted(offsets, error.index, side="right")) - 1
-        raise _MisfitError(row, error.why) from None
+        raise _MisfitError(row, error.why, error.hint, error.option, error.retype) from None
     return converted
 
 
@@ -717,7 +752,7 @@ def _convert_row(array: pa.Array, fields: Sequence[t.Field], kind: t.DataType, p
     found = [field.name for field in array.type]
     lacking = [field.name for field in fields if field.name not in found] if fills else []
     if Counter([*found, *lacking]) != Counter(field.name for field in fields):
-        raise _MismatchError(path, array.type, _bare(kind), "The fields inside must have the same names.")
+        raise _MismatchError(path, array.type, _bare(kind), "The fields inside must have the same names")
     mask = _null_mask(array)
     parts = array.flatten()  # unlike field(), this puts the nulls of the rows into their fields
     children = []

@@ -91,6 +91,11 @@ class TableSchema:
         return self.options.get(options_write.BUCKET_KEY) or self.trimmed_primary_key
 
     @property
+    def placing_columns(self) -> frozenset[str]:
+        """The columns that place rows: of the primary key, the partitions and the bucket key. They keep their types."""
+        return frozenset((*self.primary_keys, *self.partition_keys, *self.bucket_key))
+
+    @property
     def bucket(self) -> int:
         """Number of buckets, -1 or -2: option `bucket`."""
         return self.options.get(options_write.BUCKET)

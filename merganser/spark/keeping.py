@@ -212,7 +212,15 @@ def conformed(target: WriteTarget, rows: pa.Table) -> pa.Table:
     ]
     keys = schema.primary_keys
     rows = fill_missing(rows, fields) if fills else rows
-    return conform(rows, fields, action=target.action, not_null_names=keys, named_by=keys, fills=fills)
+    return conform(
+        rows,
+        fields,
+        action=target.action,
+        not_null_names=keys,
+        named_by=keys,
+        fills=fills,
+        placing=schema.placing_columns,
+    )
 
 
 def commit(

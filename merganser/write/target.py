@@ -136,6 +136,7 @@ class WriteTarget:
             not_null_names=self.table.schema.primary_keys,
             fills=self.table.options.get(w.MERGE_SCHEMA),
             limits=value_limits(self.table.options),
+            placing=self.table.schema.placing_columns,
         )
         prepared = accepted(self.table, rows, kinds, None, action=self.action)
         return prepared[0], prepared[1]
@@ -181,6 +182,7 @@ class WriteTarget:
             named_by=(table.schema.primary_keys or rows.column_names) if in_task else (),
             fills=options.get(w.MERGE_SCHEMA),
             limits=value_limits(options),
+            placing=table.schema.placing_columns,
         )
         if self.spec:
             self._check_inside(rows)

@@ -99,3 +99,33 @@ def test_one_handle_may_truncate(tmp_path: Path) -> None:
     table = made(tmp_path).with_options({"write.timestamp-precision": "truncate"})
     table.write([STORED | {"tm": time(1, 2, 3, 999_999)}])
     assert table.read().to_pylist()[0]["tm"] == time(1, 2, 3, 999_000)
+
+
+def test_columns_that_place_rows_keep_their_type_so_that_messages_advise_another_table(tmp_path):
+    catalog = mg.catalog(str(tmp_path))
+    catalog.create_database("db")
+    kinds = {"at": "TIMESTAMP(3)", "p": "INT", "b": "TIMESTAMP(3)", "n": "INT"}
+    table = catalog.create_table("db.t", kinds, primary_key=["at", "p"], partition_by=["p"])
+    lines = catalog.create_table("db.l", kinds, partition_by=["p"], options={"bucket": "1", "bucket-key": "b"})
+    row = {"at": CUT, "p": 1, "b": CUT, "n": 1}
+    record = '{"at": "2026-01-01", "p": 3000000000, "n": 1}'
+    calls = [
+        lambda: table.write([row | {"at": AT}]),
+        lambda: table.upsert([row | {"at": AT}]),
+        lambda: table.write([row | {"p": "x"}]),
+        lambda: lines.write([row | {"b": AT}]),
+        lambda: table.write_changes([record], "json"),
+        lambda: table.write([row | {"p": "x"}], columns=list(row)),
+        lambda: table.lookup([{"at": AT, "p": 1}]),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError) as refused:
+            call()
+        assert "retype_column" not in str(refused.value)
+        assert "change the column type" not in str(refused.value)
+        assert ("keeps its type" in str(refused.value)) == (call is not calls[-1]), str(refused.value)
+    assert str(refused.value).endswith("Nothing was read. Truncate the values.")
+    with pytest.raises(InvalidInputError, match="widen the column with retype_column"):
+        table.write([row | {"b": AT}])
+    with pytest.raises(InvalidInputError, match="widen this one with retype_column"):
+        table.write_changes(['{"at": "2026-01-01", "p": 3, "n": 3000000000}'], "json")
