@@ -10,10 +10,11 @@ rows of a state that was rolled back to. The files that hold such rows declare t
 from __future__ import annotations
 
 import contextlib
+import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +48,8 @@ from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.storage.protocol import Sink
 
+_OPEN: Final[weakref.WeakSet[_OpenFile]] = weakref.WeakSet()
+"""Data files that are begun and not finished. A set of references: a writer that is dropped counts no more."""
 _KEY_STATS = StatsMode("truncate", 128)
 _COPY_BYTES = 4 << 20
 _NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
@@ -80,6 +83,11 @@ class Beside(Protocol):
 
     def abort(self) -> None:
         """Take note that the file is dropped."""
+
+
+def files_being_written() -> int:
+    """Return how many data files this process is writing: of all tables and threads."""
+    return len(_OPEN)
 
 
 class RollingWriter:
@@ -172,6 +180,7 @@ class RollingWriter:
         """Remove what was written. The files of a finished writer too. Best effort: else they are orphans."""
         names = [name for file in self._done for name in file.names]
         if self._open is not None:
+            _OPEN.discard(self._open)
             self._open.abort()
             if self._layout.filters:
                 names.append(self._open.name + INDEX_SUFFIX)
@@ -185,10 +194,12 @@ class RollingWriter:
         sink = self._env.storage.writer(join(self._directory, name))
         try:
             with _writing(self._directory, name):
-                return _OpenFile(self._table, self._layout, sink, name, self._beside and self._beside())
+                begun = _OpenFile(self._table, self._layout, sink, name, self._beside and self._beside())
         except BaseException:
             sink.abort()
             raise
+        _OPEN.add(begun)
+        return begun
 
     def _finish(self) -> None:
         assert self._open is not None
@@ -204,6 +215,7 @@ class RollingWriter:
         if self._open.beside is not None:
             self._open.beside.finish(join(self._directory, made.name), made.size)
         self._done.append(replace(made, extra_files=beside, embedded_index=embedded))
+        _OPEN.discard(self._open)
         self._open = None
 
 

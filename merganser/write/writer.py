@@ -4,8 +4,9 @@ Rows that wait for their buckets are written as those of an append table, with t
 
 Both writers buffer rows up to the write buffer's size, then ask their assigner for the bucket of each row. A key table
 gets a sorted run per bucket and flush (`lsm.writer`). Its writer numbers every received row before it folds rows of one
-key, from the newest sequence number of the bucket on. The writer of an append table keeps one open file per bucket and
-writes rows in the order of arrival.
+key, from the newest sequence number of the bucket on. The writer of an append table writes rows in the order of
+arrival, and keeps one file per bucket open for the rows of the next flush. All writers of the process keep at most 128
+files open, and no more than a quarter of the file descriptors that the process may have: the oldest is finished first.
 
 If the caller already holds the rows in one table, the writer does not copy them into the buffer. It flushes them from
 that table, in one run of any size.
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from merganser.commit.message import CommitMessage
 from merganser.files.layout import FileLayout, file_layout, postponed_layout
-from merganser.files.write import RollingWriter
+from merganser.files.write import RollingWriter, files_being_written
 from merganser.lsm.gather import Gather
 from merganser.lsm.writer import SLICE_ROWS, Flush, Keeps
 from merganser.merge.rules import merge_of
@@ -33,6 +34,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import write as w
 from merganser.rules.dialects import publishes_each_record
 from merganser.schema.pieces import in_one, is_large, pieces
+from merganser.storage.descriptors import descriptors_max
 from merganser.storage.env import Env
 from merganser.write.buckets import (
     Assigner,
@@ -51,6 +53,9 @@ from merganser.write.start import Start
 Publishes = Callable[[bytes], bool]
 Marks = Callable[[bytes], str]
 _OPEN_FILES_MAX: Final = 128
+"""Maximum number of files that stay open for the next rows of their buckets, in all writers of the process."""
+_OPEN_SHARE: Final = 4
+"""At most one of this many file descriptors of the process is for them: reads and commits need some, too."""
 _NO_NUMBER: Final = -1
 """Sequence number of rows that wait: they get one with their bucket."""
 
@@ -339,7 +344,8 @@ class ArrivalWriter:
         if bucket not in self._open:
             if self._table.bucket > 0:
                 self._written.take_sequences(bucket, 0)  # refuses another number of buckets before a file is begun
-            if len(self._open) >= _OPEN_FILES_MAX:
+            open_max = min(_OPEN_FILES_MAX, descriptors_max() // _OPEN_SHARE)
+            while self._open and files_being_written() >= open_max:
                 self._close(next(iter(self._open)))
             self._open[bucket] = RollingWriter(
                 table=self._table, env=self._env, directory=self._written.directory(bucket), layout=self._layout

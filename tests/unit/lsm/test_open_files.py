@@ -1,4 +1,4 @@
-"""Merges of many overlapping files hold few of them open, and close them after an error too."""
+"""Merges of many overlapping files and writes of many partitions hold few files open, and close them after an error."""
 
 from __future__ import annotations
 
@@ -35,6 +35,31 @@ assert compacting.read().count() == expected
 """
 
 
+MANY_PARTITIONS = """
+import resource, sys
+import pyarrow as pa
+import merganser as mg
+catalog = mg.catalog(sys.argv[1], options={"local.sync": "false"})
+catalog.create_database("s")
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+rows = pa.table({"p": pa.array(range(100), pa.int32()), "k": pa.array(range(100), pa.int64())})
+columns = {"p": "INT", "k": "BIGINT"}
+append = catalog.create_table("s.append", columns, partition_by=["p"])
+queue = catalog.create_table("s.queue", columns, partition_by=["p"], options={"bucket": "1", "bucket-key": "k"})
+small = {"write-buffer-size": "1 kb"}  # each batch is flushed, so that files stay open for the next
+with append.with_options(small).writer() as one, queue.with_options(small).writer() as other:
+    for _ in range(2):
+        one.write(rows)
+        other.write(rows)
+    one.commit()
+    other.commit()
+for table in (append, queue):
+    assert table.read().count() == 200
+    assert table.read().to_arrow()["k"].to_pylist().count(7) == 2
+    assert table.check() == ()
+"""
+
+
 def made(path: Path, **options: str) -> tuple[mg.Table, dict[int, str]]:
     catalog = mg.catalog(str(path), options={"local.sync": "false"})
     catalog.create_database("s")
@@ -58,6 +83,11 @@ def shown(table: mg.Table) -> dict[int, str]:
 def test_merges_of_70_overlapping_files_work_with_a_limit_of_64_open_files(tmp_path: Path) -> None:
     _, rows = made(tmp_path)
     subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path), str(len(rows))], check=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_two_writers_of_100_partitions_work_with_a_limit_of_64_open_files(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", MANY_PARTITIONS, str(tmp_path)], check=True)
 
 
 def open_files() -> list[str]:
