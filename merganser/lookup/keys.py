@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
@@ -55,13 +55,14 @@ def key_rows(
             of another type. Nothing was read.
     """
     fields = [replace(table.schema.field(name), default=None) for name in names]
+    beside = beside_key(table, names)
     rows = [keys] if isinstance(keys, Mapping) else keys
     try:
         parts = [part for part, _ in batches_of(rows, fields)]
     except InvalidInputError as error:
         raise InvalidInputError(f"{action}: {error}", **error.context) from error
     if (not isinstance(rows, Sized) or len(rows)) and any(not part.num_columns for part in parts):
-        check_columns([], names, action, noun)  # keys without columns lack them; they are not no keys
+        check_columns([], names, action, noun, beside=beside)  # keys without columns lack them; they are not no keys
     if shorter is not None and any(part.num_columns for part in parts):
         given = {name for part in parts for name in part.column_names}
         if given == set(shorter):
@@ -71,7 +72,7 @@ def key_rows(
     not_null = [name for name in names if name in table.schema.primary_keys]  # a partition column may be null
     parts = [part for part in parts if part.num_rows]
     for part in parts:
-        check_columns(part.column_names, names, action, noun)
+        check_columns(part.column_names, names, action, noun, beside=beside)
     _check_alike(rows, names, action, noun)
     conformed = []
     for part in parts:
@@ -121,8 +122,21 @@ def check_types(table: TableDef, types: Mapping[str, pa.DataType], action: str) 
     conform(rows, fields, action=action, still_true="Nothing was read.", placing=None)
 
 
-def check_columns(given: Sequence[str], names: Sequence[str], action: str, noun: str = "key") -> None:
+def beside_key(table: TableDef, names: Sequence[str]) -> list[str]:
+    """Return the partition columns among some columns that the primary key of a table lacks."""
+    return [name for name in names if name not in table.schema.primary_keys]
+
+
+def check_columns(
+    given: Sequence[str], names: Sequence[str], action: str, noun: str = "key", *, beside: Collection[str] = ()
+) -> None:
     """Refuse columns that are not exactly those of a key.
+
+    Args:
+        given, names: the columns, and those of a key.
+        action: what is being done, as messages begin.
+        noun: how messages call a key.
+        beside: see `beside_key`.
 
     Raises:
         InvalidInputError: names the columns.
@@ -136,6 +150,14 @@ def check_columns(given: Sequence[str], names: Sequence[str], action: str, noun:
                 column=name,
             )
     missing = [name for name in names if name not in given]
+    if missing and missing[0] in beside:
+        raise InvalidInputError(
+            f"{action}: the {noun} lacks column '{missing[0]}', which says in which partition the row is. It is no "
+            f"part of the primary key, so each partition may have a row of the same key. Nothing was read. Give "
+            f"{wanted}; read(where=...) finds the rows of a key in all partitions.",
+            column=missing[0],
+            missing=missing,
+        )
     if missing:
         raise InvalidInputError(
             f"{action}: the {noun} lacks column '{missing[0]}'. A {noun} has the columns {wanted}. Nothing was read.",

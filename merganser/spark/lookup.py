@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 
 from merganser.errors import ExpiredError, InvalidInputError, NotFoundError
 from merganser.handle.table import Table
-from merganser.lookup.keys import check_columns, check_has_key, check_types, keys_that_fit
+from merganser.lookup.keys import beside_key, check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshots import SnapshotStore
@@ -100,7 +100,8 @@ def lookup_join(
     given = names.names(list(of_key), df.columns) or ()
     key = names.names(list(of_key.values())) or ()
     alone = definition.moves_keys and set(key) == set(definition.schema.primary_keys)
-    check_columns(key, definition.schema.primary_keys if alone else definition.row_key, action)
+    wanted = definition.schema.primary_keys if alone else definition.row_key
+    check_columns(key, wanted, action, beside=beside_key(definition, wanted))
     for name in given:
         if name not in df.columns:
             raise InvalidInputError(f"{action}: the DataFrame has no column '{name}'.", column=name)
