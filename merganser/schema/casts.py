@@ -30,7 +30,16 @@ from merganser.schema.cast_values import (
 )
 from merganser.schema.same import same_values
 
-__all__ = ["CastError", "can_read_as", "cast_array", "cast_exactly", "holds_all", "is_implicit", "keeps_order"]
+__all__ = [
+    "CastError",
+    "can_read_as",
+    "cast_array",
+    "cast_exactly",
+    "holds_all",
+    "is_implicit",
+    "keeps_order",
+    "keeps_values",
+]
 
 _Kinds = tuple[type[t.DataType], ...]
 _TEXT: Final[_Kinds] = (t.Char, t.VarChar)
@@ -40,6 +49,8 @@ _NUMBERS: Final[_Kinds] = (*_INTEGERS, t.Float, t.Double, t.Decimal)
 _SECONDS: Final[_Kinds] = (t.Int, t.BigInt)
 _STAMPS: Final[_Kinds] = (t.Timestamp, t.LocalZonedTimestamp)
 _INSTANTS: Final[_Kinds] = (t.Date, t.Time, *_STAMPS)
+_NUMBER: Final = t.TinyInt | t.SmallInt | t.Int | t.BigInt | t.Float | t.Double | t.Decimal
+_MICROS: Final = 6
 _CUT: Final[_Kinds] = (t.Boolean, *_NUMBERS, *_TEXT)
 """Types whose text is fitted to CHAR(n) and VARCHAR(n). Bytes and containers keep theirs whole."""
 
@@ -120,6 +131,23 @@ def holds_all(source: t.DataType, target: t.DataType) -> bool:
     if isinstance(target, t.Decimal) and type(source) in _DIGITS:
         return target.precision - target.scale >= _DIGITS[type(source)]
     return isinstance(source, _EXACT.get(type(target), ())) or keeps_order(source, target)
+
+
+def keeps_values(source: t.DataType, target: t.DataType) -> bool:
+    """Return whether each value of a type still says what it was when `cast_array` has turned it into another type."""
+    match source, target:
+        case ((t.Char() | t.VarChar()), t.VarChar()):
+            return target.length >= source.length
+        case ((t.Binary() | t.VarBinary()), t.VarBinary()):
+            return target.length >= source.length
+        case t.Date(), t.Timestamp():
+            return target.precision <= _MICROS
+        case ((t.Timestamp() | t.LocalZonedTimestamp()), (t.Timestamp() | t.LocalZonedTimestamp())):
+            far = target.precision <= _MICROS or source.precision > _MICROS  # nanoseconds reach from 1677 to 2262 alone
+            return type(source) is type(target) and far and _is_as_wide(source, target)
+        case _, t.VarChar(length=t.LENGTH_MAX):
+            return isinstance(source, t.Boolean | t.Date | t.Time | t.Timestamp | _NUMBER)
+    return holds_all(source, target)
 
 
 def _is_as_wide(source: t.DataType, target: t.DataType) -> bool:

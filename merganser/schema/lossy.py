@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from merganser.schema import types as t
-from merganser.schema.casts import holds_all
+from merganser.schema.casts import keeps_values
 
 
 def lossy_columns(before: Sequence[t.Field], after: Sequence[t.Field], path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the columns, and fields of ROWs, whose values rows of an older schema cannot bring to a newer one.
 
-    A column that was dropped is none of them: its values are not stored, as the table wants it. A column that became
-    wider is none either: readers get the values as they were written.
+    A column that was dropped is none of them: its values are not stored, as the table wants it. A column that got
+    a type which holds all its values, such as BIGINT for INT, or STRING, is none either.
 
     Args:
         before, after: columns of the two schemas, or fields of a ROW; matched by their ids.
@@ -30,7 +30,7 @@ def lossy_columns(before: Sequence[t.Field], after: Sequence[t.Field], path: str
                 yield path + field.name, f"column '{path}{field.name}' was dropped, and another one has its name"
         elif type(field.type) is type(there.type) and (inside := _parts(field.type)) is not None:
             yield from lossy_columns(inside, _parts(there.type) or (), f"{path}{field.name}.")
-        elif not holds_all(field.type, there.type):
+        elif not keeps_values(field.type, there.type):
             yield path + field.name, f"column '{path}{field.name}' was changed from {field.type} to {there.type}"
 
 

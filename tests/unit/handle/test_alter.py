@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
@@ -486,6 +486,7 @@ NARROWED = [
     ([c.retype_column("s", "VARCHAR(3)")], r"column 's' was changed from VARCHAR\(5\) to VARCHAR\(3\)"),
     ([c.retype_column("at", "TIMESTAMP(3)")], r"column 'at' was changed from TIMESTAMP\(6\) to TIMESTAMP\(3\)"),
     ([c.drop_column("v")], "column 'v' was dropped, and another one has its name"),
+    ([c.retype_column("at", "TIMESTAMP(9)")], r"column 'at' was changed from TIMESTAMP\(6\) to TIMESTAMP\(9\)"),
     ([c.retype_column("r.a", "INT")], r"column 'r\.a' was changed from BIGINT to INT"),
     ([c.retype_column("l.element", "INT")], r"column 'l\.element' was changed from BIGINT to INT"),
 ]
@@ -552,13 +553,14 @@ def test_every_write_through_a_handle_of_wider_types_is_refused(catalog, tmp_pat
 
 
 def test_a_writer_goes_on_when_columns_become_wider_or_are_dropped(catalog):
-    old = catalog.create_table("db.x", {"id": "INT", "v": "INT", "x": "INT"}, primary_key=["id"])
+    kinds = {"id": "INT", "v": "INT", "s": "DATE", "x": "INT"}
+    old = catalog.create_table("db.x", kinds, primary_key=["id"])
     writer = old.writer()
-    writer.write([{"id": 1, "v": 1, "x": 1}])
-    old.alter([c.retype_column("v", "BIGINT"), c.drop_column("x")])
+    writer.write([{"id": 1, "v": 1, "s": date(2026, 1, 1), "x": 1}])
+    old.alter([c.retype_column("v", "BIGINT"), c.retype_column("s", "STRING"), c.drop_column("x")])
     writer.commit()
-    old.write([{"id": 2, "v": 2, "x": 2}])
-    assert rows(catalog.table("db.x")) == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    old.write([{"id": 2, "v": 2, "s": date(2026, 1, 2), "x": 2}])
+    assert rows(catalog.table("db.x")) == [{"id": i, "v": i, "s": f"2026-01-0{i}"} for i in (1, 2)]
 
 
 def test_a_column_stays_nullable_when_a_null_came_before_its_schema(catalog, table, monkeypatch):
