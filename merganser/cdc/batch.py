@@ -18,6 +18,7 @@ from merganser.cdc.options import CdcOptions
 from merganser.parsing.cells import NOTHING, Cells, cells_of, joined, places
 from merganser.parsing.json_scan import ABSENT, NULL, OBJECT, TEXT, Bools, Bytes, Children, Inside, Ints, scan
 from merganser.parsing.rules import Encoding
+from merganser.rules.merging import Vouched
 from merganser.schema.conform import Limits
 
 INSERT: Final = 0
@@ -194,6 +195,7 @@ class Batch:
         limits: values that files of the table cannot hold; None: they hold all.
         placed: names of the partition columns outside the key, if the table does not find a key in other partitions.
         retracts: whether the merge engine takes the values of old rows back.
+        vouched: see `Placing`.
         open: bool[n].
         nothing: bool[n], which records have no value, or null.
         peeled: bool[n], of which records `texts` holds the payload alone.
@@ -215,6 +217,7 @@ class Batch:
         limits: Limits | None = None,
         finds: bool = True,
         retracts: bool = False,
+        vouched: Sequence[Vouched] = (),
     ) -> None:
         self.texts = texts
         self.keys = keys
@@ -230,6 +233,7 @@ class Batch:
         self.limits = limits
         self.placed = () if finds or not table_key else tuple(name for name in partition if name not in table_key)
         self.retracts = retracts and bool(table_key)
+        self.vouched = vouched
         self.peeled = np.zeros(len(texts), bool)
         self.skipped: dict[str, int] = {}
         self._reasons: list[tuple[Ints, pa.Array]] = []

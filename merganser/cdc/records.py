@@ -23,6 +23,7 @@ from merganser.options.option import Options
 from merganser.options.registry import sequence_groups
 from merganser.parsing.cells import is_text, utf8
 from merganser.parsing.values import readable
+from merganser.rules.merging import Vouched, vouched
 from merganser.schema import types as t
 from merganser.schema.conform import Limits
 from merganser.schema.table_schema import TableSchema
@@ -50,6 +51,7 @@ class Placing:
         partition: the partition columns.
         sequence: the columns that order rows of a key, and that deletes need.
         groups: the columns that order values of sequence groups.
+        vouched: the sequence groups without whose ordering a row leaves a null in a NOT NULL column.
         limits: values that files of the table cannot hold; None: they hold all.
         finds: whether the table finds the row of a key in whatever partition it lies.
         retracts: whether the merge engine takes the values of old rows back.
@@ -61,6 +63,7 @@ class Placing:
     limits: Limits | None = None
     finds: bool = True
     retracts: bool = False
+    vouched: tuple[Vouched, ...] = ()
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Placing:
@@ -75,6 +78,7 @@ class Placing:
             value_limits(options),
             options.get(w.BUCKET) == -1,
             _retracts(schema, options),
+            vouched(schema, options),
         )
 
 
@@ -205,7 +209,7 @@ def _parse_piece(
     batch = Batch(
         texts.fill_null(""), key_texts, columns, key_places, options, np.asarray(records.is_null()), key,
         placing.partition, placing.sequence, placing.groups, placing.limits,
-        placing.finds, placing.retracts,
+        placing.finds, placing.retracts, placing.vouched,
     )  # fmt: skip
     batch.reject(damaged, "not-json: the bytes are not UTF-8")
     changes = with_tombstones(batch, _FORMATS[options.format](batch))

@@ -444,6 +444,7 @@ class _Resolving:
                 if field.name in self.batch.table_key:
                     kinds, part = _apart(kinds, change, found.values, part)
         self._reject_unordered(change, side, kinds, columns)
+        self._reject_unvouched(change, side, kinds, columns)
         self._reject_kept_of_moved(change, side, kinds, part)
         kept = self.batch.open[self.c.record[change]] & ~part
         schema = pa.schema([arrow_field(field).with_nullable(True) for field in self.fields])
@@ -548,6 +549,20 @@ class _Resolving:
                 absent = self.old[change, self.batch.columns.index(name)] < 0
                 lacking = (kinds == MINUS_D) & (side == 0) & absent & np.asarray(columns[name].is_null())
                 self._reject_at(change[lacking], _unordered(name))
+
+    def _reject_unvouched(self, change: Ints, side: Any, kinds: Any, columns: Mapping[str, pa.Array]) -> None:
+        """Reject rows that add and whose sequence group does not set a NOT NULL column, since its ordering is null."""
+        for ordering, protected in self.batch.vouched:
+            silent = (kinds & 1) == 0
+            for name in ordering:
+                silent &= np.asarray(columns[name].is_null())
+                kept = self._kept_in(name, change, side)
+                silent = silent if kept is None else silent & ~kept
+            self._reject_at(
+                change[silent],
+                f"missing-order: column {', '.join(ordering)}: it orders the sequence group of {protected}, and is "
+                f"null. Such a row does not set {protected}, which is NOT NULL",
+            )
 
     def _read(self, index: int, where: Ints, change: Ints, side: Any) -> Read:
         """Return a column of rows.

@@ -3,7 +3,8 @@
 A sequence group has ordering columns and protected columns. A version whose ordering columns are all null does
 not touch the group. Any other version is *in order* if no version before it has a larger tuple, else *late*. The last
 version in order gives the values of the ordering columns and, nulls included, of the protected columns. If it is a
-retraction, the protected columns become null. Functions of protected columns take all versions, the late ones first::
+retraction, the protected columns become null, or keep its values if they are NOT NULL. Functions of protected columns
+take all versions, the late ones first::
 
     arrival   1     2     3     4          in order: 1, 3
     tuple     10    7     12    11         late:     2, 4
@@ -53,12 +54,14 @@ class SequenceGroup:
             the newest version, so `last_value` is no function here: what is late does not touch it, retractions
             included.
         removes: a -D that is in order removes the whole row.
+        kept: those of `protected` without a function that are NOT NULL: a retraction leaves no null there.
     """
 
     ordering: tuple[str, ...]
     protected: tuple[str, ...]
     functions: Mapping[str, Function] = field(default_factory=dict)
     removes: bool = False
+    kept: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -330,9 +333,10 @@ class _GroupFold:
             name: gathering.taken(name, newest) for name in group.ordering if name in wanted
         }
         plain = self._unless_retracted(newest)
+        kept = newest if self._resets is None else np.where(np.isin(newest, self._resets), -1, newest)
         for name in group.protected:
             if name in wanted and name not in group.functions:
-                found[name] = gathering.taken(name, plain)
+                found[name] = gathering.taken(name, kept if name in group.kept else plain)
         functions = {name: f for name, f in group.functions.items() if name in wanted}
         if functions:
             found |= self._folded(functions)

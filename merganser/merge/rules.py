@@ -225,7 +225,8 @@ def _partial_update(table: TableDef, stored: bool) -> Engine:
             made = None if function is None else function_for(fields[name], function, options, stored=stored)
             if made is not None and not isinstance(made, LastValue):  # that one is what a group does by itself
                 functions[name] = made
-        groups.append(SequenceGroup(ordering, kept, functions, not removing.isdisjoint(ordering)))
+        needed = frozenset(name for name in kept if name not in functions and not fields[name].type.nullable)
+        groups.append(SequenceGroup(ordering, kept, functions, not removing.isdisjoint(ordering), needed))
     grouped = {name for group in groups for name in group.columns}
     keys = table.schema.primary_keys
     plain = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from merganser.errors import InvalidInputError
 from merganser.options import write as w
@@ -20,6 +20,9 @@ from merganser.schema.table_schema import TableSchema
 LAST_NON_NULL: Final = "last_non_null_value"
 """Function of a column that has none."""
 
+Vouched: TypeAlias = tuple[tuple[str, ...], str]
+"""Ordering columns of a sequence group, and a NOT NULL column that it protects."""
+
 _INTEGERS: Final = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 _NUMERIC: Final = (*_INTEGERS, t.Float, t.Double, t.Decimal)
 
@@ -30,6 +33,20 @@ class FunctionRule:
 
     accepts: Callable[[t.DataType], bool]
     wanted: str
+
+
+def vouched(schema: TableSchema, options: Options) -> tuple[Vouched, ...]:
+    """Return the sequence groups with a NOT NULL column that a row does not set if the ordering columns are null.
+
+    Such a row must not be written: as the first one of its key, it would leave a null there.
+    """
+    if options.get(w.MERGE_ENGINE) != "partial-update":
+        return ()
+    needed = {field.name for field in schema.fields if not field.type.nullable}
+    groups = (
+        (ordering, [name for name in protected if name in needed]) for ordering, protected in sequence_groups(options)
+    )
+    return tuple((ordering, names[0]) for ordering, names in groups if names and needed.isdisjoint(ordering))
 
 
 def _of(*kinds: type[t.DataType]) -> Callable[[t.DataType], bool]:

@@ -14,6 +14,7 @@ from merganser.errors import InvalidInputError
 from merganser.merge.rules import merge_of, nulled_by_deletes
 from merganser.meta.table_def import TableDef
 from merganser.options import write as w
+from merganser.rules.merging import vouched
 from merganser.schema import row_kind
 from merganser.schema.conform import kinds_from
 from merganser.schema.table_schema import VALUE_COUNT
@@ -40,6 +41,7 @@ def accepted(
     column = table.options.get(w.ROWKIND_FIELD)
     if column is not None:
         kinds = _from_column(rows, column, action)
+    _check_vouched(table, rows, kinds, action)
     if kinds is None:
         return _counted(rows, None, arrival) if table.counting else (rows, None, arrival)
     found = kinds.to_numpy(zero_copy_only=False)
@@ -67,6 +69,25 @@ def accepted(
     if (found == row_kind.DELETE).any():
         _check_nulled(table, rows, found, action)
     return rows, kinds, arrival
+
+
+def _check_vouched(table: TableDef, rows: pa.Table, kinds: pa.Array | None, action: str) -> None:
+    """Refuse rows that add and whose sequence group does not set a NOT NULL column, since its ordering is null."""
+    for ordering, name in vouched(table.schema, table.options):
+        if not set(ordering) <= set(rows.column_names):
+            continue  # the rows get the ordering that is stored
+        silent = np.logical_and.reduce([np.asarray(rows.column(column).is_null()) for column in ordering])
+        if kinds is not None:
+            silent &= (kinds.to_numpy(zero_copy_only=False) & 1) == 0
+        if silent.any():
+            row = int(np.flatnonzero(silent)[0])
+            raise InvalidInputError(
+                f"{action}: row {row + 1} of {rows.num_rows:,} is null in '{', '.join(ordering)}', which orders the "
+                f"sequence group of column '{name}'. Such a row does not set '{name}', which is NOT NULL: a new key "
+                f"would have null there. Nothing was written. Give the ordering a value, or make '{name}' nullable.",
+                row=row,
+                column=name,
+            )
 
 
 def _check_nulled(table: TableDef, rows: pa.Table, kinds: npt.NDArray[np.int8], action: str) -> None:

@@ -16,7 +16,10 @@ from merganser.schema import types as t
 
 @dataclass(frozen=True, slots=True)
 class LastValue(Traits):
-    """The last value, null or not; null when the last row retracts."""
+    """The last value, null or not; null when the last row retracts.
+
+    A NOT NULL column keeps the value of that row: a `-U` whose `+U` does not come leaves no null there.
+    """
 
     column: t.Field
     name: str = "last_value"
@@ -25,6 +28,8 @@ class LastValue(Traits):
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
         if not groups.count:
             return groups.starts
+        if not self.column.type.nullable:
+            return groups.last
         return _unless_retracted(groups.last, groups.ends - 1, groups)
 
     def fold(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
@@ -33,7 +38,7 @@ class LastValue(Traits):
 
 @dataclass(frozen=True, slots=True)
 class LastNonNullValue(Traits):
-    """The last value that is not null; null when its row retracts."""
+    """The last value that is not null; null when its row retracts. A NOT NULL column keeps the value of that row."""
 
     takes_back: ClassVar[bool] = True
     column: t.Field
@@ -43,13 +48,14 @@ class LastNonNullValue(Traits):
     def pick(self, valid: Mask | None, groups: Groups) -> Positions:
         if not groups.count:
             return groups.starts
-        if valid is None:
-            return _unless_retracted(groups.last, groups.ends - 1, groups)
-        return _unless_retracted(*_nearest(valid, groups, last=True), groups)
+        row, place = (groups.last, groups.ends - 1) if valid is None else _nearest(valid, groups, last=True)
+        return _unless_retracted(row, place, groups) if self.column.type.nullable else row
 
     def taken_back(self, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
         # A null that is added leaves older values as they are. So where a retraction decides, it has to reach them.
         assert groups.additions is not None
+        if not self.column.type.nullable:
+            return pa.nulls(groups.count, column.type)
         valid = validity(column)
         if valid is None:
             row, place = groups.last, groups.ends - 1
