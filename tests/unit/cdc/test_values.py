@@ -140,6 +140,19 @@ def test_integers_in_dates_and_timestamps_count_what_their_schema_says(
     )
 
 
+@pytest.mark.parametrize("name", [None, "IsoTimestamp", "ZonedTimestamp", "IsoTime", "IsoDate"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_text_columns_hold_iso_texts_exactly_as_they_are_sent(name: str | None, zone: str) -> None:
+    for text in ("2024-07-03T09:46:00.120Z", "2024-07-03T09:46Z", "18:45:54.1234Z", "2026-01-01Z", "18:45:54+02:00"):
+        record: dict[str, Any] = {"op": "c", "after": {"id": 1, "s": text}}
+        if name is not None:
+            of_row = [{"field": "s", "type": "string", "name": f"io.debezium.time.{name}"}]
+            after = {"field": "after", "type": "struct", "fields": of_row}
+            record = {"schema": {"fields": [after]}, "payload": record}
+        found = _parsed([(json.dumps(record), None)], {"id": "INT", "s": "STRING"}, time_zone=zone)
+        assert found.rows["s"].to_pylist() == [text]
+
+
 def test_decimals_and_bytes_have_an_encoding_by_column() -> None:
     schema = {"id": "BYTES", "n2": "DECIMAL(12, 2)", "n65": "STRING", "bu": "DECIMAL(20, 0)", "bl": "BYTES"}
     options = {"decimal": {"bu": "base64"}, "binary": {"bl": "hex"}}
