@@ -88,6 +88,7 @@ from merganser.meta.table_state import MetaReader, TableState
 from merganser.meta.tracking import UNTRACKED, mark, publishes_by_compaction
 from merganser.options import write as w
 from merganser.options.option import Options
+from merganser.options.registry import sequence_groups
 from merganser.rules.dialects import is_sensitive
 from merganser.rules.named_columns import renamed
 from merganser.rules.option_changes import check_written_options
@@ -570,6 +571,12 @@ class Publisher:
         if now.id == schema.id:
             return
         what = f"cannot commit to '{self.table.name}'"
+        if _order_of(schema) != _order_of(now):
+            raise ConflictError(
+                f"{what}: the columns that say which row of a key is newer ('sequence.field', sequence groups) changed "
+                "since this write began. Nothing was changed. Open the table again, and write the rows again.",
+                table=self.table.name,
+            )
         later = {field.name: names[field.id] for field in schema.fields if field.id in names}
         fact = "the primary key has"
         try:
@@ -687,6 +694,14 @@ class Publisher:
             )
         after = combined(before, removed=removed, added=added, one_per_bucket=single)
         return None if after == before else after
+
+
+def _order_of(schema: TableSchema) -> tuple[object, ...]:
+    """Return what orders the versions of a key, columns by their ids: rows are folded by it, and by nothing else."""
+    ids = {field.name: field.id for field in schema.fields}
+    groups = {tuple(map(ids.get, ordering)) for ordering, _ in sequence_groups(schema.options)}
+    fields = tuple(map(ids.get, schema.options.get(w.SEQUENCE_FIELD)))
+    return fields, fields and schema.options.get(w.SEQUENCE_FIELD_SORT_ORDER), groups
 
 
 def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, seconds: Mapping[str, float]) -> Snapshot:

@@ -41,6 +41,7 @@ from merganser.storage.env import Env
 from merganser.storage.protocol import no_lock
 from merganser.upkeep.nulls import check_no_nulls
 from merganser.upkeep.shard_stream import settle, with_stream_as_asked
+from merganser.upkeep.stored_order import check_order
 from merganser.upkeep.stored_values import check_values
 
 _NOTHING: Final = "Nothing was changed."
@@ -74,6 +75,7 @@ def alter(table: TableDef, env: Env, changes: Iterable[Change]) -> TableDef:
                 made = with_stream_as_asked(made, now, env, newest, what=what)
             if newest is not None:
                 check_no_nulls(now, made, env, newest, what=what)
+                check_order(now, made, env, newest, what=what)
             check_can_keep(made, now.schema, what=what)
             check_formats(made, what=what)
             if newest is not None:
@@ -129,6 +131,7 @@ def _check_allowed(made: TableDef, env: Env, changes: Iterable[Change], newest: 
     try:
         altered(before, changes, written=True, what=what)
         check_no_nulls(made.with_schema(before), made.schema, env, newest, what=what)
+        check_order(made.with_schema(before), made.schema, env, newest, what=what)
     except InvalidInputError as error:
         make_next_schema(made, env, lambda now: before if now.schema.id == made.schema.id else None)
         raise _overtaken(made.name, error.message) from error

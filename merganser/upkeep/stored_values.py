@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from merganser.errors import InvalidInputError
 from merganser.expr.text import parse_predicate
 from merganser.files.layout import value_limits
 from merganser.lsm.section import SectionReader
+from merganser.meta.data_file import ManifestEntry
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -67,7 +68,8 @@ def check_values(
             where = parse_predicate(text, table.schema.fields)
         stored = What.STORED if table.keyed else What.MERGED  # retractions are rewritten, too
         batches = Scan(table, env, (field,), where, State(snapshot), what=stored).to_batches()
-        values = itertools.chain((batch.column(0) for batch in batches), _waiting(table, env, snapshot, field))
+        waiting = unmerged_values(table, env, snapshot, field, lambda bucket, _: bucket == POSTPONE)
+        values = itertools.chain((batch.column(0) for batch in batches), waiting)
         for part in values:
             beyond = np.flatnonzero(limits.beyond(part))
             if len(beyond):
@@ -78,12 +80,22 @@ def check_values(
                 )
 
 
-def _waiting(table: TableDef, env: Env, snapshot: Snapshot, field: t.Field) -> Iterator[pa.Array]:
-    """Yield a column of the pending rows without a bucket."""
+def unmerged_values(
+    table: TableDef,
+    env: Env,
+    snapshot: Snapshot,
+    field: t.Field,
+    among: Callable[[int, Sequence[ManifestEntry]], bool],
+) -> Iterator[pa.Array]:
+    """Yield a column of the rows as files hold them: all versions of a key, and pending rows.
+
+    Args:
+        among: chooses buckets, by their number and their files.
+    """
     schemas = {table.schema.id: table.schema.fields}
     store = SchemaStore(table.paths, env)
     for (partition, bucket), files in MetaReader(table.paths, env, table.name).state(snapshot).live.buckets.items():
-        if bucket != POSTPONE:
+        if not among(bucket, files.entries):
             continue
         reader = SectionReader(table, table.bucket_directory(partition, bucket), partition, schemas, env.storage)
         for entry in files.entries:

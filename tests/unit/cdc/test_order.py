@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import merganser as mg
+from merganser.errors import ConflictError, InvalidInputError
 from tests.unit.cdc.test_meaning import Make, make  # noqa: F401  a fixture
 
 
@@ -187,3 +189,58 @@ def test_a_value_that_becomes_null_does_not_order_a_row(make: Make) -> None:  # 
     assert _reasons(table, *records, **given) == ["missing-order"] * 2
     old = {"op": "u", "before": {"id": 1, "d": "infinity"}, "after": {"id": 1, "d": "2026-01-01"}}
     assert _reasons(table, old, **given) == []
+
+
+def _order_by_at(option: str) -> Any:
+    is_group = option == "sequence-group"
+    return mg.changes.set_option("fields.at.sequence-group" if is_group else option, "name" if is_group else "at")
+
+
+def _record(lsn: int, name: str) -> str:
+    source = {"connector": "postgresql", "lsn": lsn}
+    return json.dumps({"op": "u", "before": None, "after": {"id": 1, "name": name}, "source": source})
+
+
+@pytest.mark.parametrize(
+    ("option", "options"),
+    [
+        ("sequence.field", {"bucket": "1"}),
+        ("sequence.field", {"bucket": "-2"}),
+        ("sequence-group", {"bucket": "1", "merge-engine": "partial-update"}),
+    ],
+)
+def test_stored_positions_order_no_versions_that_are_not_merged_yet(
+    option: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    columns = {"id": "INT", "name": "STRING", "at": "STRING"}
+    table = catalog.create_table("db.t", columns, primary_key=["id"], options=options | {"write-only": "true"})
+    told: dict[str, Any] = {"metadata": {"at": "position"}}
+    for lsn, name in ((98532, "a"), (1000230, "b")):
+        table.write_changes([_record(lsn, name)], "debezium-json", **told)
+    old, change = catalog.table("db.t"), [_order_by_at(option)]
+    with pytest.raises(InvalidInputError, match="'1000230' comes after '98532' there, and before it as text"):
+        table.alter(change)
+    table.with_options({"write-only": "false"}).compact(full=True)
+    table = table.alter(change)
+    assert table.read().to_pylist() == [{"id": 1, "name": "b", "at": "1000230"}]
+    with pytest.raises(ConflictError, match="which row of a key is newer"):
+        old.write_changes([_record(2000000, "c")], "debezium-json", **told)
+    table.write_changes([_record(1000240, "d")], "debezium-json", **told)
+    assert table.read().to_pylist() == [{"id": 1, "name": "d", "at": "h1000240"}]
+
+
+@pytest.mark.parametrize("values", [("098532", "100023"), ("2026-01-02", "2026-10-01"), ("x10", "x9"), (None, "7")])
+def test_texts_that_sort_or_are_no_positions_may_order_rows_later(
+    values: tuple[str | None, ...], tmp_path: Path
+) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table(
+        "db.t", {"id": "INT", "at": "STRING"}, primary_key=["id"], options={"write-only": "true"}
+    )
+    for value in values:
+        table.write([{"id": 1, "at": value}])
+    table = table.alter([mg.changes.set_option("sequence.field", "at")])
+    assert table.read().to_pylist() == [{"id": 1, "at": max(values, key=lambda text: text or "")}]
