@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 import merganser as mg
 import merganser.spark as ms
 from merganser import changes as c
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 
 pytestmark = pytest.mark.spark
 
@@ -120,3 +120,18 @@ def test_a_stream_goes_on_with_its_columns_and_a_new_one_sees_the_new_columns(
         {"id": 2, "n": 8, "s": "b", "text": None, "x": None},
         {"id": 3, "n": 9, "s": None, "text": "c", "x": 6},
     ]
+
+
+def test_writes_by_a_wider_type_than_the_table_has_now_are_refused(spark: Any, table: mg.Table, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(2, 70_000, "b")], "id INT, n INT, s STRING")
+    table.alter([c.retype_column("n", "SMALLINT")])
+    fact = "column 'n' was changed from INT to SMALLINT"
+    for how in ({}, {"collect": True}, {"overwrite": {}}):
+        with pytest.raises(ConflictError, match=fact):
+            ms.write(frame, table, **how)
+    frame.write.json(str(tmp_path / "source"))
+    source = spark.readStream.schema(frame.schema).json(str(tmp_path / "source"))
+    query = ms.write_stream(source, table, checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(StreamingQueryException, match=fact):
+        query.awaitTermination(60)
+    assert rows(ms.read(spark, table.path)) == []
