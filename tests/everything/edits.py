@@ -86,7 +86,7 @@ def _fewest(model: Model, edit: Edit) -> Row:
 
 def _reaches(model: Model, edit: Edit, row: Row) -> bool:
     assert edit.old is not None
-    return model.same(model.becomes([("+I", edit.old), ("+U", row)]), edit.new)
+    return model.same(model.becomes(edit.old, ("+U", row)), edit.new)
 
 
 def written(model: Model, edits: Sequence[Edit]) -> tuple[list[Change], bool | None]:
@@ -99,7 +99,7 @@ def written(model: Model, edits: Sequence[Edit]) -> tuple[list[Change], bool | N
             assert edit.new is not None
             out.append(("+I", edit.new))
         elif edit.new is None:
-            if not _is_plain(model) and model.becomes([("+I", edit.old), ("-D", edit.old)]) is not None:
+            if not _is_plain(model) and model.becomes(edit.old, ("-D", edit.old)) is not None:
                 taken = False
             out.append(("-D", edit.old))
         elif model.same(edit.old, edit.new):
@@ -108,10 +108,7 @@ def written(model: Model, edits: Sequence[Edit]) -> tuple[list[Change], bool | N
             out += [("-U", edit.old), ("+U", edit.new)]
         else:
             tried = [edit.new, *([_fewest(model, edit)] if model.engine == "partial-update" else [])]
-            fine = [
-                _is_plain(model) or model.same(model.becomes([("+I", edit.old), ("+U", row)]), edit.new)
-                for row in tried
-            ]
+            fine = [_is_plain(model) or model.same(model.becomes(edit.old, ("+U", row)), edit.new) for row in tried]
             if not any(fine):
                 taken = False
                 continue

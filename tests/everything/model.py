@@ -145,12 +145,13 @@ class Model:
             row = turn(dict(zip(old.counts.columns, values, strict=True)))
             self.counts.counts[tuple(row[name] for name in self.counts.columns)] += count
 
-    def becomes(self, changes: Iterable[Change]) -> Row | None:
-        """Return the row that a key has after some changes alone; None: it has none."""
+    def becomes(self, old: Row, change: Change) -> Row | None:
+        """Return the row that the key of a visible row has after a change; None: it has none."""
         assert self.oracle is not None
-        alone = self._oracle(self.oracle.columns)
-        for change in changes:
-            alone.flush([change])
+        key = self.key_of(old)
+        alone = copy.copy(self.oracle)
+        alone.stored = {key: list(self.oracle.stored[key])}
+        alone.flush([change])
         rows = alone.visible()
         return rows[0] if rows else None
 
