@@ -23,6 +23,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
+def a_type(value: object) -> str:
+    """Return the type of a value as messages name it: "an int", "a str"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
 class MerganserError(Exception):
     """The root of all errors that merganser raises on purpose.
 

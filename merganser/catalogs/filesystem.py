@@ -21,7 +21,14 @@ from typing import Any
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.changes import Change
-from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, UnsupportedError
+from merganser.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+    a_type,
+)
 from merganser.files.index import check_filters
 from merganser.files.layout import check_formats
 from merganser.handle.system_table import SystemTable, TableView, system_handle
@@ -454,8 +461,7 @@ class Catalog:
         """Return the first schema of a new table; see `create_table`."""
         if options is not None and not isinstance(options, Mapping):
             raise InvalidInputError(
-                f"cannot create '{name}': options are a {type(options).__name__}. Give a dict such as "
-                f"{{'bucket': '4'}}."
+                f"cannot create '{name}': options are {a_type(options)}. Give a dict such as {{'bucket': '4'}}."
             )
         made = create_schema(
             schema,
@@ -665,7 +671,7 @@ def _names(value: Sequence[str], what: str) -> Sequence[str]:
         raise InvalidInputError(f"{what} must be a list of columns, not the text '{value}'. Write {what}=['{value}'].")
     if value is not None and not isinstance(value, Iterable):
         raise InvalidInputError(
-            f"{what} must be a list of columns, not {value!r:.100}, a {type(value).__name__}. Write {what}=['id']."
+            f"{what} must be a list of columns, not {value!r:.100}, {a_type(value)}. Write {what}=['id']."
         )
     return value or ()
 

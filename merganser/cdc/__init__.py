@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from merganser.cdc.options import check_names
 from merganser.cdc.records import Parsed, Placing, parse_records
+from merganser.options.registry import arguments_of
 from merganser.schema.table_schema import TableSchema
 
 __all__ = ["DEAD_LETTERS", "Parsed", "parse"]
@@ -55,6 +57,7 @@ def parse(records: Any, format: str, table: _Table, /, *, keys: Any = None, **op
         InvalidInputError: the format is unknown, or an option has no meaning; or, with bad="fail", a record is bad.
         UnsupportedError: the table has a column of a type that change records do not hold.
     """
+    check_names(options, arguments_of(parse))
     key: Sequence[str] = table.primary_key
     placing = Placing.of(table.schema, table.schema.options)
     return parse_records(records, format, table.schema.fields, key, options, keys, placing)

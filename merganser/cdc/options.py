@@ -98,6 +98,22 @@ class CdcOptions:
         return bool(self.database or self.table or self.metadata)
 
 
+def check_names(options: Mapping[str, Any], arguments: Sequence[str] = ()) -> None:
+    """Refuse names that are no option of change records.
+
+    Args:
+        arguments: names that a call takes besides options.
+
+    Raises:
+        InvalidInputError: names the key and what it may have been meant to be.
+    """
+    known = (*_CHOICES, *_TEXTS, *_BY_COLUMN, "metadata", "computed")
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(str(option), [*known, *arguments])
+            raise InvalidInputError(f"{_ACTION}: unknown option {option!r}. {hint}", option=str(option))
+
+
 def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Field], key: Sequence[str]) -> CdcOptions:
     """Return what options say.
 
@@ -123,13 +139,9 @@ def cdc_options(format_: str, options: Mapping[str, Any], fields: Sequence[t.Fie
             f"{_ACTION}: unknown format {format_!r:.60}. {did_you_mean(str(format_), [*FORMATS, *_OTHER_NAMES])}",
             format=str(format_),
         )
-    known = (*_CHOICES, *_TEXTS, *_BY_COLUMN, "metadata", "computed")
+    check_names(options)
     columns = [field.name for field in fields]
     for option, value in options.items():
-        if option not in known:
-            raise InvalidInputError(
-                f"{_ACTION}: unknown option {option!r}. {did_you_mean(str(option), list(known))}", option=str(option)
-            )
         if option in _CHOICES and value not in _CHOICES[option]:
             raise _wrong(option, value, f"It is one of {', '.join(map(repr, _CHOICES[option]))}.")
         if option in _TEXTS and not isinstance(value, str):

@@ -19,7 +19,7 @@ from merganser.options import read as r
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.option import Option, Options
-from merganser.options.registry import IMMUTABLE_KEYS, find_option, normalize_options
+from merganser.options.registry import IMMUTABLE_KEYS, check_asked, find_option, normalize_options
 from merganser.options.secrets import shown
 from merganser.rules.checks import FILE_OPTIONS, check_file_options, check_type
 from merganser.rules.facts import BUCKETS_MAX
@@ -74,6 +74,7 @@ class TableBase:
                 can only be changed on the table itself.
         """
         texts = normalize_options(options, columns=self.schema.names)
+        check_asked([key for key in texts if key not in _READ_ARGUMENTS])
         own = self.definition.options
         merged = own.merged(texts)
         whole: tuple[Option[Any], ...] = ()

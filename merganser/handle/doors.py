@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
-from merganser.errors import InvalidInputError, NotFoundError
+from merganser.errors import InvalidInputError, NotFoundError, a_type
 from merganser.handle.table import Table, open_table
 from merganser.options.catalog import CACHE_MEMORY, FAMILIES, table_defaults
-from merganser.options.registry import check_catalog_keys, check_keys, find_option
+from merganser.options.registry import check_catalog_keys, check_keys, find_option, is_of_a_table
 from merganser.storage.cache import Cache
 from merganser.storage.env import Env
 from merganser.storage.open import storage_for
@@ -88,6 +88,7 @@ def table(
             f"merganser.table('{root.removesuffix(dollar + behind)}').system('{behind}').",
             path=root,
         )
+    given = {key: value for key, value in given.items() if is_of_a_table(key)}  # the rest is of other catalogs
     return open_table(root, _env(storage, clock, store), name=root, options=given)
 
 
@@ -100,7 +101,7 @@ def _path(value: object, what: str) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise InvalidInputError(
-            f"{what} is {value!r:.100}, a {type(value).__name__}. Give a path or a URL as text, such as "
+            f"{what} is {value!r:.100}, {a_type(value)}. Give a path or a URL as text, such as "
             "'/data/warehouse' or 's3://bucket/warehouse'."
         )
     return text
@@ -116,11 +117,11 @@ def _options(options: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"{what}: options are a {type(options).__name__}. Give a dict such as {{'s3.region': 'eu-west-1'}}."
+            f"{what}: options are {a_type(options)}. Give a dict such as {{'s3.region': 'eu-west-1'}}."
         )
     for key in options:
         if not isinstance(key, str):
-            raise InvalidInputError(f"{what}: the key {key!r:.100} of options is a {type(key).__name__}. Give text.")
+            raise InvalidInputError(f"{what}: the key {key!r:.100} of options is {a_type(key)}. Give text.")
     return dict(options)
 
 
@@ -132,7 +133,7 @@ def _clock(clock: Callable[[], datetime] | None, what: str) -> Callable[[], date
     """
     if clock is not None and not callable(clock):
         raise InvalidInputError(
-            f"{what}: clock is {clock!r:.100}, a {type(clock).__name__}. Give a function without arguments that "
+            f"{what}: clock is {clock!r:.100}, {a_type(clock)}. Give a function without arguments that "
             "returns an aware datetime, or None for the clock of this machine."
         )
     return clock

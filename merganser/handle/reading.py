@@ -18,7 +18,7 @@ from merganser.meta.key_change import with_key_of
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.options import read as r
-from merganser.options.registry import did_you_mean
+from merganser.options.registry import arguments_of, check_asked, did_you_mean
 from merganser.rules.starts import check_scan_options, scan_mode
 from merganser.scan.changes import Changes, changes_of, published
 from merganser.scan.forms import columns_of
@@ -174,6 +174,7 @@ class ReadVerbs(TableBase):
             NotFoundError, ExpiredError: there is no such start, or no longer.
             UntrackedError: a commit published no changes. Raised in its place.
         """
+        check_asked(options, arguments_of(self.stream))
         given = dict(options)
         if gaps is not None:
             given[r.CHANGE_TRACKING_GAPS.key] = gaps

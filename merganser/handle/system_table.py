@@ -11,6 +11,7 @@ from merganser.errors import InvalidInputError, UnsupportedError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.options import read as r
+from merganser.options.registry import arguments_of, check_asked
 from merganser.rules.starts import scan_mode
 from merganser.scan.forms import WITH_OFFSETS
 from merganser.scan.rows import Rows
@@ -137,6 +138,7 @@ class TableView(_ReadOnly):
                 f"cannot follow '{self.name}': it shows what full compactions left, and no changes. Follow "
                 f"'{self.base.name}', or '{self.base.name}$audit_log'."
             )
+        check_asked(options, arguments_of(self.stream))
         given = dict(options)
         if gaps is not None:
             given[r.CHANGE_TRACKING_GAPS.key] = gaps

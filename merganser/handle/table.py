@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 from merganser.changes import Change
@@ -98,6 +99,12 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         ]
         lines += [f"advice     {found}" for found in self.advice()]
         return "\n".join(lines)
+
+
+for _verbs in Table.__mro__:
+    for _verb in vars(_verbs).values():
+        if isinstance(_verb, FunctionType) and not _verb.__name__.startswith("_"):
+            _verb.__qualname__ = f"Table.{_verb.__name__}"  # Python's own errors about arguments show it
 
 
 def open_table(

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from merganser.cdc.options import check_names
 from merganser.cdc.records import Parsed, Placing, parse_records, rejected_at
 from merganser.edit.images import Upserted
 from merganser.edit.keeping import Keeping, Kept, apart, check_can_keep
@@ -21,6 +22,7 @@ from merganser.handle.new_columns import with_columns_told
 from merganser.ingest.rows import RowKinds, batches_of, held_rows
 from merganser.meta.snapshot import Snapshot
 from merganser.options import write as w
+from merganser.options.registry import arguments_of
 from merganser.rules.dialects import keeps_other_columns
 from merganser.schema import row_kind
 from merganser.write.begin import begin
@@ -199,6 +201,7 @@ class WriteVerbs(TableBase):
             UnsupportedError: the table has a column of a type that change records do not hold; nothing was written.
             ConflictError, CommitUnknownError: see `write`.
         """
+        check_names(options, arguments_of(self.write_changes))
         chosen = options if dead_letters is not None else {**options, "bad": "fail"}
         table = with_columns_told(
             self.definition,

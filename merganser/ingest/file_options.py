@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.expr.setting import checked_zone
 from merganser.options.registry import did_you_mean
 from merganser.parsing.rules import UNITS, Rules
@@ -93,7 +93,7 @@ def file_options(options: Mapping[str, Any] | None, *, action: str) -> FileOptio
         return FileOptions()
     if not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"{action}: options is a {type(options).__name__}. Give a dictionary, such as {{'csv.null': ',NA'}}."
+            f"{action}: options is {a_type(options)}. Give a dictionary, such as {{'csv.null': ',NA'}}."
         )
     known = [_FORMAT, *_ODD_TIMES, *(f"csv.{name}" for name in CSV_KEYS)]
     form: str | None = None

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError
+from merganser.errors import FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.ingest import parquet
 from merganser.ingest.data_files import DataFileRows
 from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options, file_rules
@@ -287,7 +287,7 @@ def found_files(
     pattern = os.fspath(pattern) if isinstance(pattern, os.PathLike) else pattern
     if not isinstance(pattern, str):
         raise InvalidInputError(
-            f"cannot load files: files is {pattern!r:.100}, a {type(pattern).__name__}. Give one path or pattern as "
+            f"cannot load files: files is {pattern!r:.100}, {a_type(pattern)}. Give one path or pattern as "
             "text, such as 'in/*.parquet'."
         )
     storage, root = storage_beside(beside, pattern, options.store)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.ingest.frames import of_frame
 from merganser.ingest.python_values import RefusedValueError, column_of
 from merganser.schema import types as t
@@ -196,4 +196,4 @@ def _not_rows(data: Any) -> InvalidInputError:
         advice = "Give the frame that its to_frame() returns."
     else:
         advice = "Give an Arrow table, batches or reader, a pandas or Polars frame, or a list of dictionaries."
-    return InvalidInputError(f"cannot take rows from a {name}. {advice}")
+    return InvalidInputError(f"cannot take rows from {a_type(data)}. {advice}")

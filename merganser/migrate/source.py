@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from merganser.storage.local import LocalStorage
@@ -32,7 +32,7 @@ def located(source: object, storage: Storage, warehouse: str, store: Mapping[str
     text = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not isinstance(text, str):
         raise InvalidInputError(
-            f"cannot migrate {source!r:.100}: it is a {type(source).__name__}. Give the path of a folder as text, such "
+            f"cannot migrate {source!r:.100}: it is {a_type(source)}. Give the path of a folder as text, such "
             "as '/data/orders' or 's3://bucket/orders'."
         )
     found, root = storage_beside(storage, text, store)
@@ -87,7 +87,7 @@ def given_types(types: Mapping[str, Any] | None, what: str) -> dict[str, t.DataT
     """
     if types is not None and not isinstance(types, Mapping):
         raise InvalidInputError(
-            f"{what}: types is a {type(types).__name__}. Give a dict such as {{'dt': 'DATE'}}. Nothing was changed."
+            f"{what}: types is {a_type(types)}. Give a dict such as {{'dt': 'DATE'}}. Nothing was changed."
         )
     found: dict[str, t.DataType] = {}
     for name, kind in (types or {}).items():

@@ -7,12 +7,13 @@ but is none is refused, because an option that silently does nothing is worse th
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.options import catalog, kept, read, upkeep, write
 from merganser.options.option import ColumnOption, Option, Options, TextForm, choice
 from merganser.options.secrets import HIDDEN, is_secret
@@ -23,6 +24,8 @@ __all__ = [
     "IMMUTABLE_KEYS",
     "Option",
     "Options",
+    "arguments_of",
+    "check_asked",
     "check_catalog_keys",
     "check_keys",
     "check_texts",
@@ -30,6 +33,7 @@ __all__ = [
     "did_you_mean",
     "find_catalog_option",
     "find_option",
+    "is_of_a_table",
     "normalize_options",
     "sequence_groups",
     "split_column_key",
@@ -162,7 +166,7 @@ def normalize_options(options: Mapping[str, Any] | None, *, columns: Sequence[st
     """
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"cannot use options that are a {type(options).__name__}. Give a dict such as {{'bucket': '4'}}."
+            f"cannot use options that are {a_type(options)}. Give a dict such as {{'bucket': '4'}}."
         )
     texts = {}
     for key, value in (options or {}).items():
@@ -221,6 +225,37 @@ def check_keys(keys: Iterable[str], *, columns: Sequence[str] | None = None) -> 
                 _check_columns_of_key(key, split, columns)
         elif not _is_known(key) and (meant := _meant(key)):
             raise InvalidInputError(f"unknown table option '{key}'. Did you mean '{meant}'?", option=key, meant=meant)
+
+
+def check_asked(keys: Iterable[str], arguments: Collection[str] = ()) -> None:
+    """Refuse keys that stand for no option, where they are meant for one call or handle: they would do nothing.
+
+    Args:
+        keys: of options; those that only other engines know are taken, since they may be copied from a table.
+        arguments: names that the call takes besides options. A key may be one of them, misspelt.
+
+    Raises:
+        InvalidInputError: names the key and what it may have been meant to be.
+    """
+    for key in keys:
+        if is_of_a_table(key):
+            continue
+        meant = closest(key, arguments) or closest(key, _BY_KEY)
+        hint = f"Did you mean '{meant}'?" if meant else "There is none that is similar."
+        what = "argument or option" if arguments else "table option"
+        raise InvalidInputError(f"unknown {what} '{key}'. {hint}", option=key, **({"meant": meant} if meant else {}))
+
+
+def is_of_a_table(key: str) -> bool:
+    """Return whether a key is an option of tables, of merganser or of another engine."""
+    return find_option(key) is not None or _is_known(key) or bool(_OTHER_FAMILIES.fullmatch(key))
+
+
+def arguments_of(call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a function that takes options besides them."""
+    return tuple(
+        name for name, found in inspect.signature(call).parameters.items() if found.kind is not found.VAR_KEYWORD
+    )
 
 
 def find_catalog_option(key: str) -> Option[Any] | None:

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any, Final, NoReturn, TypeAlias
 
 from merganser import changes as c
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.options import write as w
 from merganser.options.option import Option
 from merganser.options.registry import did_you_mean, find_option, normalize_options
@@ -97,11 +97,11 @@ def checked_changes(changes: Any, what: str) -> tuple[c.Change, ...]:
         return (changes,)
     how = "Give a list such as [merganser.changes.add_column('note', 'STRING')]."
     if not isinstance(changes, Iterable) or isinstance(changes, str | Mapping):
-        refuse(what, f"the changes are {changes!r:.100}, a {type(changes).__name__}. {how}")
+        refuse(what, f"the changes are {changes!r:.100}, {a_type(changes)}. {how}")
     found = tuple(changes)
     for change in found:
         if not isinstance(change, _CHANGES):
-            refuse(what, f"{change!r:.100} is a {type(change).__name__}, and no change of a schema. {how}")
+            refuse(what, f"{change!r:.100} is {a_type(change)}, and no change of a schema. {how}")
         if isinstance(change, c.SetPrimaryKey):
             _check_key(change.columns, what)
         for name in ("name", "new_name", "key"):
@@ -119,11 +119,11 @@ def _check_key(columns: Any, what: str) -> None:
     if isinstance(columns, str):
         refuse(what, f"the columns of the primary key are one text, '{columns}'. Give a list such as ['{columns}'].")
     if not isinstance(columns, tuple) or not columns:
-        found = "has no columns" if columns == () else f"is {columns!r:.100}, a {type(columns).__name__}"
+        found = "has no columns" if columns == () else f"is {columns!r:.100}, {a_type(columns)}"
         refuse(what, f"the primary key {found}. Give a list such as merganser.changes.set_primary_key(['id']).")
     for name in columns:
         if not isinstance(name, str):
-            refuse(what, f"the columns of the primary key hold {name!r:.100}, a {type(name).__name__}. Give names.")
+            refuse(what, f"the columns of the primary key hold {name!r:.100}, {a_type(name)}. Give names.")
 
 
 def touched(schema: TableSchema, changes: Iterable[c.Change]) -> dict[tuple[str, str], object]:
@@ -557,7 +557,7 @@ class _Alteration:
             case int() | float() | Decimal() | date():
                 return str(value)
         self._refuse(
-            f"the default {value!r:.100} is a {type(value).__name__}. Give a number, a time, True, False or text: "
+            f"the default {value!r:.100} is {a_type(value)}. Give a number, a time, True, False or text: "
             "arrays are written '[a, b]', maps '{k -> v}', rows '{x, y}'."
         )
 
@@ -622,7 +622,7 @@ class _Alteration:
 
     def _check_text(self, text: Any, of: str) -> None:
         if text is not None and not isinstance(text, str):
-            self._refuse(f"{of} is {text!r:.100}, a {type(text).__name__}. Give text, or None.")
+            self._refuse(f"{of} is {text!r:.100}, {a_type(text)}. Give text, or None.")
 
     def _refuse_counting(self, done: str, column: str) -> NoReturn:
         self._refuse(

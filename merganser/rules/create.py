@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.options import upkeep as options_upkeep
 from merganser.options import write as options_write
 from merganser.options.option import Options
@@ -121,7 +121,7 @@ def create_schema(
     _check_names(fields, what)
     names = [field.name for field in fields]
     if comment is not None and not isinstance(comment, str):
-        refuse(what, f"comment is {comment!r:.100}, a {type(comment).__name__}. Give text, or None.")
+        refuse(what, f"comment is {comment!r:.100}, {a_type(comment)}. Give text, or None.")
     check_no_secrets(options or {}, what=what)
     texts = normalize_options(translated(options or {}, what=what))
     if own_key and primary_key and tuple(primary_key) != own_key:
@@ -295,7 +295,7 @@ def _fields(schema: SchemaLike, what: str) -> tuple[t.Field, ...]:
     else:
         refuse(
             what,
-            f"the schema is a {type(schema).__name__}. Give text such as 'id BIGINT, name STRING', a dict such as "
+            f"the schema is {a_type(schema)}. Give text such as 'id BIGINT, name STRING', a dict such as "
             "{'id': 'BIGINT'}, a list of pairs, an Arrow schema or a Spark schema.",
         )
     return fields
@@ -381,7 +381,7 @@ def _columns_from(texts: dict[str, str], key: str, given: Sequence[str], what: s
         refuse(what, f"the columns of '{key}' are one text, '{given}'. Give a list such as ['{given}'].")
     for column in given:
         if not isinstance(column, str):
-            refuse(what, f"the columns of '{key}' hold {column!r:.100}, a {type(column).__name__}. Give their names.")
+            refuse(what, f"the columns of '{key}' hold {column!r:.100}, {a_type(column)}. Give their names.")
     if text is None:
         return tuple(given)
     if given:

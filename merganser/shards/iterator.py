@@ -16,7 +16,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from merganser.errors import TrimmedDataError
+from merganser.errors import TrimmedDataError, a_type
 
 _VERSION: Final = 1
 _FIXED: Final = struct.Struct(">B16sQQqH")
@@ -69,7 +69,7 @@ def place_of(text: str, *, table: str, stream_id: str) -> Place:
     what = f"cannot read records of '{table}'"
     if not isinstance(text, str):
         raise TrimmedDataError(
-            f"{what}: the iterator is {text!r:.60}, a {type(text).__name__}. Give the text that shard_iterator or the "
+            f"{what}: the iterator is {text!r:.60}, {a_type(text)}. Give the text that shard_iterator or the "
             "last records returned.",
             table=table,
         )

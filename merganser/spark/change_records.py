@@ -16,9 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as s
 
+from merganser.cdc.options import check_names
 from merganser.cdc.records import Placing, parse_records
 from merganser.errors import InvalidInputError
 from merganser.handle.table import Table
+from merganser.options.registry import arguments_of
 from merganser.schema import row_kind
 from merganser.schema import types as t
 from merganser.schema.table_schema import CHANGE_KIND
@@ -83,6 +85,7 @@ def parse(
             Nothing ran.
         UnsupportedError: the table has a column of a type that change records do not hold. Nothing ran.
     """
+    check_names(options, arguments_of(parse))
     found = opened(table)
     action = f"cannot read change records for '{found.name}'"
     check_frame(df, action, "merganser.cdc.parse takes records that lie in this process.")

@@ -17,11 +17,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
 from merganser.catalogs.filesystem import Catalog
-from merganser.cdc.options import COLUMNWISE, cdc_options, name_patterns, without_columns
+from merganser.cdc.options import COLUMNWISE, cdc_options, check_names, name_patterns, without_columns
 from merganser.cdc.records import letters_user, parse_records
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
+from merganser.options.registry import arguments_of
 from merganser.spark.bucketing import TASK, quoted, shuffle_tasks, to_tasks
 from merganser.spark.change_records import NUMBERS as POSITIONS
 from merganser.spark.change_records import TEXTS, column_of
@@ -100,6 +101,7 @@ def write_stream(
         NotFoundError: there is no table at a path.
         UnsupportedError: a table needs a feature that this version does not have.
     """
+    check_names(options, arguments_of(write_stream))
     check_frame(df, _ACTION)
     if not df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame does not stream. Nothing was started. Use ms.cdc.write.")
@@ -167,6 +169,7 @@ def write(
         ConflictError, CommitUnknownError: as for `ms.write`. Commits of other tables may stand: repeat with the same
             user and identifier.
     """
+    check_names(options, arguments_of(write))
     check_frame(df, _ACTION)
     if df.isStreaming:
         raise InvalidInputError(f"{_ACTION}: the DataFrame streams. Nothing was written. Use ms.cdc.write_stream.")
@@ -210,7 +213,7 @@ def _tables(
         return catalog_tables(tables, target or "{database}.{table}", _ACTION, create=create, options=table_options)
     if not isinstance(tables, Mapping):
         raise InvalidInputError(
-            f"{_ACTION}: tables is a {type(tables).__name__}. Give a dict of tables by the names of the source, or a "
+            f"{_ACTION}: tables is {a_type(tables)}. Give a dict of tables by the names of the source, or a "
             "Catalog. Nothing was started."
         )
     if target is not None or create or table_options:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 import merganser
 from merganser import errors
-from merganser.errors import InvalidInputError, MerganserError, UnsupportedError
+from merganser.errors import InvalidInputError, MerganserError, UnsupportedError, a_type
 from merganser.handle.doors import table as table_at
 from merganser.handle.table import Table
 from merganser.spark.jobs import OUTCOME_SCHEMA, SHIP, on_any_python
@@ -50,7 +50,7 @@ def opened(table: Table | str) -> Table:
         return table
     if isinstance(table, str):
         return table_at(table)
-    raise InvalidInputError(f"a table is named by a Table or its path, not by a {type(table).__name__}.")
+    raise InvalidInputError(f"a table is named by a Table or its path, not by {a_type(table)}.")
 
 
 def check_frame(df: Any, action: str, advice: str = "") -> None:

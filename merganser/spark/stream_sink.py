@@ -42,6 +42,7 @@ from merganser.meta.snapshot import BATCH_IDENTIFIER, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.options.registry import arguments_of, check_asked
 from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
@@ -419,6 +420,7 @@ def write_stream(
         NotFoundError: the table does not exist.
         UnsupportedError: the table needs a feature that this version does not have.
     """
+    check_asked(options, arguments_of(write_stream))
     found = opened(table).with_options({key: str(value) for key, value in options.items()})
     action = f"cannot write to '{found.name}'"
     check_frame(df, action)

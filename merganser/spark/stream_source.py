@@ -15,7 +15,7 @@ from merganser.handle.system_table import TableView
 from merganser.handle.table import Table
 from merganser.options import read as r
 from merganser.options.option import Options
-from merganser.options.registry import closest, find_catalog_option, find_option
+from merganser.options.registry import arguments_of, check_asked, closest, find_catalog_option, find_option
 from merganser.rules.starts import check_scan_options
 from merganser.scan.scan import chosen_columns
 from merganser.scan.split import What
@@ -127,7 +127,9 @@ def read_stream(
     """
     found = table if isinstance(table, TableView) else opened(table)
     base = found.base if isinstance(found, TableView) else found
-    base = base.with_options(long_names({key: str(value) for key, value in options.items()}))
+    options = long_names({key: str(value) for key, value in options.items()})
+    check_asked(options, arguments_of(read_stream))
+    base = base.with_options(options)
     view = found.view_name if isinstance(found, TableView) else None
     asked = RecordsAsked(start, timestamp, before, full)
     if not shards:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from merganser.codec.binary_row import arrow_to_stored, serialize
 from merganser.commit.message import CommitMessage
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, a_type
 from merganser.files.layout import value_limits
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
@@ -77,7 +77,7 @@ class WriteTarget:
             self.spec = self.stored_spec(overwrite, whole=" overwrite={} replaces it.")
         elif overwrite is not None:
             raise InvalidInputError(
-                f'{self.action}: overwrite is a {type(overwrite).__name__}. Give "dynamic", a partition such as '
+                f'{self.action}: overwrite is {a_type(overwrite)}. Give "dynamic", a partition such as '
                 f"{{'dt': '2026-01-01'}}, or {{}} for the table."
             )
 
@@ -151,9 +151,7 @@ class WriteTarget:
             InvalidInputError: names the column.
         """
         if kinds is not None and not isinstance(kinds, str):
-            raise InvalidInputError(
-                f"{self.action}: kinds is a {type(kinds).__name__}. On Spark it is the name of a column."
-            )
+            raise InvalidInputError(f"{self.action}: kinds is {a_type(kinds)}. On Spark it is the name of a column.")
         empty, texts = split_kinds(schema.empty_table(), kinds, table=self.table.name)
         self.accepted(empty, texts)
         there = set(empty.column_names)

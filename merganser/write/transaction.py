@@ -27,7 +27,7 @@ from merganser.commit.conflict import Reads
 from merganser.commit.message import CommitMessage, Committed
 from merganser.commit.publish import Change, Publisher
 from merganser.commit.turns import Turn, take_turn, wait_for_turn
-from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError
+from merganser.errors import CommitUnknownError, FormatError, InvalidInputError, MerganserError, NotFoundError, a_type
 from merganser.lsm.abandoned import remove_files
 from merganser.meta.row_counts import RowEdit
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, Snapshot
@@ -441,7 +441,7 @@ def checked_watermark(watermark: int | datetime | None, action: str) -> int | No
         return (watermark - _EPOCH) // timedelta(milliseconds=1)
     if not isinstance(watermark, int) or isinstance(watermark, bool):
         raise InvalidInputError(
-            f"{action}: watermark is {watermark!r:.60}, a {type(watermark).__name__}. Nothing was committed. Give "
+            f"{action}: watermark is {watermark!r:.60}, {a_type(watermark)}. Nothing was committed. Give "
             "epoch milliseconds as a whole number, or an aware datetime."
         )
     if watermark not in _WATERMARKS:
