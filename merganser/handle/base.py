@@ -74,7 +74,7 @@ class TableBase:
                 can only be changed on the table itself.
         """
         texts = normalize_options(options, columns=self.schema.names)
-        check_asked([key for key in texts if key not in _READ_ARGUMENTS])
+        check_asked([key for key in texts if key not in READ_ARGUMENTS])
         own = self.definition.options
         merged = own.merged(texts)
         whole: tuple[Option[Any], ...] = ()
@@ -85,10 +85,10 @@ class TableBase:
         if self.schema.options.get(w.STREAM_ENABLED):  # so do the records of its shard stream
             whole = (u.CHANGELOG_TIME_RETAINED, u.CHANGELOG_NUM_RETAINED_MAX, u.CHANGELOG_NUM_RETAINED_MIN, *whole)
         for key in texts:
-            if key in _READ_ARGUMENTS:
+            if key in READ_ARGUMENTS:
                 raise InvalidInputError(
                     f"unknown table option '{key}'. Give it to read, as read({key}=...), or set "
-                    f"'{_READ_ARGUMENTS[key].key}'.",
+                    f"'{READ_ARGUMENTS[key].key}'.",
                     option=key,
                 )
             option = find_option(key)
@@ -189,5 +189,5 @@ _LAYOUT = (
 )
 """Options that can be changed on the table but not for one handle, because they decide which files are stored, and
 where; of `bucket` this holds unless both are numbers of buckets."""
-_READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
+READ_ARGUMENTS = {"snapshot": r.SCAN_SNAPSHOT_ID, "tag": r.SCAN_TAG_NAME, "timestamp": r.SCAN_TIMESTAMP}
 """Arguments of `read`, and the option for each. As table options they would be ignored, so they are refused."""

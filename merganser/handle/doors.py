@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from merganser.catalogs.filesystem import Catalog, open_catalog
 from merganser.errors import InvalidInputError, NotFoundError, a_type
+from merganser.handle.base import READ_ARGUMENTS
 from merganser.handle.table import Table, open_table
 from merganser.options.catalog import CACHE_MEMORY, FAMILIES, table_defaults
 from merganser.options.registry import check_catalog_keys, check_keys, find_option, is_of_a_table
@@ -88,8 +89,8 @@ def table(
             f"merganser.table('{root.removesuffix(dollar + behind)}').system('{behind}').",
             path=root,
         )
-    given = {key: value for key, value in given.items() if is_of_a_table(key)}  # the rest is of other catalogs
-    return open_table(root, _env(storage, clock, store), name=root, options=given)
+    ours = {key: value for key, value in given.items() if is_of_a_table(key) or key in READ_ARGUMENTS}
+    return open_table(root, _env(storage, clock, store), name=root, options=ours)  # the rest is of other catalogs
 
 
 def _path(value: object, what: str) -> str:

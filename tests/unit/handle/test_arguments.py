@@ -53,5 +53,5 @@ def test_pythons_own_errors_name_the_table(table: mg.Table) -> None:
 
 
 def test_types_have_their_article(table: mg.Table) -> None:
-    with pytest.raises(InvalidInputError, match="cannot take rows from an int. Give"):
+    with pytest.raises(InvalidInputError, match=r"cannot take rows from an int\. Give"):
         table.write(5)

@@ -288,7 +288,7 @@ def test_a_bad_line_far_into_a_file_names_the_file_and_the_value(
     ],
 )
 def test_what_holds_no_rows_is_refused_with_what_does(orders: mg.Table, data: Any, advice: str) -> None:
-    with pytest.raises(InvalidInputError, match="cannot take rows from an? ") as refused:
+    with pytest.raises(InvalidInputError, match=r"cannot take rows from an? ") as refused:
         orders.write(data)
     assert advice in str(refused.value)
 

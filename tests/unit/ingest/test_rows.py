@@ -226,7 +226,7 @@ def test_dictionaries_of_an_iterator_are_taken_piece_by_piece() -> None:
 def test_an_iterator_of_dictionaries_that_ends_in_something_else_leaves_nothing_behind() -> None:
     table = _table({"k": "INT", "v": "STRING"})
     before = contents(table.env.storage)
-    with pytest.raises(InvalidInputError, match="cannot take rows from a int"):
+    with pytest.raises(InvalidInputError, match="cannot take rows from an int"):
         table.write([{"k": 1, "v": "a"}, 5])
     assert contents(table.env.storage) == before
 

@@ -129,7 +129,7 @@ def refused(columns=ORDERS, kind=InvalidInputError, **more):
         ({"columns": {1: "INT"}}, "not text"),
         ({"columns": ["a INT"]}, "is not a column"),
         ({"columns": b"a INT"}, "a list of pairs"),
-        ({"columns": 7}, "the schema is a int"),
+        ({"columns": 7}, "the schema is an int"),
         ({"primary_key": ["order"]}, "Did you mean 'order_id'"),
         ({"partition_by": ["day"]}, "partition column 'day' is not a column"),
         ({"primary_key": ["dt", "dt"]}, "primary key columns contain duplicates: 'dt'"),
