@@ -112,7 +112,7 @@ def fast_forward(table: TableName, name: _Name, warehouse: Warehouse = None, sto
 
 
 def drop_branch(table: TableName, name: _Name, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Remove a branch."""
+    """Remove a branch, and the files that nothing else needs."""
     from merganser.cli.target import table_of
 
     table_of(table, warehouse, store).branches.drop(name)

@@ -54,10 +54,12 @@ class Branches:
         return fast_forward(self.definition, self.env, name)
 
     def drop(self, name: str) -> None:
-        """Remove a branch. Files that only it needs stay until you remove orphans.
+        """Remove a branch and the files that nothing else needs.
 
         Raises:
             NotFoundError: the branch does not exist.
+            FormatError, StorageError: the branch is gone, but some of its files were kept, as the message says. Remove
+                them with `remove_orphans`.
         """
         drop_branch(self.definition, self.env, name)
 

@@ -30,10 +30,12 @@ from merganser.errors import (
     AlreadyExistsError,
     ConflictError,
     ExpiredError,
+    FormatError,
     InvalidInputError,
     MerganserError,
     NotFoundError,
     SnapshotExistsError,
+    StorageError,
 )
 from merganser.meta.create_once import create_once
 from merganser.meta.refs import BranchStore, Tag, TagStore, check_branch_name, same_snapshot
@@ -44,6 +46,8 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths, join
+from merganser.upkeep.garbage import remove_unneeded
+from merganser.upkeep.needed_files import NeededFiles
 from merganser.upkeep.rollback import guarded, take_back
 
 
@@ -84,10 +88,12 @@ def create_branch(table: TableDef, env: Env, name: str, *, tag: str | None = Non
 
 
 def drop_branch(table: TableDef, env: Env, name: str) -> None:
-    """Remove a branch. Files that only it reached stay until orphans are removed.
+    """Remove a branch, and the files that nothing else needs.
 
     Raises:
         NotFoundError: there is no such branch.
+        FormatError, StorageError: the branch is gone, and some files were kept. If the message does not say that the
+            branch is gone, nothing was changed.
     """
     check_branch_name(name, what=f"cannot drop a branch of '{table.name}'")
     home = table.paths.of_branch(name)
@@ -97,8 +103,21 @@ def drop_branch(table: TableDef, env: Env, name: str) -> None:
             table=table.name,
             branch=name,
         )
+    try:
+        reached = NeededFiles(table, env).line(home)
+    except FormatError:  # what it kept is not known; its files go as those that nothing names
+        reached = frozenset()
     env.storage.delete_tree(home.metadata_root)
     env.cache.drop_prefix(home.metadata_root)
+    try:
+        remove_unneeded(table, env, reached)
+    except (FormatError, StorageError) as error:
+        raise type(error)(
+            f"branch '{name}' of '{table.name}' is gone, but not all files that it alone kept: {error} The rest is "
+            "removed with the orphans.",
+            table=table.name,
+            branch=name,
+        ) from error
 
 
 def fast_forward(table: TableDef, env: Env, name: str) -> Snapshot:

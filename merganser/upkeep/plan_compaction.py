@@ -211,7 +211,7 @@ class Planner:
         if request.order is not None:
             return [_Picked(tuple(files))] if files else []
         if not self._table.keyed:
-            worn = self._worn(files, vectors)
+            worn = self._worn(files, vectors, full=request.full)
             groups = append_groups(self._table, files, full=request.full, worn=worn)
             if request.inline and not request.full:
                 kept = [group for group in groups if not worn.isdisjoint(file.name for file in group)]
@@ -219,10 +219,10 @@ class Planner:
             return [_Picked(group) for group in groups]
         return self._picked_runs(files, vectors, request)
 
-    def _worn(self, files: Sequence[DataFile], vectors: BucketVectors) -> set[str]:
-        """Return the files of which so large a share is deleted that they are rewritten."""
-        share = self._table.options.get(u.DELETE_RATIO_THRESHOLD)
-        deleted = {name: vector.cardinality or 0 for name, vector in vectors.by_file.items()}
+    def _worn(self, files: Sequence[DataFile], vectors: BucketVectors, *, full: bool) -> set[str]:
+        """Return the files of which so large a share is deleted that they are rewritten; `full`: any row at all."""
+        share = 0 if full else self._table.options.get(u.DELETE_RATIO_THRESHOLD)
+        deleted = {name: vector.cardinality or 1 for name, vector in vectors.by_file.items()}
         return {file.name for file in files if deleted.get(file.name, 0) > share * file.row_count}
 
     def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:

@@ -94,6 +94,17 @@ def test_vectors_mark_rows_and_no_file_is_written(catalog: mg.Catalog) -> None:
     assert [found for found in table.check() if found.is_fault] == []
 
 
+def test_a_full_compaction_writes_files_without_the_rows_that_vectors_mark(catalog: mg.Catalog) -> None:
+    table = made(catalog, **{"deletion-vectors.enabled": "true", "target-file-size": "1 b"})
+    table.delete("k = 3")
+    assert table.compact() is None  # one row of ten is below 'compaction.delete-ratio-threshold'
+    before = names(table)
+    assert table.compact(full=True) is not None
+    assert len(names(table) & before) == 2
+    assert keys(table) == [k for k in range(30) if k != 3]
+    assert table.compact(full=True) is None
+
+
 def test_whole_partitions_are_dropped_unless_their_rows_are_to_be_published(catalog: mg.Catalog) -> None:
     table = made(catalog, ["p"])
     assert deleted(table.delete("p = 'odd'")) == 15

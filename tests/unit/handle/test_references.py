@@ -267,6 +267,25 @@ def test_a_branch_that_is_dropped_is_gone_and_the_table_is_not(orders: mg.Table)
     assert (_ids(orders), _ids(orders, tag="v1")) == ([1, 2, 3, 4], [1, 2])
 
 
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_what_a_drop_of_a_branch_makes_garbage_the_drop_removes(catalog: mg.Catalog, producer: str) -> None:
+    options = {"bucket": "1", "changelog-producer": producer}
+    table = catalog.create_table("shop.forked", {"id": "INT", "v": "STRING"}, primary_key=["id"], options=options)
+    table.write([{"id": 1, "v": "main"}])
+    table.tags.create("v1")
+    before = {path for path in Path(table.path).rglob("*") if path.is_file()}
+    table.branches.create("b", tag="v1")
+    branch = table.branch("b")
+    branch.write([{"id": 2, "v": "branch"}])
+    branch.tags.create("of-branch")
+    branch.delete("id = 2")
+    branch.compact(full=True)
+    table.branches.drop("b")
+    assert table.remove_orphans(older_than="9999-01-01", dry_run=True) == ()
+    assert {path for path in Path(table.path).rglob("*") if path.is_file()} == before
+    assert table.read(tag="v1").to_pylist() == [{"id": 1, "v": "main"}]
+
+
 def test_fast_forward_makes_the_table_what_the_branch_is(orders: mg.Table) -> None:
     orders.tags.create("v1")
     orders.branches.create("b", tag="v1")
