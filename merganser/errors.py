@@ -116,7 +116,10 @@ class StreamParameterError(InvalidInputError):
 
 
 class UntrackedError(ExpiredError):
-    """A commit published no changes, since change tracking was off. Read the state after it, and go on from there."""
+    """A commit published no changes: change tracking was off, or the rows before an overwrite have expired.
+
+    Read the state after it, and go on from there.
+    """
 
     code = "untracked"
 

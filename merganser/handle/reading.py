@@ -80,8 +80,9 @@ class ReadVerbs(TableBase):
     ) -> Changes:
         """Return a lazy read of what snapshots published, in order, each row with its kind in `_row_kind`.
 
-        If the table has a changelog producer, these are the rows of its changelog. Otherwise these are the rows that
-        commits wrote, without old values. Compactions and overwrites publish nothing then.
+        If the table has a changelog producer, these are the rows of its changelog, and of an overwrite, a truncate or a
+        dropped partition the rows that it changed. Otherwise these are the rows that commits wrote, without old values.
+        Compactions and overwrites publish nothing then.
 
         Args:
             start, end: ids of the first and the last snapshot, both included. None: from snapshot 1 on, and up to the
@@ -95,9 +96,9 @@ class ReadVerbs(TableBase):
                 of the last: "+I", "-U" with the row before and "+U" with the row after, or "-D". Of a table without a
                 key, "+I" and "-D". It needs no changelog, and reads only files that the two states do not share.
 
-            gaps: what to do about commits that published no changes, since change tracking was off. "error": raise an
-                error. "skip", "mark": go on without them; `gaps()` of the result names them. None: what the option
-                'change-tracking.gaps' says, else "error".
+            gaps: what to do about commits whose changes are not known, such as those without change tracking. "error":
+                raise an error. "skip", "mark": go on without them; `gaps()` of the result names them. None: what the
+                option 'change-tracking.gaps' says, else "error".
 
         Raises:
             InvalidInputError: a column, the filter, an id or the mode is invalid; or the changelog is asked for, and
@@ -164,8 +165,8 @@ class ReadVerbs(TableBase):
             where: as for `changes`.
             until: the last snapshot id, or the time of the last commit, to read; None: no end.
             timezone: as for `read`.
-            gaps: what to do about commits that published no changes, since change tracking was off. "error": raise an
-                error. "mark": hand over a `Gap` in their place. "skip": go on. None: what the option
+            gaps: what to do about commits whose changes are not known, such as those without change tracking. "error":
+                raise an error. "mark": hand over a `Gap` in their place. "skip": go on. None: what the option
                 'change-tracking.gaps' says, else "error".
             options: further options for this reader, such as **{"scan.snapshot-id": "3"}.
 

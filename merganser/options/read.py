@@ -105,9 +105,12 @@ INCREMENTAL_TAG_TO_SNAPSHOT: Final = Option(
 CONSUMER_CHANGELOG_ONLY: Final = Option(
     "consumer.changelog-only", BOOLEAN, False, "The consumer keeps changelogs from expiring, but not snapshots."
 )
-STREAMING_READ_OVERWRITE: Final = Option(
-    "streaming-read-overwrite", BOOLEAN, False, "Streams deliver what an overwrite removed and added."
-)
+STREAMING_READ_OVERWRITE: Final = Option[bool | None](
+    "streaming-read-overwrite", BOOLEAN, None,
+    "Readers of changes get what an overwrite, a truncate or a dropped partition changed. Not set: those of tables "
+    "with a changelog producer get it. true: streams of tables without a producer, too, as rows removed and added. "
+    "false: nobody does; with a producer, the commit is a gap ('change-tracking.gaps').",
+)  # fmt: skip
 STREAMING_READ_SNAPSHOT_DELAY: Final = Option[timedelta | None](
     "streaming.read.snapshot.delay", DURATION, None, "Streams leave snapshots alone that are younger than this."
 )

@@ -212,8 +212,9 @@ def _check_changelog(table: TableSchema, what: str) -> None:
         if producer in ("lookup", "full-compaction"):
             refuse(
                 what,
-                f"'streaming-read-overwrite' does not go with 'changelog-producer' = '{producer}': streams would see "
-                "changes twice.",
+                f"'streaming-read-overwrite' does not go with 'changelog-producer' = '{producer}': other engines "
+                "refuse such a table, since their streams would see changes twice. Leave it out: readers of merganser "
+                "get what an overwrite changed, once.",
             )
     if options.get(w.DELETION_VECTORS) and producer == "full-compaction":
         refuse(

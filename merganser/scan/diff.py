@@ -37,11 +37,12 @@ from merganser.lsm.stored_keys import find, reached, rows_of
 from merganser.merge.images import Fate
 from merganser.merge.sort_merge import WINDOW_ROWS, Window, only_window, windows
 from merganser.meta.data_file import DataFile
+from merganser.scan.forms import COMMIT_TIMESTAMP, LOG_OFFSET
 from merganser.scan.shown import counted_out, shown, stored_columns
 from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob, What
 from merganser.schema import row_kind
 from merganser.schema import types as t
-from merganser.schema.arrow import arrow_schema, nullable_schema
+from merganser.schema.arrow import arrow_schema, arrow_type, nullable_schema
 from merganser.schema.internal_names import internal_name
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import VALUE_COUNT, VALUE_KIND
@@ -65,18 +66,21 @@ def read_diff(job: ReadJob, split: DiffSplit, storage: Storage) -> Iterator[pa.T
     Raises:
         FormatError: a file is damaged or missing.
     """
+    if job.what is What.LOGGED:
+        job = replace(job, key_filter=None)  # offsets count all rows
     if not job.table.keyed:
         yield from _RowDiff(job, split, storage).changes()
     elif len(split.before) == len(split.after) == 1 and _is_mostly_shared(split):
         yield from _Looked(job, split, storage).changes()
     else:
         runs = [_State(job, portion, storage) for portion in (*split.before, *split.after)]
+        made = _Changes(job, split)
         with contextlib.ExitStack() as stack:
             for run in runs:
                 stack.callback(run.close)
             for window in windows(runs, key=job.table.key, window_rows=WINDOW_ROWS):
                 is_new = window.run_of() >= len(split.before)
-                yield _changed(job, window.rows, is_new, window.positions, window.is_last, split.phase)
+                yield made.of(window.rows, is_new, window.positions, window.is_last)
 
 
 def _is_mostly_shared(split: DiffSplit) -> bool:
@@ -130,43 +134,65 @@ def _visible(rows: pa.Table) -> pa.Table:
     return rows if kinds.max(initial=row_kind.INSERT) == row_kind.INSERT else rows.filter(pa.array((kinds & 1) == 0))
 
 
-def _changed(
-    job: ReadJob,
-    rows: pa.Table,
-    is_new: npt.NDArray[np.bool_],
-    positions: Positions,
-    is_last: npt.NDArray[np.bool_],
-    phase: Phase | None,
-) -> pa.Table:
-    """Return what became of the keys of some rows.
+class _Changes:
+    """What became of keys, of which a split gives some at a time."""
 
-    Args:
-        rows: n rows of both states, in no order.
-        is_new: bool[n], which are of the later state; a state has one row of a key at most.
-        positions: int64[n], their order: by key, and the earlier state first.
-        is_last: bool[n], over the ordered rows, the last of each key.
-        phase: which changes to return; None: all.
-    """
-    ends = np.flatnonzero(is_last)
-    last = positions[ends]
-    sizes = np.diff(ends, prepend=-1)
-    both = sizes == 2
-    first = positions[ends - sizes + 1]
-    old, new = np.where(both | ~is_new[last], first, -1), np.where(is_new[last], last, -1)
-    if phase is not None:
-        chosen = (new < 0) == (phase is Phase.GOING)
-        both, first, last, old, new = (each[chosen] for each in (both, first, last, old, new))
-    if job.table.counting:
-        return _recounted(job, rows, old, new)
-    updated = both.copy()
-    updated[both] = ~_same(rows, first[both], last[both])
-    if job.what is not What.CHANGED:  # the row after says all
-        fate = Fate((new >= 0) & (updated | ~both), np.zeros(len(both), np.bool_), new < 0)
-    else:
-        fate = Fate((new >= 0) & ~both, updated, new < 0)
-    order, kinds = fate.interleaved()
-    at = np.concatenate([old[fate.olds], new[fate.news]])[order]
-    return shown(job, rows.take(pa.array(at)), kinds)
+    def __init__(self, job: ReadJob, split: DiffSplit) -> None:
+        self._job = job
+        self._phase = split.phase
+        self._origin = split.origin
+        self._whole = job.what is What.CHANGED or split.origin is not None
+        self._offset = 0 if split.origin is None else split.origin.offset
+
+    def of(
+        self, rows: pa.Table, is_new: npt.NDArray[np.bool_], positions: Positions, is_last: npt.NDArray[np.bool_]
+    ) -> pa.Table:
+        """Return what became of the keys of some rows.
+
+        Args:
+            rows: n rows of both states, in no order.
+            is_new: bool[n], which are of the later state; a state has one row of a key at most.
+            positions: int64[n], their order: by key, and the earlier state first.
+            is_last: bool[n], over the ordered rows, the last of each key.
+        """
+        ends = np.flatnonzero(is_last)
+        last = positions[ends]
+        sizes = np.diff(ends, prepend=-1)
+        both = sizes == 2
+        first = positions[ends - sizes + 1]
+        old, new = np.where(both | ~is_new[last], first, -1), np.where(is_new[last], last, -1)
+        if self._phase is not None:
+            chosen = (new < 0) == (self._phase is Phase.GOING)
+            both, first, last, old, new = (each[chosen] for each in (both, first, last, old, new))
+        if self._job.table.counting:
+            return self._recounted(rows, old, new)
+        updated = both.copy()
+        updated[both] = ~_same(rows, first[both], last[both])
+        if not self._whole:  # the row after says all
+            fate = Fate((new >= 0) & (updated | ~both), np.zeros(len(both), np.bool_), new < 0)
+        else:
+            fate = Fate((new >= 0) & ~both, updated, new < 0)
+        order, kinds = fate.interleaved()
+        at = np.concatenate([old[fate.olds], new[fate.news]])[order]
+        return shown(self._job, self._numbered(rows.take(pa.array(at))), kinds)
+
+    def _recounted(self, rows: pa.Table, old: Positions, new: Positions) -> pa.Table:
+        """Return the rows of a counting table that are there more often, or less often, than before."""
+        counts = np.maximum(rows.column(VALUE_COUNT.name).to_numpy(), 0)
+        more = np.where(new >= 0, counts[new], 0) - np.where(old >= 0, counts[old], 0)
+        hit = np.flatnonzero(more)
+        found = self._numbered(rows.take(pa.array(np.where(new >= 0, new, old)[hit])))
+        return shown(self._job, *counted_out(found, more[hit]))
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """Return rows with their offsets and the time of their commit, if the job shows these."""
+        if self._job.what is not What.LOGGED or self._origin is None:
+            return rows
+        begin = self._offset
+        self._offset += rows.num_rows
+        time = pa.repeat(pa.scalar(self._origin.time_ms), rows.num_rows).view(arrow_type(COMMIT_TIMESTAMP.type))
+        rows = rows.append_column(LOG_OFFSET.name, pa.array(np.arange(begin, self._offset)))
+        return rows.append_column(COMMIT_TIMESTAMP.name, time)
 
 
 def _same(rows: pa.Table, old: Positions, new: Positions) -> npt.NDArray[np.bool_]:
@@ -183,15 +209,6 @@ def _taken(rows: pa.Table, at: Positions) -> pa.Table:
     return rows.take(pa.array(at))
 
 
-def _recounted(job: ReadJob, rows: pa.Table, old: Positions, new: Positions) -> pa.Table:
-    """Return the rows of a counting table that are there more often, or less often, than before."""
-    counts = np.maximum(rows.column(VALUE_COUNT.name).to_numpy(), 0)
-    more = np.where(new >= 0, counts[new], 0) - np.where(old >= 0, counts[old], 0)
-    hit = np.flatnonzero(more)
-    found = rows.take(pa.array(np.where(new >= 0, new, old)[hit]))
-    return shown(job, *counted_out(found, more[hit]))
-
-
 class _Looked:
     """One bucket of which both states share most files: keys of the others are looked up in these."""
 
@@ -199,7 +216,7 @@ class _Looked:
         self._job = job
         self._storage = storage
         self._shared = split.shared
-        self._phase = split.phase
+        self._made = _Changes(job, split)
         self._portions = (split.before[0], split.after[0])
         self._readers = tuple(
             SectionReader(job.table, portion.directory, portion.partition, job.schemas, storage, portion.vectors)
@@ -226,7 +243,7 @@ class _Looked:
                 spans = [(i, state.num_rows) for i, state in enumerate(states)]
                 both = only_window(rows, spans, key=self._job.table.key)
                 is_new = np.arange(rows.num_rows) >= states[0].num_rows
-                yield _changed(self._job, rows, is_new, both.positions, both.is_last, self._phase)
+                yield self._made.of(rows, is_new, both.positions, both.is_last)
 
     def _apart(self) -> list[_Apart]:
         """Return the rows whose keys may have changed: of files of one state, and those that one state marks alone."""

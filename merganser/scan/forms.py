@@ -104,7 +104,8 @@ def _numbers(table: TableDef) -> tuple[t.Field, ...]:
 
 def single_rows(job: ReadJob, of: type[Split] | type[PublishedSplit] | type[DiffSplit]) -> ReadJob:
     """Return the job that reads the rows of which another job, of a form with whole changes, makes its own."""
-    what = {Split: What.STORED, PublishedSplit: What.LOGGED, DiffSplit: What.CHANGED}[of]
+    changed = What.LOGGED if job.what is What.PAIRED else What.CHANGED
+    what = {Split: What.STORED, PublishedSplit: What.LOGGED, DiffSplit: changed}[of]
     kind = kind_column(what)
     assert kind is not None
     names = _names(job)

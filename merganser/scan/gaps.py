@@ -3,7 +3,7 @@
 A gap names its snapshot and the partitions whose changes were left out. `Gap.read` returns their rows after it: who
 replaces these partitions by them has the state of the table again, and goes on with the changes that follow.
 
-A commit left changes out in one of two ways:
+A commit left changes out in one of three ways:
 
 * Change tracking was off. The snapshot says so (`meta.tracking`).
 * The table had no changelog producer when the commit was made, and has one now. The snapshot names the schema that its
@@ -12,6 +12,7 @@ A commit left changes out in one of two ways:
   snapshot with the new schema exists, every writer that has not seen the schema loses its snapshot id, looks again, and
   is refused (`commit.publish`). All snapshots that log nothing come before the first one of the new schema, and name an
   older one. It does not matter which process stops at which instruction: what a reader needs is in the snapshot.
+* It is an overwrite, and readers do not compare what it replaced: they do not want to, or cannot (`scan.overwrites`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.tracking import left_out, publishes_by_compaction
 from merganser.options import write as w
+from merganser.scan.overwrites import is_replaced, replaced_in, why_unknown
 from merganser.scan.plan import partition_filter, partition_values, partitions_through
 from merganser.storage.env import Env
 
@@ -72,6 +74,8 @@ def gap_of(
     if changelog and _came_before_the_producer(table, env, snapshot):
         return None
     partitions = left_out(snapshot)
+    if changelog and partitions is not None and is_replaced(table, snapshot) and why_unknown(table, env, snapshot):
+        partitions |= replaced_in(table, env, snapshot)
     if not partitions:
         return partitions
     return frozenset(partitions_through(table, partitions, partition_filter(table, where)))
@@ -102,26 +106,37 @@ def named(table: TableDef, partitions: frozenset[bytes] | None) -> tuple[Mapping
 
 
 def refusal(
-    table: TableDef, action: str, number: int, partitions: frozenset[bytes] | None, *, following: bool
+    table: TableDef,
+    env: Env,
+    action: str,
+    snapshot: Snapshot,
+    partitions: frozenset[bytes] | None,
+    *,
+    following: bool,
 ) -> UntrackedError:
     """Return the error of a reader that meets a gap.
 
     Args:
         action: what it does, as messages begin.
-        number: the id of the snapshot.
+        snapshot: the commit that left changes out.
         following: it goes on in time.
     """
+    number = snapshot.id
+    why = why_unknown(table, env, snapshot) if is_replaced(table, snapshot) else None
+    if why is None:
+        why = (
+            "change tracking was off (changes=False, 'change-tracking' or 'change-tracking.off-partitions'), or since "
+            f"it was made before '{w.CHANGELOG_PRODUCER.key}' was set"
+        )
     values = named(table, partitions)
     first = ", ".join(f"{name}={value}" for name, value in values[0].items()) if values else ""
     more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     of = f" of partition {first}{more}" if first else ""
     instead = "hand it over as a Gap with gaps='mark'" if following else "compare the states with mode='diff'"
     return UntrackedError(
-        f"{action}: snapshot {number} changed rows{of} and published nothing, since change tracking was off "
-        f"(changes=False, 'change-tracking' or 'change-tracking.off-partitions'), or since it was made before "
-        f"'{w.CHANGELOG_PRODUCER.key}' was set. Nothing of it was handed over. Read "
-        f"the state of snapshot {number} and the changes from snapshot {number + 1} on, {instead}, or leave it out "
-        "with gaps='skip'.",
+        f"{action}: snapshot {number} changed rows{of} and published nothing, since {why}. Nothing of it was handed "
+        f"over. Read the state of snapshot {number} and the changes from snapshot {number + 1} on, {instead}, or leave "
+        "it out with gaps='skip'.",
         table=table.name,
         snapshot=number,
         partitions=values,

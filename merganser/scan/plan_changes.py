@@ -2,7 +2,7 @@
 
 | the table has | a snapshot published |
 |---|---|
-| a changelog producer | the rows of its changelog files; an overwrite publishes none |
+| a changelog producer | the rows of its changelog files; of an overwrite what it replaced (`scan.overwrites`) |
 | none | the rows of the files that its commit added; compactions and overwrites publish none |
 
 Nothing is merged: a key may come several times, once for each commit, and with old values only if a producer gives
@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError
+from merganser.errors import ExpiredError, FormatError, InvalidInputError, NotFoundError, UntrackedError
 from merganser.expr.predicate import Predicate
 from merganser.files.read import FileToRead, is_small
 from merganser.meta.changelogs import ChangelogStore
@@ -39,6 +39,7 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.gaps import gap_of, refusal, tracked
+from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
 from merganser.scan.phases import may_retract
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff
@@ -135,7 +136,17 @@ def _check_kept(table: TableDef, env: Env, source: Increment) -> None:
             if snapshot is not None and not is_kept(table, env, snapshot):
                 raise _not_kept(table, snapshot.id)
         return
-    _snapshots(table, env, source, changelog=from_changelog(table, source))
+    changelog = from_changelog(table, source)
+    snapshots, _ = _snapshots(table, env, source, changelog=changelog)
+    for snapshot in snapshots:
+        if changelog and is_replaced(table, snapshot) and why_unknown(table, env, snapshot):
+            raise _unknown(table, env, snapshot, None)
+
+
+def _unknown(table: TableDef, env: Env, snapshot: Snapshot, where: Predicate | None) -> UntrackedError:
+    """Return the error that a snapshot is a gap."""
+    partitions = gap_of(table, env, snapshot, where, changelog=True)
+    return refusal(table, env, f"cannot read the changes of '{table.name}'", snapshot, partitions, following=False)
 
 
 def _not_kept(table: TableDef, number: int) -> ExpiredError:
@@ -195,10 +206,12 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=False)
     changelog = from_changelog(table, source)
     snapshots, end = _snapshots(table, env, source, changelog=changelog)
-    if table.options.get(r.CHANGE_TRACKING_GAPS) == "error":
-        for number, partitions in _gaps(table, env, snapshots, job.where, changelog=changelog).items():
-            action = f"cannot read the changes of '{table.name}'"
-            raise refusal(table, action, number, partitions, following=False)
+    refuses = table.options.get(r.CHANGE_TRACKING_GAPS) == "error"
+    if refuses and (gaps := _gaps(table, env, snapshots, job.where, changelog=changelog)):
+        number, partitions = next(iter(gaps.items()))
+        (snapshot,) = (one for one in snapshots if one.id == number)
+        action = f"cannot read the changes of '{table.name}'"
+        raise refusal(table, env, action, snapshot, partitions, following=False)
     chosen = [one for one in snapshots if _publishes(one, changelog=changelog)]
     if changelog and not chosen and snapshots and table.options.get(w.CHANGELOG_PRODUCER) == "none":
         raise InvalidInputError(
@@ -207,11 +220,25 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
             "commits added, or 'diff', what changed in all.",
             table=table.name,
         )
-    splits: list[PublishedSplit] = []
+    splits: list[PublishedSplit | DiffSplit] = []
     waiting: list[_Group] = []
     published = 0
     schemas = {table.schema.id: table.schema.fields}
-    for snapshot, added in zip(chosen, _added(table, env, chosen, changelog=changelog), strict=True):
+    every = _added(table, env, chosen, changelog=changelog)
+    for snapshot in snapshots:
+        if changelog and is_replaced(table, snapshot):
+            if why_unknown(table, env, snapshot) is None:
+                states, replaced = plan_overwrite(table, env, snapshot, job)
+                splits += [*_parted(waiting, keyed=table.keyed, whole=whole), *replaced]
+                waiting = []
+                schemas_of = {**job.schemas, **states.schemas}
+                job = replace(job, table=states.table, schemas=schemas_of, key_filter=states.key_filter)
+                published += bool(replaced)
+            elif refuses:  # it has become one since
+                raise _unknown(table, env, snapshot, job.where)
+        if not _publishes(snapshot, changelog=changelog):
+            continue
+        added = next(every)
         published += bool(added)
         groups = _groups(table, env, job, snapshot, added, schemas)
         if not _come_in_phases(table, groups):
@@ -220,8 +247,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         splits += _parted(waiting, keyed=table.keyed, whole=whole)
         waiting = []
         splits += _in_phases(table, groups)
-        if len(splits) > 1 and _fit(splits[-2], splits[-1]):
-            splits[-2:] = [_joined(*splits[-2:])]
+        if len(splits) > 1 and (one := _joined(*splits[-2:])) is not None:
+            splits[-2:] = [one]
     splits += _parted(waiting, keyed=table.keyed, whole=whole)
     notes = (
         ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
@@ -240,7 +267,7 @@ def published_files(
     what: What,
     by_bucket: bool = False,
 ) -> list[tuple[str, int, PublishedSplit | None]]:
-    """Return what a snapshot published, by the smallest portions that can be read by themselves.
+    """Return the files that a snapshot published, by the smallest portions that can be read by themselves.
 
     Which portions there are, and their order, does not depend on the filter.
 
@@ -468,11 +495,12 @@ def _by_place(groups: Sequence[_Group]) -> list[_Group]:
     return list(found.values())
 
 
-def _fit(one: PublishedSplit, other: PublishedSplit) -> bool:
-    return one.phase is other.phase is Phase.IN_PHASES and len(one.targets) + len(other.targets) <= _TOGETHER
-
-
-def _joined(one: PublishedSplit, other: PublishedSplit) -> PublishedSplit:
+def _joined(one: PublishedSplit | DiffSplit, other: PublishedSplit | DiffSplit) -> PublishedSplit | None:
+    """Return two splits as one, if they are small files whose rows come in phases."""
+    if not isinstance(one, PublishedSplit) or not isinstance(other, PublishedSplit):
+        return None
+    if not one.phase is other.phase is Phase.IN_PHASES or len(one.targets) + len(other.targets) > _TOGETHER:
+        return None
     return replace(one, targets=one.targets + other.targets, origins=one.origins + other.origins)
 
 

@@ -34,16 +34,23 @@ from merganser.scan.forms import kind_column
 from merganser.scan.plan import Plan, buckets_through, is_masked, level_0_waits, partitions_of
 from merganser.scan.read import key_filter
 from merganser.scan.rows import counted
-from merganser.scan.source import Difference
+from merganser.scan.source import Difference, published_of
 from merganser.scan.split import DiffSplit, Phase, Portion, ReadJob
 from merganser.schema.table_schema import SEQUENCE_NUMBER
 from merganser.storage.env import Env
 
-_Buckets = dict[BucketId, tuple[BucketFiles, BucketVectors]]
+_Buckets = dict[BucketId, tuple[BucketFiles, tuple[DataFile, ...], BucketVectors]]
+"""Buckets with all their files, those that are compared, and deletion vectors."""
 
 
-def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Plan:
+def plan_diff(
+    table: TableDef, env: Env, source: Difference, job: ReadJob, published_in: Collection[bytes] | None = None
+) -> Plan:
     """Return the splits in which two states may differ.
+
+    Args:
+        published_in: serialized partitions, of which the rows are compared that the changelog producer has published;
+            None: what reads of the states show.
 
     Raises:
         InvalidInputError: sequence numbers are asked for.
@@ -59,10 +66,10 @@ def plan_diff(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Pl
     check_can_read(replace(table.schema, options=table.options), name=table.name, merge=table.keyed)
     ends = [snapshot for snapshot in (source.before, source.after) if snapshot is not None]
     check_key(table, env, ends, f"cannot compare two states of '{table.name}'")
-    states = [_buckets(table, env, snapshot, job.where) for snapshot in (source.before, source.after)]
+    states = [_buckets(table, env, snapshot, job.where, published_in) for snapshot in (source.before, source.after)]
     narrow = key_filter(job.where, table.key) if table.keyed else None
     groups = _groups(*states, reassigned=_reassigned(table, env, source, states))
-    splits = [split for group in groups for split in _splits(table, env, group, states, narrow)]
+    splits = [split for group in groups for split in _splits(table, group, states)]
     if table.moves_keys and kind_column(job.what) is not None:
         splits = _in_phases(splits)
     ids = {file.schema_id for split in splits for portion in (*split.before, *split.after) for file in portion.files}
@@ -84,11 +91,40 @@ def _in_phases(splits: Sequence[DiffSplit]) -> list[DiffSplit]:
     return going + staying
 
 
-def _buckets(table: TableDef, env: Env, snapshot: Snapshot | None, where: Predicate | None) -> _Buckets:
+def _buckets(
+    table: TableDef,
+    env: Env,
+    snapshot: Snapshot | None,
+    where: Predicate | None,
+    published_in: Collection[bytes] | None,
+) -> _Buckets:
+    """Return the buckets of a state that the filter lets through, with the files that are compared."""
     reader = MetaReader(table.paths, env, table.name)
     vectors = vectors_by_bucket(table, reader.index(snapshot))
     chosen = buckets_through(table, partitions_of(table, reader.state(snapshot).live, where), where)
-    return {bucket: (files, vectors.get(bucket, NO_VECTORS)) for bucket, files in chosen if bucket[1] >= 0}
+    found: _Buckets = {}
+    for bucket, files in chosen:
+        if bucket[1] < 0:
+            continue
+        if published_in is None:
+            held = _shown(table, env, files)
+        elif bucket[0] in published_in:
+            held = published_of(table, [entry.file for entry in files.entries])
+        else:
+            continue
+        found[bucket] = (files, tuple(held), vectors.get(bucket, NO_VECTORS))
+    return found
+
+
+def _shown(table: TableDef, env: Env, held: BucketFiles) -> list[DataFile]:
+    """Return the files of a bucket whose rows reads show."""
+    files = [entry.file for entry in held.entries]
+    if not table.keyed or not level_0_waits(table):
+        return files
+    seen: Collection[int] = ()
+    if is_masked(table):
+        seen = unmarked_schemas(table, env, {file.schema_id for file in files})
+    return [file for file in files if file.level or file.schema_id in seen]
 
 
 def _reassigned(table: TableDef, env: Env, source: Difference, states: Sequence[_Buckets]) -> set[bytes]:
@@ -125,7 +161,7 @@ def _groups(before: _Buckets, after: _Buckets, *, reassigned: Collection[bytes])
     """Yield the buckets that have to be compared together: each by itself, unless rows moved between them."""
     totals: dict[bytes, set[int]] = {}
     for state in (before, after):
-        for bucket, (files, _) in state.items():
+        for bucket, (files, _, _) in state.items():
             totals.setdefault(bucket[0], set()).add(files.total_buckets)
     moved: dict[bytes, list[BucketId]] = {}
     for bucket in dict.fromkeys([*before, *after]):
@@ -136,10 +172,8 @@ def _groups(before: _Buckets, after: _Buckets, *, reassigned: Collection[bytes])
     yield from moved.values()
 
 
-def _splits(
-    table: TableDef, env: Env, group: Sequence[BucketId], states: Sequence[_Buckets], narrow: Predicate | None
-) -> Iterator[DiffSplit]:
-    pairs = [[_portion(table, env, bucket, state) for state in states] for bucket in group]
+def _splits(table: TableDef, group: Sequence[BucketId], states: Sequence[_Buckets]) -> Iterator[DiffSplit]:
+    pairs = [[_portion(table, bucket, state) for state in states] for bucket in group]
     changed = [(old, new) for old, new in pairs if old is None or new is None or not _alike(table, old, new)]
     before = [old for old, _ in changed if old is not None]
     after = [new for _, new in changed if new is not None]
@@ -153,19 +187,13 @@ def _splits(
     yield from _sections(table, (before or [empty])[0], (after or [empty])[0])
 
 
-def _portion(table: TableDef, env: Env, bucket: BucketId, state: _Buckets) -> Portion | None:
-    """Return the files of a bucket that a state shows; None: it shows none."""
+def _portion(table: TableDef, bucket: BucketId, state: _Buckets) -> Portion | None:
+    """Return the files of a bucket that are compared of a state; None: there are none."""
     if bucket not in state:
         return None
-    held, vectors = state[bucket]
-    files = [entry.file for entry in held.entries]
-    if table.keyed and level_0_waits(table):
-        seen: Collection[int] = ()
-        if is_masked(table):
-            seen = unmarked_schemas(table, env, {file.schema_id for file in files})
-        files = [file for file in files if file.level or file.schema_id in seen]
+    _, files, vectors = state[bucket]
     names = [file.name for file in files]
-    return Portion(table.bucket_directory(*bucket), bucket[0], tuple(files), vectors.of(names)) if files else None
+    return Portion(table.bucket_directory(*bucket), bucket[0], files, vectors.of(names)) if files else None
 
 
 def _identity(table: TableDef, file: DataFile) -> tuple[str, bool]:

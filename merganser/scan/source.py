@@ -25,12 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.index_manifest import IndexEntry
 from merganser.meta.live_files import EMPTY, BucketId
 from merganser.meta.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
+from merganser.options import write as w
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,17 @@ class Above:
         return _of(
             state.snapshot, [entry for entry in self.of.narrowed(state, reader).live if entry.file.level], reader
         )
+
+
+def published_of(table: TableDef, files: Sequence[DataFile]) -> list[DataFile]:
+    """Return, of all live files of a bucket, those with the rows that the changelog of the table has published."""
+    match table.options.get(w.CHANGELOG_PRODUCER):
+        case "lookup":
+            return [file for file in files if file.level]
+        case "full-compaction":
+            highest = max((file.level for file in files), default=0)
+            return [file for file in files if file.level == highest > 0]
+    return list(files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,12 +145,15 @@ class DiffSplit:
         before, after: the portions of both; several where the rows moved between buckets.
         shared: names of the files that both states have, perhaps with other deletion vectors.
         phase: which changes, GOING or STAYING; None: all.
+        origin: where the rows come from, if one commit changed them: then an update is two rows in every form. None:
+            they are the sum of several commits.
     """
 
     before: tuple[Portion, ...]
     after: tuple[Portion, ...]
     shared: frozenset[str] = frozenset()
     phase: Phase | None = None
+    origin: Origin | None = None
 
     @property
     def files(self) -> tuple[DataFile, ...]:

@@ -27,6 +27,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.forms import WITH_OFFSETS, columns_of
+from merganser.scan.overwrites import first_known
 from merganser.scan.scan import Scan, chosen_columns
 from merganser.scan.source import NOTHING_CHANGED, Compacted, Increment, Published, State
 from merganser.scan.split import What
@@ -100,7 +101,7 @@ def _kept(name: str, scan: Scan) -> Increment:
     earliest = SnapshotStore(table.paths, scan.env, table.name).earliest_id() or 1
     if table.options.get(w.CHANGELOG_PRODUCER) != "none":
         earliest = min([earliest, *ChangelogStore(table.paths, scan.env).ids()[:1]])
-    return Published(earliest, None)
+    return Published(first_known(table, scan.env, earliest), None)
 
 
 def _read_optimized(scan: Scan) -> Scan:

@@ -29,6 +29,7 @@ from merganser.meta.snapshot import APPEND, OVERWRITE, Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
+from merganser.meta.tracking import left_out
 from merganser.options import read as r
 from merganser.options import write as w
 from merganser.scan.forms import columns_of
@@ -255,13 +256,21 @@ class ShardReader:
             UntrackedError: it is such a commit.
         """
         changelog = from_changelog(self.table, Published(snapshot.id, snapshot.id))
-        partitions = gap_of(self.table, self.env, snapshot, None, changelog=changelog)
+        if snapshot.commit_kind == OVERWRITE:  # the records are made of the files that it removed and added
+            partitions = left_out(snapshot)
+        else:
+            partitions = gap_of(self.table, self.env, snapshot, None, changelog=changelog)
         if partitions == frozenset() and changelog:
             partitions = self._unlogged(snapshot, shard)
         concerned = partitions if partitions is None or shard is None else {shard.partition} & partitions
         if concerned is None or concerned:
             raise refusal(
-                self.table, f"cannot read records of '{self.table.name}'", snapshot.id, partitions, following=True
+                self.table,
+                self.env,
+                f"cannot read records of '{self.table.name}'",
+                snapshot,
+                partitions,
+                following=True,
             )
 
     def check_kept(self, place: Place, newest: Snapshot | None) -> None:

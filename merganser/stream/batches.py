@@ -33,10 +33,13 @@ from merganser.options import read as r
 from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
+from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
+from merganser.scan.plan import partition_filter, partitions_through
 from merganser.scan.plan_changes import are_ordered, from_changelog, published_files
-from merganser.scan.read import read_split
+from merganser.scan.read import key_filter, read_split
 from merganser.scan.source import Exchanged, MadeSince, Marked, Published, Source, State, marks_rows
-from merganser.scan.split import AnySplit, Phase, PublishedSplit, ReadJob, Split, What
+from merganser.scan.split import AnySplit, DiffSplit, Phase, PublishedSplit, ReadJob, Split, What
+from merganser.scan.split import Portion as Compared
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
@@ -398,9 +401,10 @@ class TableBatches:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
         if end.splits is None:
             found += self._between(None if begins else start, end)
+            anew = {part.partition for part in found if len({one.directory for one in _portions(part.split)}) > 1}
             if self._table.assigns_keys:
                 first = end.first if start is None or begins else start.next
-                anew = self._assigned_anew(range(first, end.next + bool(end.files)))
+                anew |= self._assigned_anew(range(first, end.next + bool(end.files)))
         return _turns(self._table, found, anew)
 
     def _assigned_anew(self, numbers: range) -> set[str]:
@@ -454,6 +458,8 @@ class TableBatches:
                 return
             portions = self._portions(number)
             last = end.files if number == end.next else len(portions)
+            if last > len(portions):  # of an overwrite, whose rows before it have expired since
+                self._store.load(number - 1)
             yield from portions[skipped if number == first else 0 : last]
 
     def _at(self, position: Position) -> Position:
@@ -524,11 +530,16 @@ class TableBatches:
         return delay is None or now - self._waiting_since < delay.total_seconds()
 
     def _refuse_gap(self, snapshot: Snapshot) -> None:
+        """Refuse a snapshot that left changes out of partitions of the filter, if gaps are errors.
+
+        Raises:
+            UntrackedError: it is one.
+        """
         changelog = from_changelog(self._table, Published(snapshot.id, snapshot.id))
         where = None if self._what in WHOLE_CHANGES else self._where
         partitions = gap_of(self._table, self._env, snapshot, where, changelog=changelog)
         if self._gaps == "error" and partitions != frozenset():
-            raise refusal(self._table, self._action, snapshot.id, partitions, following=True)
+            raise refusal(self._table, self._env, self._action, snapshot, partitions, following=True)
 
     def _state_parts(self, position: Position) -> tuple[Part, ...]:
         """Return the splits of the state that a stream began with, in an order that depends on nothing else."""
@@ -563,7 +574,9 @@ class TableBatches:
         found = self._plans.get(number)
         if found is None:
             snapshot = self._planned(number)
-            if snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
+            if self._compares(snapshot):
+                found = []
+            elif snapshot.commit_kind == OVERWRITE and self._table.options.get(r.STREAMING_READ_OVERWRITE):
                 files = visible(self._table, Exchanged(snapshot, ADD, snapshot))
                 found = self._rows_of(self._table, files, "+I", ordered=True, buckets=self._numbers(snapshot))
             else:
@@ -588,6 +601,9 @@ class TableBatches:
     def taken(self, number: int) -> list[Part]:
         """Return the rows that a snapshot took away: in files that it removed, or that it marked in files that stay.
 
+        Of an overwrite of a table with a changelog it is all that the overwrite changed. With `by_bucket`, the rows
+        that it removed and those that it added are told apart: other shards have them.
+
         They are read from the files of the snapshot before, so they can be read for as long as that one is there.
 
         Raises:
@@ -597,7 +613,7 @@ class TableBatches:
         if found is None:
             found = self._taken[number] = self._taken_by(self._planned(number))
             self._taken.pop(number - _PLANS_MAX, None)
-        elif found:
+        elif found and number > 1:
             self._store.load(number - 1)
         return found
 
@@ -609,7 +625,34 @@ class TableBatches:
             self._snapshots.pop(number - _PLANS_MAX, None)
         return found
 
+    def _compares(self, snapshot: Snapshot) -> bool:
+        """Return whether the states before and after a snapshot are compared."""
+        return is_replaced(self._table, snapshot) and not self._by_bucket
+
+    def _replaced(self, snapshot: Snapshot) -> list[Part]:
+        """Return what an overwrite changed; which portions there are does not depend on the filter."""
+        if why_unknown(self._table, self._env, snapshot) is not None:
+            self._refuse_gap(snapshot)
+            return []
+        every = ReadJob(self._table, self._columns, None, {}, self._what)
+        job, splits = plan_overwrite(self._table, self._env, snapshot, every)
+        where = None if self._what in WHOLE_CHANGES else self._where
+        narrow = key_filter(where, self._table.key) if self._table.keyed else None
+        job = replace(job, where=self._where, key_filter=narrow)
+        partitions = {portion.partition for split in splits for portion in _portions(split)}
+        through = partitions_through(self._table, partitions, partition_filter(self._table, where))
+        numbers = self._numbers(snapshot)
+        found = []
+        for split in splits:
+            portion = _portions(split)[0]
+            total = numbers.get(split.files[0].name, 0) if split.files else 0
+            kept = split if portion.partition in through else None
+            found.append(Part(portion.directory, job, kept, directory=portion.directory, buckets=total))
+        return found
+
     def _taken_by(self, snapshot: Snapshot) -> list[Part]:
+        if self._compares(snapshot):
+            return self._replaced(snapshot)
         if snapshot.id == 1 or self._what is What.MERGED or not self._table.options.get(r.STREAMING_READ_OVERWRITE):
             return []
         reader = MetaReader(self._table.paths, self._env, self._table.name)
@@ -666,6 +709,11 @@ class TableBatches:
     def _place(self, directory: str) -> str:
         """Return where order counts: in a bucket, unless the table says that its rows have none."""
         return directory if self._table.keyed or self._table.schema.bucket_key else ""
+
+
+def _portions(split: AnySplit | None) -> tuple[Compared, ...]:
+    """Return the files of a split of two states, bucket by bucket; none of another split."""
+    return (*split.before, *split.after) if isinstance(split, DiffSplit) else ()
 
 
 def _turns(table: TableDef, every: Sequence[Part], anew: set[str]) -> tuple[Turn, ...]:

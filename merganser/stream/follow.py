@@ -31,6 +31,7 @@ from merganser.options import read as r
 from merganser.scan.changes import Changes, gap, rows_as, visible
 from merganser.scan.forms import WHOLE_CHANGES, columns_of
 from merganser.scan.gaps import Gap, gap_of, refusal
+from merganser.scan.overwrites import is_replaced
 from merganser.scan.plan_changes import from_changelog
 from merganser.scan.source import Exchanged, MadeSince, Published, Source, State
 from merganser.scan.split import What
@@ -178,8 +179,8 @@ class TableStream(Iterator[pa.Table | Gap]):
             snapshot = self._awaited()
             if snapshot is None or self._bounds.end_before(snapshot):
                 raise StopIteration
-            gap = self._gap_at(snapshot)
             found = self._published(snapshot)
+            gap = self._gap_at(snapshot)  # not before: what an overwrite replaced may expire while it is read
             self._line.last = snapshot
             self._next = snapshot.id + 1
             if found.num_rows:
@@ -227,7 +228,7 @@ class TableStream(Iterator[pa.Table | Gap]):
         if self._gaps == "skip" or partitions == frozenset():
             return None
         if self._gaps == "error":
-            raise refusal(table, f"cannot follow '{table.name}'", snapshot.id, partitions, following=True)
+            raise refusal(table, self._env, f"cannot follow '{table.name}'", snapshot, partitions, following=True)
         return gap(table, self._env, snapshot, partitions, self._chosen(table), self._where, self._what)
 
     def _published(self, snapshot: Snapshot) -> pa.Table:
@@ -235,7 +236,11 @@ class TableStream(Iterator[pa.Table | Gap]):
         table = self._current(snapshot)
         source = Published(snapshot.id, snapshot.id)
         changes = Changes(table, self._env, source, self._chosen(table), self._where, self._what)
-        if snapshot.commit_kind == OVERWRITE and table.options.get(r.STREAMING_READ_OVERWRITE):
+        if (
+            snapshot.commit_kind == OVERWRITE
+            and table.options.get(r.STREAMING_READ_OVERWRITE)
+            and not is_replaced(table, snapshot)
+        ):
             return self._exchanged(table, snapshot)
         return changes.to_arrow()
 

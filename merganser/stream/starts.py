@@ -14,8 +14,10 @@ from merganser.meta.changelogs import ChangelogStore
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.options import read as r
+from merganser.options import write as w
 from merganser.rules.starts import scan_mode
 from merganser.scan.forms import LOG_OFFSET, WITH_OFFSETS
+from merganser.scan.overwrites import first_known
 from merganser.scan.source import MadeSince, State
 from merganser.scan.split import What
 from merganser.scan.time_travel import compacted, epoch_ms
@@ -77,7 +79,8 @@ def oldest_changes(table: TableDef, env: Env) -> int | None:
     """Return the oldest snapshot of which the changes are kept, perhaps without its state."""
     kept = ChangelogStore(table.paths, env).ids()[:1]
     own = SnapshotStore(table.paths, env, table.name).earliest_id()
-    return min((i for i in (own, *kept) if i is not None), default=None)
+    found = min((i for i in (own, *kept) if i is not None), default=None)
+    return None if found is None else first_known(table, env, found)
 
 
 class _Starts:
@@ -134,11 +137,12 @@ class _Starts:
         return max(asked, oldest)
 
     def _first_since(self, millis: int, after: int) -> int:
+        oldest = oldest_changes(self._table, self._env) or 1
         for kept in ChangelogStore(self._table.paths, self._env).list():
             if kept.time_millis >= millis:
-                return kept.id
+                return max(kept.id, oldest)
         found = self._store.first(lambda one: one.time_millis >= millis)
-        return after if found is None else found.id
+        return after if found is None else max(found.id, oldest)
 
 
 def _check_published(table: TableDef, mode: str, action: str) -> None:
@@ -152,7 +156,7 @@ def _check_published(table: TableDef, mode: str, action: str) -> None:
             f"{action}: the start '{mode}' begins with a state, and rows of a state have no '{LOG_OFFSET.name}'. "
             f"Nothing was read. Start with one of {', '.join(_WITHOUT_STATE)}."
         )
-    if table.options.get(r.STREAMING_READ_OVERWRITE):
+    if table.options.get(r.STREAMING_READ_OVERWRITE) and table.options.get(w.CHANGELOG_PRODUCER) == "none":
         raise InvalidInputError(
             f"{action}: '{r.STREAMING_READ_OVERWRITE.key}' hands over rows that an overwrite did not publish, so "
             f"they have no '{LOG_OFFSET.name}'. Nothing was read. Follow the table or its '$audit_log' with it.",

@@ -51,6 +51,7 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.scan.overwrites import is_replaced
 from merganser.scan.source import takes_rows
 from merganser.storage.env import Env
 from merganser.storage.tuning import no_collection
@@ -194,7 +195,7 @@ class _Run:
         if not ids:
             return ()
         first, latest = ids[0], ids[-1]
-        held = self._held_from() if consumers_hold_snapshots(self.table.options) else None
+        held = self._held_state() if consumers_hold_snapshots(self.table.options) else None
         end = retention.end(first=first, latest=latest, held_from=held)
         found = self._whole(self._read(first, min(end + 1, latest), latest, retention))
         if not found:
@@ -261,6 +262,12 @@ class _Run:
     def _held_from(self) -> int | None:
         consumers = ConsumerStore(self.table.paths, self.env, self.table.name).list()
         return min((consumer.next_snapshot for consumer in consumers), default=None)
+
+    def _held_state(self) -> int | None:
+        """Return the oldest snapshot that consumers hold: of an overwrite they need the rows before it, too."""
+        held = self._held_from()
+        snapshot = self.store.get(held) if held is not None and held > 1 else None
+        return held - 1 if held is not None and snapshot is not None and is_replaced(self.table, snapshot) else held
 
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""

@@ -332,7 +332,8 @@ class Transaction:
             turn=self._turn,
             reads=reads,
             edit=edit,
-            untracked=None if publishes_by_compaction(options) else self.target.untracked,
+            # Elsewhere the compaction that takes the rows publishes them, or does not.
+            untracked=self.target.untracked if removes is not None or not publishes_by_compaction(options) else None,
         )
         return Publisher(self.table, self.env).commit(change)
 

@@ -62,7 +62,7 @@ class Follower:
         """Follow the table after a step.
 
         Args:
-            published: False: a commit of the step told nobody of its rows.
+            published: False: the step replaced rows of a table that does not publish its changes.
             complete: a full compaction has published all that waited.
         """
         if not published:

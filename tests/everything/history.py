@@ -288,8 +288,8 @@ class History:
         self.table.load(files, kinds=kinds)
 
     def unpublished(self) -> None:
-        """Take note that the step made a commit that no changelog tells of."""
-        self.is_published = False
+        """Take note that the step replaced rows: readers are told if the table publishes its changes."""
+        self.is_published = self.layout.producer != "none"
 
     def begin_again(self) -> None:
         """Let the copy begin with the table as it is: snapshots that it followed are gone."""

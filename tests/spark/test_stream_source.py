@@ -81,6 +81,38 @@ def test_limits_cut_the_state_and_the_changes_into_batches(
     assert replay == {row["id"]: row["page"] for row in visits.read().to_pylist()}
 
 
+def test_an_overwrite_is_cut_into_batches_as_what_it_changed(
+    spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
+) -> None:
+    reader = spark.readStream.format("merganser").option("read.changelog", "true").option("maxFilesPerTrigger", 1)
+    rows: dict[int, str] = {}
+
+    def follow() -> list[Batch]:
+        found = batches(reader.load(visits.path))
+        for batch in found:
+            for kind, key, page in sorted(batch, key=lambda row: row[0] in ("+U", "+I")):
+                if kind in ("+I", "+U"):
+                    rows[key] = page
+                else:
+                    assert rows.pop(key) == page
+        return found
+
+    follow()
+    visits.write([{"id": i, "page": "/new"} for i in range(4, 12)], overwrite={})
+    assert len(follow()) == 2  # one of each bucket
+    assert rows == dict.fromkeys(range(4, 12), "/new")
+    visits.truncate()
+    first = visits.snapshots()[-1].id
+    assert {row[0] for row in ms.changes(spark, visits, first).collect()} == {"-D"}
+    follow()
+    assert rows == {}
+    visits.write([{"id": 1, "page": "/1"}])
+    visits.write([], overwrite={})
+    plain = visits.with_options({"streaming-read-overwrite": "false"})
+    with pytest.raises(PySparkException, match="'streaming-read-overwrite' is 'false'"):
+        batches(ms.read_stream(spark, plain), "checkpoint")
+
+
 def test_views_of_changes_are_streams(
     spark: SparkSession, visits: mg.Table, batches: Callable[..., list[Batch]]
 ) -> None:

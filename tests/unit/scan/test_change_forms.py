@@ -275,6 +275,8 @@ def test_what_a_log_cannot_show_is_refused(catalog: mg.Catalog, name: str) -> No
         options = {"scan.creation-time-millis": "1"} if start.startswith("from") else {}
         with pytest.raises(InvalidInputError, match="begins with a state"):
             log.stream(start, **options)
+    plain = catalog.create_table("db.plain", {"k": "INT"}, primary_key=["k"])
+    log = type(log)(plain.with_options(FLUSS), name)
     with pytest.raises(InvalidInputError, match="that an overwrite did not publish"):
         log.stream(**{"streaming-read-overwrite": "true"})
 

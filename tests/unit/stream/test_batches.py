@@ -133,6 +133,7 @@ def test_rows_of_a_key_are_one_turn_in_their_order_though_it_gets_another_bucket
             table.write(rows[:3], overwrite={})
         table.write(rows)
     asked = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1", "streaming-read-overwrite": str(overwrites).lower()}
+    asked["change-tracking.gaps"] = "skip"
     batches = _batches(table, **asked)
     turns = batches.turns(None, batches.advance(batches.start()))
     placed: dict[Any, set[int]] = {}

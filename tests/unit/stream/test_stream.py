@@ -194,7 +194,10 @@ def test_a_reader_notices_a_rollback_behind_it(table: mg.Table, again: int) -> N
         next(stream)
 
 
-def test_an_overwrite_is_handed_over_if_asked(table: mg.Table) -> None:
+def test_an_overwrite_of_a_table_without_a_changelog_is_handed_over_if_asked(tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"k": "INT", "v": "INT"}, primary_key=["k"])
     _write(table, (1, 1), (2, 1))
     _write(table, (1, 2))
     ids = {"scan.snapshot-id": "3"}
