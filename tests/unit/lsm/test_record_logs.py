@@ -368,13 +368,14 @@ def test_a_commit_that_fails_leaves_no_files_of_its_rows(tmp_path: Path) -> None
     assert sorted(path.name for path in Path(table.path).rglob("*.parquet")) == before
 
 
-def test_upserts_publish_what_they_change_and_overwrites_and_compactions_nothing(tmp_path: Path) -> None:
+def test_upserts_and_overwrites_give_what_they_change_and_compactions_nothing(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.write([{"k": 1, "v": 1, "w": "a"}])
     table.upsert([{"k": 1, "v": 2}, {"k": 2, "v": 2}], columns=["k", "v"])
     table.compact(full=True)
     table.write([{"k": 5, "v": 5, "w": "z"}], overwrite={})
-    assert _published(table, 2) == [("-U", 1, 1, "a"), ("+U", 1, 2, "a"), ("+I", 2, 2, None)]
+    upserted = [("-U", 1, 1, "a"), ("+U", 1, 2, "a"), ("+I", 2, 2, None)]
+    assert _published(table, 2) == [*upserted, ("-D", 1, 2, "a"), ("-D", 2, 2, None), ("+I", 5, 5, "z")]
 
 
 @pytest.mark.parametrize(
