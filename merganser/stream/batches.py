@@ -401,7 +401,7 @@ class TableBatches:
             found += self._state_parts(end)[0 if start is None else start.splits : end.splits]
         if end.splits is None:
             found += self._between(None if begins else start, end)
-            anew = {part.partition for part in found if len({one.directory for one in _portions(part.split)}) > 1}
+            anew = {part.partition for part in found if len({one.directory for one in _compared(part.split)}) > 1}
             if self._table.assigns_keys:
                 first = end.first if start is None or begins else start.next
                 anew |= self._assigned_anew(range(first, end.next + bool(end.files)))
@@ -639,12 +639,12 @@ class TableBatches:
         where = None if self._what in WHOLE_CHANGES else self._where
         narrow = key_filter(where, self._table.key) if self._table.keyed else None
         job = replace(job, where=self._where, key_filter=narrow)
-        partitions = {portion.partition for split in splits for portion in _portions(split)}
+        partitions = {portion.partition for split in splits for portion in _compared(split)}
         through = partitions_through(self._table, partitions, partition_filter(self._table, where))
         numbers = self._numbers(snapshot)
         found = []
         for split in splits:
-            portion = _portions(split)[0]
+            portion = _compared(split)[0]
             total = numbers.get(split.files[0].name, 0) if split.files else 0
             kept = split if portion.partition in through else None
             found.append(Part(portion.directory, job, kept, directory=portion.directory, buckets=total))
@@ -711,7 +711,7 @@ class TableBatches:
         return directory if self._table.keyed or self._table.schema.bucket_key else ""
 
 
-def _portions(split: AnySplit | None) -> tuple[Compared, ...]:
+def _compared(split: AnySplit | None) -> tuple[Compared, ...]:
     """Return the files of a split of two states, bucket by bucket; none of another split."""
     return (*split.before, *split.after) if isinstance(split, DiffSplit) else ()
 
