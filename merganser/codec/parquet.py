@@ -60,6 +60,7 @@ _SAMPLED_MIN: Final = 512
 """Of fewer rows, what an encoding saves is little beside what it takes to find out."""
 _PAGE_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 1024
+_PART_ROWS: Final = 256
 _HEADER_BYTES: Final = 32
 """Bytes that are sure to hold the header of a page up to its checksum."""
 
@@ -167,7 +168,10 @@ class ParquetFileReader:
             int96 = self._int96_columns([f for f in columns if _holds_timestamp(f.type)])
             plain = [f for f in columns if f not in int96] if int96 else columns
             leaves = [leaf for field in plain for leaf in self._span(field)]
-            table = self._parquet.reader.read_row_groups(chosen, column_indices=leaves, use_threads=False)
+            try:
+                table = self._parquet.reader.read_row_groups(chosen, column_indices=leaves, use_threads=False)
+            except pa.ArrowNotImplementedError:  # Arrow's limit, if a row group has 2 GiB of texts inside of rows
+                table = pa.Table.from_batches(self._batches(chosen, leaves, _PART_ROWS))
             held = {field.name: table.column(field.name) for field in plain}
             if int96:
                 raw = self._read_int96(int96, chosen)
@@ -182,9 +186,7 @@ class ParquetFileReader:
                 yield self.read([group], columns)
                 return
             leaves = [leaf for field in columns for leaf in self._span(field)]
-            if self._paged is None:
-                self._paged = _opened(self._file, self._metadata, page_by_page=True)
-            batches = self._paged.reader.iter_batches(rows, [group], column_indices=leaves, use_threads=False)
+            batches = self._batches([group], leaves, rows)
         while True:
             with decoding(self._path):
                 batch = next(batches, None)
@@ -194,6 +196,13 @@ class ParquetFileReader:
                 held = [self._meant(part.column(field.name), field) for field in columns]
                 found = exact_table(held, columns, rows=part.num_rows, path=self._path)
             yield found
+
+    def _batches(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        if self._paged is None:
+            self._paged = _opened(self._file, self._metadata, page_by_page=True)
+        return self._paged.reader.iter_batches(  # type: ignore[no-any-return]
+            rows, groups, column_indices=leaves, use_threads=False
+        )
 
     def read_where(self, groups: range, columns: Sequence[t.Field], kept: Kept) -> pa.Table | None:
         """Return rows of some neighbouring groups for which a condition is true; see `FileReader.read_where`."""

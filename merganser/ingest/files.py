@@ -262,9 +262,9 @@ class RowFiles:
     def _errors(self, path: str) -> Iterator[None]:
         try:
             yield
+        except (MerganserError, MemoryError):
+            raise
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, MerganserError):
-                raise
             raise FormatError(f"cannot read the rows of '{path}': {error}", path=path) from error
 
 
