@@ -58,7 +58,8 @@ def test_all_types_together_come_back_under_every_compression(compression: str) 
 
 def test_a_row_group_with_more_texts_inside_of_rows_than_arrow_takes_at_once_is_read() -> None:
     text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2_100, np.int32)), pa.array(["x" * (1 << 20)]))
-    data = of_arrow(pa.table({"r": pa.StructArray.from_arrays([text], ["t"])}), store_schema=False)
+    rows = pa.table({"r": pa.StructArray.from_arrays([text], ["t"])})
+    data = of_arrow(rows, store_schema=False, dictionary_pagesize_limit=4 << 20)
     column = read_as(data, "r", "ROW<t STRING>")
     assert [sum(map(len, column.chunks)), column[2_099].as_py()] == [2_100, {"t": "x" * (1 << 20)}]
 
