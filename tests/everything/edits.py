@@ -341,7 +341,7 @@ def _merged(
                 # which of several reasons is told depends on what is looked at first
                 h.refused(call, (InvalidInputError, "would have (the key of another one|a key that is there)"), _LOST)
                 return
-        edits += [Edit(None, row) for row in new]
+        edits += [Edit(None, model.filled(row)) for row in new]
     apply_edits(h, edits, call)
 
 
@@ -363,7 +363,7 @@ def upsert(h: History, rng: random.Random) -> None:
     if partial and rng.random() < 0.4:
         _upsert_columns(h, rng, changes, named, keep=keep)
         return
-    before = model.by_key()
+    before, named = model.by_key(), [(kind, model.filled(row)) for kind, row in named]
     if keep:
         if any(kind in ("-U", "-D") for kind, _ in named):
             h.refused(
@@ -406,7 +406,8 @@ def _upsert_columns(h: History, rng: random.Random, changes: list[Change], named
         old = after.get(key)
         if keep and old is not None:
             continue
-        new = dict(old) if old is not None else {**dict.fromkeys(row), **{name: row[name] for name in own}}
+        bare = {name: row[name] if name in own else None for name in row}
+        new = dict(old) if old is not None else model.filled(bare)
         if kind == "-D":
             if old is None:
                 continue

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import merganser as mg
+from merganser.errors import InvalidInputError
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
@@ -58,7 +59,7 @@ class Line:
     Attributes:
         states: by snapshot, of those that were compared.
         tags: by name, with the id of the snapshot.
-        old: handles of earlier schemas.
+        old: handles of earlier schemas, with the defaults of their columns by name.
         begins: the snapshot of the table that a branch begins with; 0: none.
     """
 
@@ -67,7 +68,7 @@ class Line:
     drawn: DrawnTable
     states: dict[int, State] = field(default_factory=dict)
     tags: dict[str, tuple[int, State]] = field(default_factory=dict)
-    old: list[mg.Table] = field(default_factory=list)
+    old: list[tuple[mg.Table, Row]] = field(default_factory=list)
     begins: int = 0
 
     @property
@@ -112,6 +113,7 @@ class History:
         self.branches: dict[str, Line] = {}
         self.consumers: dict[str, int] = {}
         self.lookups: Any = None
+        self.looked_at: Any = None
         self.is_published, self.is_complete = True, False
         self.follower: Follower | None = follower_of(self, rng) if rng.random() < 0.8 else None
 
@@ -258,8 +260,8 @@ class History:
         """
         self.table.write(self.arrow(changes), kinds="op", overwrite=how)
 
-    def compact(self, rng: random.Random, *, full: bool) -> None:
-        self.table.compact(full=full)
+    def compact(self, rng: random.Random, *, full: bool, partitions: Any = None) -> None:
+        self.table.compact(full=full, partitions=partitions)
 
     def rescale(self, rng: random.Random, buckets: int) -> None:
         self.table.rescale(buckets)
@@ -328,7 +330,7 @@ class History:
                 line.states.setdefault(after.id, State(line.model.copy(), replace(line.drawn)))
         self.is_published, self.is_complete = True, False
         self._kept()
-        for look in (self._filtered, self._looked_up, self._older, self._diff):
+        for look in (self._filtered, self._looked_up, self._older, self._diff, self._prefixed):
             if last or rng.random() < 0.6:
                 look(rng)
         if last or rng.random() < 0.1:
@@ -426,6 +428,27 @@ class History:
             )
             self.same("lookup", self.table.lookup(given), rows)
 
+    def _prefixed(self, rng: random.Random) -> None:
+        """Look up all rows with the beginning of a key, if they lie in one bucket."""
+        model, visible = self.model, self.model.visible()
+        prefix = self.drawn_prefix(rng, visible)
+        if prefix is not None:
+            self.same("lookup prefix", self.table.lookup_prefix(prefix), begins_with(visible, prefix))
+        elif rng.random() < 0.1:
+            reasons = "has no beginning|may lie in any bucket|has no primary key"
+            self.refused(lambda: self.table.lookup_prefix(dict.fromkeys(model.key[:1])), (InvalidInputError, reasons))
+
+    def drawn_prefix(self, rng: random.Random, rows: Sequence[Row]) -> Row | None:
+        """Return the beginning of a key, most often of a row; None: the rows of no beginning lie in one bucket."""
+        model, bucketed = self.model, self.model.options.get("bucket-key", "").split(",")
+        if not model.key or int(self.table.options["bucket"]) < 1 or not 0 < len(bucketed) < len(self.drawn.key):
+            return None
+        if not set(bucketed) < set(self.drawn.key):
+            return None
+        names = [*model.partition, *bucketed]
+        row = rng.choice(rows) if rows and rng.random() < 0.8 else {name: self.drawn.draws[name](rng) for name in names}
+        return {name: row[name] for name in names}
+
     def _older(self, rng: random.Random) -> None:
         """Read snapshots and tags that are still kept."""
         line = self.line
@@ -454,6 +477,11 @@ class History:
         """Return the rows of a state with the columns of now."""
         turn = converter(state.fields, self.line.fields)
         return [turn(row) for row in state.model.visible()]
+
+
+def begins_with(rows: Sequence[Row], prefix: Row) -> list[Row]:
+    """Return the rows whose key begins with some values."""
+    return [row for row in rows if all(repr(row[name]) == repr(value) for name, value in prefix.items())]
 
 
 @contextmanager

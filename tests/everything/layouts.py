@@ -105,6 +105,8 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
         _other_key(layout.drawn, keys)
     _versioned(layout, rng)
     _partitions(layout, rng)
+    if len(layout.drawn.key) > 1 and int(layout.options["bucket"]) > 0 and keys.random() < 0.5:
+        layout.options["bucket-key"] = ",".join(layout.drawn.key[: keys.randrange(1, len(layout.drawn.key))])
     _producer(layout, rng)
     _vectors(layout, rng)
     _stream(layout, rng)

@@ -10,7 +10,7 @@ from typing import Any
 
 from merganser.schema import types as t
 from merganser.testing.engines_oracle import Change, CountingOracle, HistoryOracle
-from tests.everything.values import Row, converter, plain
+from tests.everything.values import Row, convert, converter, plain
 
 Fields = tuple[t.Field, ...]
 Holds = Callable[[Row], bool]
@@ -28,6 +28,7 @@ class Model:
         partition: partition columns.
         options: of the table, as the oracle of the engine reads them.
         moves: whether a key has one row in the whole table, and a row may bring it to another partition.
+        defaults: of columns, by their ids.
         oracle: versions by key, of a table with a key.
         counts: of a counting table.
         rows: of a table of appended rows.
@@ -39,6 +40,7 @@ class Model:
     partition: Sequence[str]
     options: Mapping[str, str]
     moves: bool = False
+    defaults: dict[int, Any] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -56,7 +58,7 @@ class Model:
     def copy(self) -> Model:
         """Return a table that goes its own way."""
         found = copy.copy(self)
-        found.rows = list(self.rows)
+        found.rows, found.defaults = list(self.rows), dict(self.defaults)
         if self.oracle is not None:
             found.oracle = copy.copy(self.oracle)
             found.oracle.stored = {key: list(records) for key, records in self.oracle.stored.items()}
@@ -80,6 +82,12 @@ class Model:
     def by_key(self) -> dict[tuple[Any, ...], Row]:
         return {self.key_of(row): row for row in self.visible()}
 
+    def filled(self, row: Row) -> Row:
+        """Return a row as it is stored: nulls become the defaults of their columns."""
+        if not self.defaults:
+            return dict(row)
+        return {f.name: self.defaults.get(f.id) if row[f.name] is None else row[f.name] for f in self.fields}
+
     def refuses(self, kind: str) -> bool:
         """Return whether rows of this kind cannot be written."""
         if self.oracle is not None:
@@ -92,9 +100,12 @@ class Model:
         """Take rows of (kind, row), in order.
 
         Args:
-            given: the kinds are those that are given, also if a column holds kinds.
+            given: rows are as they are stored, and kinds are those that are given, also if a column holds kinds.
         """
-        named = [(row[self.rowkind] if self.rowkind and not given else kind, dict(row)) for kind, row in changes]
+        named = [
+            (kind, dict(row)) if given else (row[self.rowkind] if self.rowkind else kind, self.filled(row))
+            for kind, row in changes
+        ]
         if self.oracle is not None:
             for change in named:
                 self.oracle.flush([self._placed(change)])
@@ -131,6 +142,10 @@ class Model:
         """
         old = self.copy()
         turn = converter(self.fields, fields)
+        types = {f.id: f.type for f in self.fields}
+        self.defaults = {
+            f.id: convert(self.defaults[f.id], types[f.id], f.type) for f in fields if f.id in self.defaults
+        }
         self.fields, self.options = fields, options
         self.key = [names.get(name, name) for name in self.key]
         self.partition = [names.get(name, name) for name in self.partition]

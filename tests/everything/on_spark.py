@@ -105,13 +105,13 @@ class SparkHistory(History):
         rows = self._frame(self.arrow([("+I", row) for row in source]).drop_columns(["op"]))
         done(lambda: clauses.of(ms.merge(self.spark, self.table, rows, on)).execute())
 
-    def compact(self, rng: random.Random, *, full: bool) -> None:
+    def compact(self, rng: random.Random, *, full: bool, partitions: Any = None) -> None:
         import merganser.spark as ms
 
         if self._by_spark(rng):
-            ms.compact(self.spark, self.table, full=full)
+            ms.compact(self.spark, self.table, full=full, partitions=partitions)
         else:
-            super().compact(rng, full=full)
+            super().compact(rng, full=full, partitions=partitions)
 
     def rescale(self, rng: random.Random, buckets: int) -> None:
         import merganser.spark as ms

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from merganser.errors import ConflictError, InvalidInputError
 from merganser.schema import types as t
 from merganser.testing.engines_oracle import Change
-from tests.everything.history import History, SkippedError
+from tests.everything.history import History, SkippedError, begins_with
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
 from tests.everything.values import Row
@@ -125,9 +125,9 @@ def change_records(h: History, rng: random.Random) -> None:
         new = None if kind == "delete" else row
         images = [None if each is None else encoded_row(each, model.fields) for each in (old, new)]
         text, kinds = record_of(kind, form, *images, whole=whole)
-        sent = new
+        sent, kept = new, list[str]()
         if keeps and kind == "update" and not (form == "debezium-json" and whole) and rng.random() < 0.4:
-            sent, text = _without_some(h, rng, form, old, row, text)
+            sent, text, kept = _without_some(h, rng, form, old, row, text)
             unsent = unsent or (text is not None and UNSENT in text)
         names = model.key if keyed else ()
         own = encoded_row(new or old or {}, [f for f in model.fields if f.name in names])
@@ -136,12 +136,13 @@ def change_records(h: History, rng: random.Random) -> None:
         for each in kinds:
             given = old if each in ("-U", "-D") else sent
             assert given is not None
+            given = {**model.filled(given), **{name: given[name] for name in kept}}
             if each == "-D" and form == "json":
                 given = {name: value if name in names else None for name, value in given.items()}
             changes.append((each, given))
         if keyed:
             there = (
-                {**there, model.key_of(row): sent}
+                {**there, model.key_of(row): {**model.filled(sent), **{name: sent[name] for name in kept}}}
                 if sent is not None
                 else {key: value for key, value in there.items() if key != model.key_of(row)}
             )
@@ -161,17 +162,17 @@ def change_records(h: History, rng: random.Random) -> None:
 
 def _without_some(
     h: History, rng: random.Random, form: str, old: Row | None, row: Row, text: str | None
-) -> tuple[Row, str | None]:
-    """Return a new row some of whose texts the source did not send, and its record: they stay as they were."""
+) -> tuple[Row, str | None, list[str]]:
+    """Return a new row some of whose texts the source did not send, its record, and their names: they stay."""
     own = {*h.model.key, *h.model.partition, *h.model.options.get("sequence.field", "").split(",")}
     names = [f.name for f in h.model.fields if isinstance(f.type, t.VarChar) and f.name not in own]
     if old is None or not names or text is None:
-        return row, text
+        return row, text, []
     chosen = rng.sample(names, rng.randrange(1, len(names) + 1))
     record = json.loads(text)
     inner = record if form == "debezium-flat" else record["after"]
     inner |= dict.fromkeys(chosen, UNSENT)
-    return {**row, **{name: old[name] for name in chosen}}, json.dumps(record)
+    return {**row, **{name: old[name] for name in chosen}}, json.dumps(record), chosen
 
 
 @step(2)
@@ -273,11 +274,25 @@ def look_up_again(h: History, rng: random.Random) -> None:
         raise SkippedError
     if h.lookups is None or h.lookups[1] != h.table.schema.id or rng.random() < 0.3:
         h.lookups = h.table.lookups(), h.table.schema.id
+        h.looked_at = None
     handle = h.lookups[0]
+    _looked_at(h, rng)
     handle.refresh()
+    h.looked_at = h.table.latest_snapshot(), h.model.visible()
     names = [*dict.fromkeys([*h.model.key, *h.model.partition])]
     rows = rng.sample(h.model.visible(), min(4, len(h.model.visible())))
     if rows:
         kinds = h.table.read().schema
         keys = pa.table({name: pa.array([row[name] for row in rows], kinds.field(name).type) for name in names})
         h.same("lookup handle", handle.lookup(keys), rows)
+
+
+def _looked_at(h: History, rng: random.Random) -> None:
+    """A handle that was not refreshed stays at its snapshot, as long as that is kept."""
+    if h.looked_at is None:
+        return
+    snapshot, rows = h.looked_at
+    prefix = h.drawn_prefix(rng, rows)
+    if prefix is None or snapshot not in h.table.snapshots():
+        return
+    h.same("lookup handle of before", h.lookups[0].lookup_prefix(prefix), begins_with(rows, prefix))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
+
+import pyarrow as pa
 
 import merganser as mg
 from merganser import changes as c
 from merganser.errors import InvalidInputError
 from merganser.schema import types as t
+from merganser.schema.types_text import parse_type
 from tests.everything.history import History, SkippedError
 from tests.everything.steps import step
-from tests.everything.values import KINDS, LADDERS, converter, draw
+from tests.everything.values import KINDS, LADDERS, converter, default_of, draw
 
 OPTIONS = {
     "num-sorted-run.compaction-trigger": ("2", "4", "7"),
@@ -53,6 +57,26 @@ def alter(h: History, rng: random.Random) -> None:
     altered(h, changes)
 
 
+@step(2)
+def set_default(h: History, rng: random.Random) -> None:
+    """Give a column a default, or a new column; or take a default away."""
+    line = h.line
+    ordering = {name for order in h.drawn.rising for name in order}
+    free = [f for f in line.fields if f.name not in (*h.model.key, h.model.rowkind) and f.name not in ordering]
+    if not free:
+        raise SkippedError
+    one = rng.choice(free)
+    if one.id in line.model.defaults and rng.random() < 0.5:
+        altered(h, [c.set_default(one.name, None)], defaults={one.name: None})
+    elif h.model.engine != "counting" and rng.random() < 0.3:
+        name, kind = next(h.names), rng.choice([kind for kind in KINDS if h.layout.takes(kind)])
+        given, value = default_of(parse_type(kind), rng)
+        altered(h, [c.add_column(name, kind, default=given)], defaults={name: value})
+    else:
+        given, value = default_of(one.type, rng)
+        altered(h, [c.set_default(one.name, given)], defaults={one.name: value})
+
+
 @step(1)
 def alter_options(h: History, rng: random.Random) -> None:
     """Change an option that changes no result."""
@@ -62,15 +86,26 @@ def alter_options(h: History, rng: random.Random) -> None:
     altered(h, [c.set_option(name, rng.choice(OPTIONS[name]))], old=False)
 
 
-def altered(h: History, changes: list[Any], *, old: bool = True) -> None:
-    """Change the table and the model."""
+def altered(h: History, changes: list[Any], *, old: bool = True, defaults: Mapping[str, Any] | None = None) -> None:
+    """Change the table and the model.
+
+    Args:
+        defaults: of columns; None: none any more.
+    """
     line, table = h.line, h.line.table
     if old:
-        line.old.append(table)
+        line.old.append((table, {f.name: line.model.defaults.get(f.id) for f in line.fields}))
     else:
         line.old.clear()  # what their options say is another thing now
     line.table = h.opened(table.alter(changes))
     h.take_over(line, {change.name: change.new_name for change in changes if isinstance(change, c.RenameColumn)})
+    by_name = {f.name: f.id for f in line.fields}
+    for name, value in ({} if defaults is None else defaults).items():
+        if value is None:
+            line.model.defaults.pop(by_name[name], None)
+        else:
+            kind = line.table.read().schema.field(name).type
+            line.model.defaults[by_name[name]] = pa.array([value], kind)[0].as_py()  # as Arrow gives it back
 
 
 def _change(h: History, rng: random.Random) -> Any:
@@ -112,7 +147,7 @@ def write_by_an_old_handle(h: History, rng: random.Random) -> None:
     line = h.line
     if not line.old or line.model.rowkind or line.model.engine == "counting" or h.merges_schema:
         raise SkippedError
-    old = rng.choice(line.old)
+    old, defaults = rng.choice(line.old)
     fields = old.schema.fields
     names = {f.id: f.name for f in line.fields}
     changes = []
@@ -127,7 +162,8 @@ def write_by_an_old_handle(h: History, rng: random.Random) -> None:
     old.write(given, kinds="op")
     turn = converter(fields, line.fields)
     rows = given.drop_columns(["op"]).to_pylist()
-    line.model.flush([(kind, turn(row)) for (kind, _), row in zip(changes, rows, strict=True)])
+    rows = [{name: defaults[name] if value is None else value for name, value in row.items()} for row in rows]
+    line.model.flush([(kind, turn(row)) for (kind, _), row in zip(changes, rows, strict=True)], given=True)
 
 
 @step(1)

@@ -78,6 +78,52 @@ def draw(kind: t.DataType, rng: random.Random, nulls: float = 0.2, far: bool = F
     raise AssertionError(f"no values of {kind}")
 
 
+def default_of(kind: t.DataType, rng: random.Random) -> tuple[Any, Any]:
+    """Return a default of a column as it is given, and what nulls become."""
+    kind = kind.with_nullable(True)
+    match kind:
+        case t.Binary(length=length):
+            text = "abcdefgh"[:length]
+            return text, text.encode()
+        case t.VarBinary():
+            return "żó", "żó".encode()
+        case t.Time():
+            value = draw(kind, rng, nulls=0)
+            return value.isoformat(), value
+        case t.Row() | t.Array() | t.Map():
+            value = _plain_texts(draw(kind, rng, nulls=0))
+            return _literal(value, kind), value
+    value = draw(kind, rng, nulls=0)
+    return value if rng.random() < 0.5 or isinstance(value, bool) else str(value), value
+
+
+def _plain_texts(value: Any) -> Any:
+    """Return a value whose texts have no blanks around them, since those are no part of a literal."""
+    match value:
+        case str():
+            return value.strip() or "a"
+        case dict():
+            return {name: _plain_texts(each) for name, each in value.items()}
+        case list() if value and isinstance(value[0], tuple):
+            return [(key, _plain_texts(each)) for key, each in value]
+        case list():
+            return [_plain_texts(each) for each in value]
+    return value
+
+
+def _literal(value: Any, kind: t.DataType) -> str:
+    match value, kind:
+        case None, _:
+            return "null"
+        case _, t.Row(fields=fields):
+            return "{" + ", ".join(_literal(value[f.name], f.type) for f in fields) + "}"
+        case _, t.Map(value=inner):
+            return "{" + ", ".join(f"{key} -> {_literal(each, inner)}" for key, each in value) + "}"
+        case _, t.Array(element=inner):
+            return "[" + ", ".join(_literal(each, inner) for each in value) + "]"
+    return str(value)
+
+
 def convert(value: Any, old: t.DataType, new: t.DataType) -> Any:
     """Return what a value reads as once the type of its column became another; members of rows go by their ids."""
     if value is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from tests.everything.history import FUTURE, History, Line, SkippedError, State
+from tests.everything.replica import DifferenceError
 from tests.everything.steps import STEPS, step
 
 
@@ -57,12 +58,13 @@ def overwrite(h: History, rng: random.Random) -> None:
         case "static":
             name = rng.choice(h.drawn.partition)
             value = h.drawn.draws[name](rng)
-            changes = [change for change in changes if change[1][name] == value]
+            changes = [change for change in changes if h.model.filled(change[1])[name] == value]
             h.write(rng, changes, {name: value})
             h.model.clear(lambda row: row[name] == value)
         case "dynamic":
             h.write(rng, changes, "dynamic")
-            hit = {h.model.partition_of(row) for kind, row in changes if not h.model.drops(kind, row)}
+            rows = [(kind, h.model.filled(row)) for kind, row in changes]
+            hit = {h.model.partition_of(row) for kind, row in rows if not h.model.drops(kind, row)}
             h.model.clear(lambda row: h.model.partition_of(row) in hit)
     h.model.flush(changes)
     h.unpublished()
@@ -90,9 +92,20 @@ def drop_partitions(h: History, rng: random.Random) -> None:
 
 @step(3)
 def compact(h: History, rng: random.Random) -> None:
+    """Compact the table, or some of its partitions."""
     full = rng.random() < 0.5
-    h.compact(rng, full=full)
-    h.is_complete = full
+    if not h.drawn.partition or rng.random() < 0.5:
+        h.compact(rng, full=full)
+        h.is_complete = full
+        return
+    names = rng.sample(h.drawn.partition, rng.randrange(1, len(h.drawn.partition) + 1))
+    specs = [{name: h.drawn.draws[name](rng) for name in names} for _ in range(rng.choice([1, 1, 2]))]
+    refused, _ = h.maybe_refused(
+        lambda: h.compact(rng, full=full, partitions=specs), (NotFoundError, "has no partition|no such partition")
+    )
+    there = [tuple(row[name] for name in names) for row in h.model.visible()]
+    if refused and all(tuple(spec.values()) in there for spec in specs):
+        raise DifferenceError("compact", f"{specs} have rows, and are not found")
 
 
 @step(1)
@@ -146,11 +159,13 @@ def _go_back(h: History, state: State) -> None:
     """Take the rows of a state, with the columns of now."""
     now = h.model
     model = state.model.copy()
+    model.defaults = {}
     model.become(
         now.fields,
         now.options,
         dict(zip(model.key, now.key, strict=True)) | dict(zip(model.partition, now.partition, strict=True)),
     )
+    model.defaults = dict(now.defaults)
     h.line.model = model
 
 
