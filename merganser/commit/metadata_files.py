@@ -67,6 +67,7 @@ class MetadataFiles:
         *,
         changelog: Sequence[ManifestEntry] = (),
         beside: Callable[[], None],
+        renews: bool = False,
     ) -> Lists:
         """Write what a snapshot names that follows `previous`.
 
@@ -75,10 +76,11 @@ class MetadataFiles:
             index: all index files once it is there; None: those of `previous`.
             changelog: its changelog files; not looked at while those of an earlier attempt are kept.
             beside: what else is asked of the store at the same time; what it raises is raised.
+            renews: write all manifests again, so that the base list names live files alone.
         """
         if self._delta is None:
             self._run, self._list_count = self._env.new_id(), 0
-        manifests = self._base_manifests(previous)
+        manifests = self._base_manifests(previous, renews=renews)
         files: list[tuple[str, bytes]] = []
         if self._delta is None:
             self._delta = self._plan_own(entries, files)
@@ -107,17 +109,19 @@ class MetadataFiles:
         with contextlib.suppress(MerganserError):
             self._env.storage.delete(paths)
 
-    def _base_manifests(self, previous: Snapshot | None) -> list[ManifestFile]:
-        """Return the manifests of the new base list: those of the newest snapshot, some merged."""
+    def _base_manifests(self, previous: Snapshot | None, *, renews: bool) -> list[ManifestFile]:
+        """Return the manifests of the new base list: those of the newest snapshot, some merged, or all of them."""
         manifests = self._reader.manifests(previous)
         options = self._table.options
         target = options.get(w.MANIFEST_TARGET_FILE_SIZE)
-        span = merge_span(
-            manifests,
-            target_bytes=target,
-            full_threshold_bytes=options.get(w.MANIFEST_FULL_COMPACTION_SIZE),
-            merge_min_count=options.get(w.MANIFEST_MERGE_MIN_COUNT),
-        )
+        span: tuple[int, int] | None = (0, len(manifests)) if renews and manifests else None
+        if not renews:
+            span = merge_span(
+                manifests,
+                target_bytes=target,
+                full_threshold_bytes=options.get(w.MANIFEST_FULL_COMPACTION_SIZE),
+                merge_min_count=options.get(w.MANIFEST_MERGE_MIN_COUNT),
+            )
         if span is None:
             return manifests
         chosen = manifests[span[0] : span[1]]

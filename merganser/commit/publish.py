@@ -133,6 +133,10 @@ class Change:
         rekeys: the rows of the table get the key of the newest schema, which was made for this change.
         edit: what it does to rows that it looked at; None: it looked at none.
         untracked: chooses, of the partitions of the change, those whose changes it does not publish; None: none.
+        merges: whether it merges versions of rows; only of a compaction. False: each new file holds rows of one file
+            that goes, as they are.
+        renews_manifests: all manifests are merged into new ones that name live files alone, and the statistics of the
+            table are left out. So nothing of files that are gone is in the metadata of the snapshot.
     """
 
     messages: Sequence[CommitMessage]
@@ -157,6 +161,8 @@ class Change:
     untracked: Callable[[Collection[bytes]], Collection[bytes]] | None = None
     rescales: bool = False
     rekeys: bool = False
+    merges: bool = True
+    renews_manifests: bool = False
 
 
 @dataclass(frozen=True)
@@ -310,7 +316,8 @@ class Publisher:
                     table=self.table.name,
                     snapshot=newest,
                 )
-            if change.kind == COMPACT and is_sensitive(replace(self.table.schema, options=self.table.options)):
+            of_merge = change.kind == COMPACT and change.merges
+            if of_merge and is_sensitive(replace(self.table.schema, options=self.table.options)):
                 check_none_waits(entries, state.live, table=self.table.name, snapshot=newest)
 
     def _attempt(
@@ -398,7 +405,14 @@ class Publisher:
         live = self._live_after(state, entries)
         index = self._index_after(change, state, entries)
         offsets = {**((previous.log_offsets if previous else None) or {}), **change.log_offsets, **steps.before()}
-        lists = files.write(previous, entries, index, changelog=changelog, beside=self._check_schema)
+        lists = files.write(
+            previous,
+            entries,
+            index,
+            changelog=changelog,
+            beside=self._check_schema,
+            renews=change.renews_manifests,
+        )
         added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
         removes = any(entry.kind == DELETE for entry in entries)
         schemas = SchemaStore(self.table.paths, self.env)
@@ -433,7 +447,7 @@ class Publisher:
             next_row_id=(previous.next_row_id or 0) if previous else 0,
             index_manifest=lists.index,
             watermark=watermark,
-            statistics=previous.statistics if previous else None,
+            statistics=previous.statistics if previous and not change.renews_manifests else None,
             properties={
                 **_carried(previous),
                 **change.properties,

@@ -114,6 +114,21 @@ def check_can_delete(table: TableDef, action: str, *, by_files: bool = False) ->
     _refuse(table, action, f"{why}. {advice}")
 
 
+def takes_deletes(table: TableDef) -> bool:
+    """Return whether a row of kind -D removes the row of its key from a table with a key."""
+    return _has_rule(table) and not table.options.get(w.IGNORE_DELETE)
+
+
+def check_can_erase(table: TableDef, action: str) -> None:
+    """Refuse to erase rows of a table that refuses deletes. No merge engine needs a rule: files are written again.
+
+    Raises:
+        InvalidInputError: names the option; nothing was written.
+    """
+    if table.options.get(w.DELETES) == "refuse":
+        _refuse(table, action, f"its option '{w.DELETES.key}' is 'refuse'.")
+
+
 def check_can_update(table: TableDef, action: str) -> None:
     """Refuse updates of tables whose merge engine does not take the newest value of a column.
 

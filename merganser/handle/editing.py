@@ -11,9 +11,12 @@ from merganser.edit.change import Change
 from merganser.edit.joined import joining
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.merging import Merge
+from merganser.erase.erasure import Erasing
+from merganser.erase.report import Erasure
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
+from merganser.write.transaction import check_user
 
 
 class EditVerbs(TableBase):
@@ -63,6 +66,48 @@ class EditVerbs(TableBase):
             identifier,
             changes,
         ).done()
+
+    def erase(
+        self,
+        where: str | Any,
+        everywhere: bool = False,
+        *,
+        commit_user: str | None = None,
+        timezone: str = "UTC",
+    ) -> Erasure:
+        """Delete rows, and make sure that no file of the table holds them or an older version of them.
+
+        In a table with a key, the filter finds keys: a key is erased if any stored version of its row matches, also
+        one that a snapshot, tag or branch keeps. The deletion is a commit as of `delete`, which streams see. Then files
+        that hold versions of the rows are written again. At the end, every file that is there is read. Rows that other
+        writers add after the deletion stay.
+
+        A call that was interrupted is repeated, and finishes the work. So is one after which something still holds
+        rows: a call with `everywhere` after streams have read the deletion ends what still holds them.
+
+        Args:
+            where: the rows to erase; see `delete`.
+            everywhere: also erase the rows in branches, and end all snapshots, tags, long-lived changelogs and
+                consumers that hold rows. A stream that has not read the deletion then gets an ExpiredError. False:
+                the report says what holds rows.
+            commit_user: the name of the committer, for the report; None: a new random name.
+            timezone: the time zone of texts in `where`; see `read`.
+
+        Returns:
+            The report. It says what was deleted, written again, removed and ended, what still holds rows, and what was
+            read to verify it.
+
+        Raises:
+            InvalidInputError: there is no filter, or it is invalid; or the table refuses deletes. Nothing was written.
+            ConflictError: other commits changed the rows again and again. Repeat the call.
+            FormatError: metadata or a file is damaged. What was erased before stays erased.
+            StorageError, CommitUnknownError: the store failed. Repeat the call.
+        """
+        setting, action = self.setting(timezone), f"cannot erase rows of '{self.name}'"
+        found = filter_of(where, self.definition, action, setting)
+        check_user(commit_user, action)
+        user = commit_user or self.env.new_id()
+        return Erasing(self.definition, self.env, found, str(where), action, everywhere, user).done()
 
     def update(
         self,

@@ -107,6 +107,15 @@ class LocalCopies:
         with contextlib.suppress(OSError):
             (self._directory / name).unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Remove all copies. Best effort: they are made again when they are asked for."""
+        with contextlib.suppress(OSError):
+            self._check_is_ours()
+            for path in self._directory.iterdir():
+                found = _OURS.fullmatch(path.name)
+                if found is not None and not found["part"]:
+                    self.drop(path.name)
+
     def place(self) -> Path:
         """Return where the bytes of a new copy go before it has its name.
 

@@ -121,6 +121,22 @@ def remove_files_of_tag(table: TableDef, env: Env, snapshot: Snapshot) -> None:
     run.beside_others(lambda: run.remove_files_of(snapshot))
 
 
+def end_snapshots(table: TableDef, env: Env, going: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Remove snapshots whatever retention and consumers say. Their files and changelogs stay for the caller to remove.
+
+    Args:
+        going: the snapshots to remove, oldest first, without gaps, and last the oldest that stays.
+
+    Returns:
+        The snapshots that were removed, oldest first: fewer if the table was rolled back in the middle of it.
+    """
+    run = _Run(table, env)
+    if run.stream is not None and len(going) > 1:
+        ShardStore(table, env, run.stream).remember_before(run.store.latest(), going[-2].id)
+    run.remove_snapshots(going[:-1], going[-1])
+    return tuple(run.removed)
+
+
 @dataclass
 class _Plan:
     """Files of the expired snapshots; `_keep_needed` takes out those that others still need."""
@@ -296,7 +312,7 @@ class _Run:
             self._keep_needed(plan, gone, stays, tags)
         if self.keeps_changelogs:
             self._keep_changelogs(gone)
-        self._remove_snapshots(gone, stays)
+        self.remove_snapshots(gone, stays)
         try:
             named_since = [tag for tag in self.needed.tags().list() if tag not in tags]
             stood_still = self._stays(stays)
@@ -315,7 +331,7 @@ class _Run:
         if self.removed and not self.store.ids():  # a whole rollback to it came between a look and a removal
             self.store.create(self.removed.pop())
 
-    def _remove_snapshots(self, gone: Sequence[Snapshot], stays: Snapshot) -> None:
+    def remove_snapshots(self, gone: Sequence[Snapshot], stays: Snapshot) -> None:
         """Remove snapshots from the oldest up, while the oldest kept snapshot exists.
 
         A rollback to one of them removes that kept snapshot first, and checks at its end that its target exists.

@@ -42,6 +42,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("lookup", "stream"),
     # rows that depend on rows that are there; the changes of each shard
     ("edit", "shards"),
+    # rows that leave every file
+    ("erase",),
     # the handle, and tables made of folders and of other tables
     ("handle", "migrate"),
     ("catalogs",),

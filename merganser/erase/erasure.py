@@ -1,0 +1,505 @@
+"""An erasure: rows are deleted, files that hold a version of them are written again, and what is left is read.
+
+The order of the work. A crash after any step leaves a whole table, and the same call finishes the work::
+
+    1  find      the keys of the rows that the filter lets through, in all files of all lines
+    2  delete    a commit like that of `Table.delete`, so that streams see the rows go
+    3  rewrite   a commit that replaces each live file that holds a version of them: no row changes for readers
+    4  renew     a commit without files, whose manifests name live files alone
+    5  end       with `everywhere`: branches go through 2 to 4, then all that names an old file ends, and files go
+    6  verify    read the deciding columns of every file that is there
+
+Steps 2 and 3 are repeated if another writer adds such rows in between. Later rows are new rows: they stay.
+
+Docs: decision 0065.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+
+from merganser.commit.conflict import Reads
+from merganser.commit.publish import Change as Commit
+from merganser.commit.publish import Publisher
+from merganser.edit.asked import as_it_is_now, check_is_newest
+from merganser.edit.change import Change
+from merganser.edit.matching import Matching, reads_of_keys
+from merganser.edit.rewrite import run_here
+from merganser.edit.rounds import check_columns, in_rounds
+from merganser.edit.row_changes import RowChanges, check_can_erase, takes_deletes
+from merganser.erase.endings import end_holders, finish, holdings, note
+from merganser.erase.inventory import (
+    Holder,
+    Inventory,
+    Line,
+    StoredFile,
+    may_hold,
+    schemas_of,
+    take_inventory,
+    unnamed_file,
+)
+from merganser.erase.report import Erasure, Holding
+from merganser.erase.rewriting import RewritingJob
+from merganser.erase.search import Searched, SearchJob
+from merganser.erase.sought import Sought, among, distinct
+from merganser.errors import CommitUnknownError, ConflictError, FormatError, MerganserError
+from merganser.expr.predicate import Predicate
+from merganser.files.masks import NO_VECTORS, vectors_by_bucket
+from merganser.lsm.abandoned import remove_files
+from merganser.lsm.held import local_copies
+from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.kept import is_kept
+from merganser.meta.live_files import BucketId
+from merganser.meta.row_counts import RowCounts, RowEdit
+from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader, TableState
+from merganser.meta.tracking import publishes_by_compaction
+from merganser.options import write as w
+from merganser.scan.plan import level_0_waits
+from merganser.storage.env import Env
+from merganser.upkeep.compact_table import RunJobs, compact
+from merganser.upkeep.needed_files import NeededFiles
+from merganser.upkeep.orphans import DAY_MS, remove_orphans
+from merganser.upkeep.plan_compaction import CompactionRequest
+from merganser.write.distribute import distribute
+from merganser.write.job import Outcome, messages_of
+from merganser.write.session import WriteSession
+
+RunSearch = Callable[[Sequence[SearchJob]], list[Searched]]
+"""Runs jobs side by side and returns what each found, in their order."""
+
+RunRewriting = Callable[[Sequence[RewritingJob]], list[Outcome]]
+"""Runs jobs side by side and returns what they did."""
+
+_ROUNDS: Final = 20
+_FOREVER_MS: Final = 1 << 62
+_OUTSIDE: Final = "The file lies outside of the table, so it is as it was. Remove it, or write it without the rows."
+_UNNAMED: Final = (
+    "No snapshot names the file: a writer has not committed it, or was stopped. When no writer runs, call "
+    "table.remove_orphans(older_than=..., dry_run=False), and repeat the call."
+)
+
+
+@dataclass
+class Erasing:
+    """One call of `Table.erase`; see there.
+
+    Attributes:
+        where: the rows.
+        text: the filter as the caller gave it, for the report.
+        search, rewrite, run_compactions: where jobs run; None: on the threads of this process.
+    """
+
+    table: TableDef
+    env: Env
+    where: Predicate
+    text: str
+    action: str
+    everywhere: bool
+    commit_user: str
+    search: RunSearch | None = None
+    rewrite: RunRewriting | None = None
+    run_compactions: RunJobs | None = None
+    _sought: Sought = field(init=False)
+    _hits: dict[str, int] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set)
+    _counts: RowCounts = field(default_factory=RowCounts)
+    _versions: int = 0
+    _rewritten: set[str] = field(default_factory=set)
+    _removed: set[str] = field(default_factory=set)
+    _ended: list[Holding] = field(default_factory=list)
+    _clean: dict[str, int] = field(default_factory=dict)
+    _later: set[str] = field(default_factory=set)
+    _outside: set[str] = field(default_factory=set)
+
+    def done(self) -> Erasure:
+        """Erase, verify and return the report.
+
+        Raises:
+            InvalidInputError: the table takes no deletes; nothing was written.
+            ConflictError: other commits changed the rows again and again. Call it again.
+            FormatError: metadata or a file is damaged. What was erased before stays erased.
+        """
+        started = self._now()
+        check_is_newest(self.table, self.action)
+        self.table = as_it_is_now(self.table, self.env, self.where.columns, self.action)
+        check_can_erase(self.table, self.action)
+        self._sought = Sought.of(self.table, self.where)
+        self._removed.update(finish(self.table, self.env))
+        found = self._searched()
+        self._erase_line(self.table)
+        if self.everywhere:
+            self._end(found)
+        old_ms = self.env.now_ms() - DAY_MS
+        self._removed.update(remove_orphans(self.table, self.env, older_than_ms=old_ms, dry_run=False))
+        self._drop_copies()
+        return self._verified(started)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.env.now_ms() / 1000, UTC)
+
+    # search
+
+    def _searched(self) -> Inventory:
+        """Search the files that are there, but for those of later commits; return the inventory."""
+        inventory = take_inventory(self.table, self.env)
+        while True:
+            named = inventory.named(lambda line, one: not self._is_later(line, one, or_equal=False)) - self._later
+            try:
+                self._search([one for path, one in inventory.files.items() if path in named])
+                return inventory
+            except FormatError as error:
+                before, inventory = inventory.files, take_inventory(self.table, self.env)
+                if error.context.get("path") not in before.keys() - inventory.files.keys():
+                    raise  # else its snapshots expired while it was read
+
+    def _is_later(self, line: Line, holder: Holder, *, or_equal: bool) -> bool:
+        """Return whether a snapshot came after the one in which no live file holds a row that is sought."""
+        clean = self._clean.get(line.table.branch)
+        return clean is not None and holder.kind == "snapshot" and holder.snapshot.id >= clean + (not or_equal)
+
+    def _search(self, files: Sequence[StoredFile]) -> None:
+        """Find keys in files that were not asked yet, then which files hold rows. Files never change: answers stay."""
+        if self._sought.by is not None:
+            self._find_keys([one for one in files if one.path not in self._asked])
+        todo = [one for one in files if one.path not in self._hits]
+        self._hits |= dict.fromkeys((one.path for one in todo), 0)
+        for job, outcome in self._run(self._jobs(todo, self._sought.columns, finds_keys=False)):
+            self._hits |= {self._path(job, i): count for i, count in enumerate(outcome.hits)}
+        root = f"{self.table.path}/"
+        self._outside.update(one.path for one in todo if self._hits[one.path] and not one.path.startswith(root))
+
+    def _find_keys(self, files: Sequence[StoredFile]) -> None:
+        keys = [] if self._sought.keys is None else [self._sought.keys]
+        known = sum(one.num_rows for one in keys)
+        for job, outcome in self._run(self._jobs(files, self.where.columns, finds_keys=True)):
+            self._hits |= {self._path(job, i): count for i, count in enumerate(outcome.hits)}
+            keys += [] if outcome.keys is None else [outcome.keys]
+        self._asked.update(one.path for one in files)
+        every = distinct(keys)
+        if every is not None and every.num_rows > known:
+            self._sought = replace(self._sought, keys=every)
+            self._hits.clear()  # files may hold versions of the new keys
+
+    def _has_columns(self, table: TableDef, names: frozenset[str]) -> bool:
+        """Return whether some columns are the same in a branch. Rows without them do not match."""
+        there = {one.id: (one.name, one.type.with_nullable(True)) for one in table.schema.fields}
+        own = [one for one in self.table.schema.fields if one.name in names]
+        return all(there.get(one.id) == (one.name, one.type.with_nullable(True)) for one in own)
+
+    def _jobs(self, files: Sequence[StoredFile], names: frozenset[str], *, finds_keys: bool) -> list[SearchJob]:
+        tables = {one.table.branch: one.table for one in files}
+        able = {branch for branch, table in tables.items() if self._has_columns(table, names)}
+        groups: dict[tuple[str, bytes, str], list[StoredFile]] = {}
+        for one in files:
+            if one.table.branch not in able:
+                continue
+            groups.setdefault((one.table.branch, one.entry.partition, one.path.rpartition("/")[0]), []).append(one)
+        jobs = []
+        for (_, partition, directory), members in groups.items():
+            table = members[0].table
+            schemas = schemas_of(table, self.env, (one.entry.file.schema_id for one in members))
+            of_job = tuple(one.entry.file for one in members)
+            jobs.append(SearchJob(table, partition, directory, of_job, schemas, self._sought, finds_keys))
+        return jobs
+
+    def _run(self, jobs: Sequence[SearchJob]) -> list[tuple[SearchJob, Searched]]:
+        parts = [part for job in jobs for part in job.parts()]
+        if not parts:
+            return []
+        made = self.env.map(lambda job: job.run(self.env), parts) if self.search is None else self.search(parts)
+        found = []
+        for part, outcome in zip(parts, made, strict=True):
+            if outcome.refusal is not None:
+                raise outcome.refusal
+            found.append((part, outcome))
+        return found
+
+    @staticmethod
+    def _path(job: SearchJob, place: int) -> str:
+        file = job.files[place]
+        return file.external_path or f"{job.directory}/{file.name}"
+
+    def _holds(self, table: TableDef, entry: ManifestEntry) -> bool:
+        """Return whether a file that came or went holds rows that are sought, or may hold a key that is not known."""
+        if entry.kind != ADD:
+            return False
+        [path, *_] = NeededFiles(table, self.env).data_paths(entry)
+        before = self._sought
+        self._search([StoredFile(path, table, entry)])
+        return self._sought is not before or self._hits[path] > 0
+
+    # one line
+
+    def _erase_line(self, table: TableDef) -> None:
+        """Delete the rows of a line, rewrite its live files, and renew its manifests; steps 2 to 4."""
+        table = self._quiet(table)
+        lost = ConflictError(
+            f"{self.action}: other writers changed them {_ROUNDS} times in the meantime. Deleted rows stay deleted. "
+            "Repeat the call.",
+            table=table.name,
+        )
+        for _ in range(_ROUNDS):
+            clean_since = self._deleted(table)
+            state = Publisher(table, self.env).latest()
+            if state.snapshot is None:
+                return
+            try:
+                hit, clean = self._live_hits(table, state), state.snapshot
+                if hit and self._published_first(table, state, hit):
+                    continue
+                self._renew(table, self._rewrite(table, state, hit, clean_since) if hit else clean)
+                return
+            except ConflictError as error:
+                lost = error
+            except FormatError:
+                if is_kept(table, self.env, state.snapshot):
+                    raise
+        raise lost
+
+    @staticmethod
+    def _quiet(table: TableDef) -> TableDef:
+        """Return a table whose deletes are not followed by a compaction that nobody needs: files are written again."""
+        if table.keyed and (level_0_waits(table) or publishes_by_compaction(table.options)):
+            return table
+        return replace(table, options=table.options.merged({w.WRITE_ONLY.key: "true"}))
+
+    def _deleted(self, table: TableDef) -> Snapshot | None:
+        """Delete the rows that reads of the newest state return; return a state in which there were none."""
+        before = MetaReader(table.paths, self.env, table.name).snapshots.latest()
+        if not table.keyed or not takes_deletes(table):
+            return before
+        if self._sought.by is None:
+            made = Change(
+                table,
+                self.env,
+                self.where,
+                None,
+                self.action,
+                commit_user=self.commit_user,
+                run_compactions=self.run_compactions,
+            ).done()
+        else:
+            made = self._deleted_by_key(table)
+        if made is None:
+            return before
+        counts = RowCounts(deleted=made.rows_deleted)
+        self._counts = self._counts + counts
+        return made
+
+    def _deleted_by_key(self, table: TableDef) -> Snapshot | None:
+        keys = self._sought.keys
+        if keys is None:
+            return None
+        session = WriteSession(table, self.env, commit_user=self.commit_user, is_newest=True)
+        by = self._sought.by
+        assert by is not None
+
+        def one(is_first: bool) -> Snapshot | None:
+            matching = Matching(table, self.env, None, self.action)
+            if not is_first:
+                session.take_turn()
+            snapshot, parts = matching.found(None if table.moves_keys else keys)
+            check_columns(table, self.env, snapshot, self.action)
+            out = RowChanges(table, session, self.action)
+            for rows in parts:
+                gone = rows.filter(pa.array(among(rows, keys, by)))  # rows may have moved to another partition
+                if gone.num_rows:
+                    out.delete(gone)
+            if not out.deleted:
+                session.abort()
+                return None
+            counts = RowCounts(deleted=out.deleted)
+            reads = matching.reads(snapshot) if table.moves_keys else reads_of_keys(table, snapshot, keys)
+            return session.commit(None, reads, edit=RowEdit("DELETE", lambda: counts))
+
+        with closing(session):
+            if table.postpones:
+                distribute(table, self.env, run=self.run_compactions)
+            return in_rounds(table, self.env, one, session.begin_anew)
+
+    def _live_hits(self, table: TableDef, state: TableState) -> dict[BucketId, list[ManifestEntry]]:
+        """Return the live files that hold rows that are sought, by bucket."""
+        needed = NeededFiles(table, self.env)
+        paths = {next(iter(needed.data_paths(entry))): entry for entry in state.live}
+        self._search([StoredFile(path, table, entry) for path, entry in paths.items()])
+        found: dict[BucketId, list[ManifestEntry]] = {}
+        for path, entry in paths.items():
+            if self._hits[path]:
+                found.setdefault((entry.partition, entry.bucket), []).append(entry)
+        return found
+
+    def _published_first(
+        self, table: TableDef, state: TableState, hit: Mapping[BucketId, Sequence[ManifestEntry]]
+    ) -> bool:
+        """Compact what is not published yet, or waits for its bucket; return whether there was any.
+
+        Without their files a later compaction could not tell streams which rows went.
+        """
+        if table.postpones and any(bucket < 0 for _, bucket in hit):
+            distribute(table, self.env, run=self.run_compactions)
+            return True
+        if not table.keyed or not publishes_by_compaction(table.options) or not takes_deletes(table):
+            return False
+        full = table.options.get(w.CHANGELOG_PRODUCER) == "full-compaction"
+        due = set()
+        for bucket, entries in hit.items():
+            highest = max(entry.file.level for entry in state.live.buckets[bucket].entries)
+            shown_from = max(1, highest) if full else 1
+            if any(entry.file.level < shown_from for entry in entries):
+                due.add(bucket)
+        if not due:
+            return False
+        request = CompactionRequest(full=full, buckets=due, push_level_0=True)
+        compact(table, self.env, request, run=self.run_compactions)
+        return True
+
+    def _rewrite(
+        self,
+        table: TableDef,
+        state: TableState,
+        hit: Mapping[BucketId, Sequence[ManifestEntry]],
+        clean_since: Snapshot | None,
+    ) -> Snapshot | None:
+        """Replace live files that hold rows that are sought, in one commit; step 3.
+
+        Raises:
+            ConflictError: others replaced a file, or added rows that are sought. The new files are removed.
+        """
+        env = self.env
+        vectors = vectors_by_bucket(table, MetaReader(table.paths, env, table.name).index(state.snapshot))
+        jobs = [
+            RewritingJob(
+                table,
+                partition,
+                bucket,
+                entries[0].total_buckets,
+                table.bucket_directory(partition, bucket),
+                tuple(entry.file for entry in entries),
+                schemas_of(table, env, (entry.file.schema_id for entry in entries)),
+                vectors.get((partition, bucket), NO_VECTORS),
+                self._sought,
+            )
+            for (partition, bucket), entries in hit.items()
+        ]
+        outcomes = (self.rewrite or run_here(env))(jobs)
+        messages = messages_of(table, env, outcomes)
+        gone = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
+        told = table.keyed and takes_deletes(table)
+        counts = RowCounts(deleted=None) if table.keyed else gone
+        change = Commit(
+            messages,
+            self.commit_user,
+            kind=COMPACT if told else APPEND,
+            merges=False,
+            reads=Reads(clean_since if told else state.snapshot, covers=lambda entry: self._holds(table, entry)),
+            edit=None if told else RowEdit("DELETE", lambda: counts),
+        )
+        try:
+            made = Publisher(table, env).commit(change)
+        except CommitUnknownError:
+            raise
+        except MerganserError:
+            remove_files(table, env, messages)
+            raise
+        if not told:
+            self._counts = self._counts + counts
+        self._versions += gone.deleted or 0
+        self._rewritten.update(entry.file.name for entries in hit.values() for entry in entries)
+        return made
+
+    def _renew(self, table: TableDef, clean: Snapshot | None) -> None:
+        """Make a snapshot whose manifests name live files alone; step 4.
+
+        Args:
+            clean: a snapshot without rows that are sought. Rows that were added after it are new rows.
+        """
+        reader = MetaReader(table.paths, self.env, table.name)
+        state = Publisher(table, self.env).latest()
+        if state.snapshot is None or clean is None:
+            return
+        renewed: Snapshot | None = state.snapshot
+        snapshot = state.snapshot
+        stale = sum(one.added + one.deleted for one in reader.manifests(snapshot)) != len(state.live)
+        if stale or snapshot.statistics is not None or snapshot.changelog_manifest_list is not None:
+            change = Commit((), self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
+            renewed = Publisher(table, self.env).commit(change)
+        assert renewed is not None
+        self._clean[table.branch] = renewed.id
+        if renewed.id > clean.id:
+            needed = NeededFiles(table, self.env)
+            self._later |= needed.state(renewed, table.paths) - needed.state(clean, table.paths)
+
+    # everywhere
+
+    def _end(self, found: Inventory) -> None:
+        """Erase the rows of branches, then end what names old files; step 5."""
+        for line in found.lines[1:]:
+            self._erase_line(line.table)
+        found = self._searched()
+        dirty = self._dirty(found)
+        if all(holder.manifests.isdisjoint(dirty) for line in found.lines for holder in line.holders):
+            return
+        needed = NeededFiles(self.table, self.env)
+        noted = note(self.table, self.env, {path for paths in needed.lines() for path in needed.line(paths)})
+        for line in found.lines:
+            self._ended += end_holders(line, self.env, dirty)
+        self._removed.update(finish(self.table, self.env, noted))
+
+    def _dirty(self, inventory: Inventory) -> frozenset[str]:
+        """Return the manifests that name a file that holds rows that are sought, or is gone and may have held some."""
+        hits = {path for path, count in self._hits.items() if count}
+        unread = may_hold(self.env, inventory.gone, self._sought)
+        if unread:
+            unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
+        return inventory.naming(hits | unread)
+
+    # what is left
+
+    def _drop_copies(self) -> None:
+        """Remove the lookup copies of this machine: whose file is gone cannot be told by its name."""
+        local_copies(self.table).clear()
+        self.env.cache.drop_prefix(self.table.path)
+
+    def _verified(self, started: datetime) -> Erasure:
+        """Read what is left, and return the report; step 6."""
+        self._hits.clear()
+        self._asked.clear()
+        inventory = self._searched()
+        dirty = self._dirty(inventory)
+        files = [one.entry.file for path, one in inventory.files.items() if path in self._hits]
+        held = [one for line in inventory.lines for one in holdings(line, dirty)]
+        held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in sorted(self._outside)]
+        for path in remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True):
+            stored = unnamed_file(self.table, self.env, path)
+            if stored is not None:
+                self._search([stored])
+            if stored is None or self._hits[path]:
+                held.append(Holding("file", path.rpartition("/")[2], self.table.branch, _UNNAMED))
+        latest = inventory.lines[0].of_kind("snapshot")
+        return Erasure(
+            table=self.table.name,
+            where=self.text,
+            everywhere=self.everywhere,
+            erased_by=self.commit_user,
+            started=started,
+            finished=self._now(),
+            snapshot=latest[-1].snapshot.id if latest else None,
+            rows=self._counts.deleted,
+            versions=self._versions,
+            keys=None if self._sought.by is None else 0 if self._sought.keys is None else self._sought.keys.num_rows,
+            rewritten=tuple(sorted(self._rewritten)),
+            removed=tuple(sorted(path.rpartition("/")[2] for path in self._removed)),
+            ended=tuple(self._ended),
+            held=tuple(held),
+            files_read=len(files),
+            rows_read=sum(file.row_count for file in files),
+            bytes_read=sum(file.size for file in files),
+        )

@@ -1,0 +1,314 @@
+"""Inventory: every data and changelog file of a table, and what names it.
+
+::
+
+    line (the table itself, or a branch) -> holders: snapshots, tags, long-lived changelogs
+    holder -> manifests -> entries -> files
+
+A manifest also names files that are gone, and holds their smallest and largest values. So a holder counts for each
+file that its manifests name, and not only for those that are live in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from merganser.codec.binary_row import deserialize_columns, serialize
+from merganser.codec.data_format import format_of, open_reader
+from merganser.codec.stats import EMPTY_ROW, encode_stats
+from merganser.erase.sought import Sought
+from merganser.errors import FormatError, MerganserError, NotFoundError
+from merganser.lsm.levels import dense_ranks
+from merganser.meta.changelogs import ChangelogStore
+from merganser.meta.consumers import Consumer, ConsumerStore
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
+from merganser.meta.key_change import current_schema
+from merganser.meta.manifest_list import ManifestFile
+from merganser.meta.refs import MAIN
+from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_def import TableDef
+from merganser.meta.table_state import MetaReader
+from merganser.scan.plan import may_concern, partitions_table
+from merganser.schema import types as t
+from merganser.storage.env import Env
+from merganser.storage.paths import TablePaths
+from merganser.upkeep.needed_files import NeededFiles
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that is there.
+
+    Attributes:
+        path: where.
+        table: the table, as the line that names the file has it.
+        entry: what a manifest says of it.
+    """
+
+    path: str
+    table: TableDef
+    entry: ManifestEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A snapshot, a tag or a long-lived changelog.
+
+    Attributes:
+        kind: "snapshot", "tag" or "changelog".
+        name: of a tag; else the id of the snapshot.
+        snapshot: the snapshot that it is, or keeps.
+        manifests: names of its manifests.
+    """
+
+    kind: str
+    name: str
+    snapshot: Snapshot
+    manifests: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The table itself or a branch.
+
+    Attributes:
+        table: as this line has it.
+        holders: snapshots, oldest first, then tags and changelogs.
+        consumers: its named readers.
+    """
+
+    table: TableDef
+    holders: tuple[Holder, ...]
+    consumers: tuple[Consumer, ...]
+
+    def of_kind(self, kind: str) -> list[Holder]:
+        """Return the holders of a kind."""
+        return [holder for holder in self.holders if holder.kind == kind]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a table has at one time.
+
+    Attributes:
+        lines: the one that the table was opened as, then the others: the table itself and its branches.
+        paths: of each manifest that a holder names, the data and changelog files that it names; those of long-lived
+            changelogs may be missing.
+        files: the files that are there, by path.
+        gone: the files that are not.
+    """
+
+    lines: tuple[Line, ...]
+    paths: Mapping[str, frozenset[str]]
+    files: Mapping[str, StoredFile]
+    gone: Mapping[str, StoredFile]
+
+    def naming(self, paths: Collection[str]) -> frozenset[str]:
+        """Return the manifests that name one of some files."""
+        known = set(paths)
+        return frozenset(name for name, named in self.paths.items() if not known.isdisjoint(named))
+
+    def named(self, counts: Callable[[Line, Holder], bool]) -> set[str]:
+        """Return the paths that some holders name."""
+        manifests = {name for line in self.lines for one in line.holders if counts(line, one) for name in one.manifests}
+        return {path for name in manifests for path in self.paths[name]}
+
+
+def take_inventory(table: TableDef, env: Env) -> Inventory:
+    """Return what a table has now. Snapshots that expire meanwhile may be missing.
+
+    Raises:
+        FormatError: a metadata file is missing or damaged.
+    """
+    looks: object = None
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _taken(table, env)
+        except FormatError:
+            before, looks = looks, NeededFiles(table, env).looks()
+            if looks == before or attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def line_of(table: TableDef, env: Env, paths: TablePaths) -> TableDef | None:
+    """Return the table as a line has it; None: the branch was dropped."""
+    if paths.branch == table.branch:
+        return table
+    plain = table.name.removesuffix(f"$branch_{table.branch}")
+    schema = current_schema(paths, env, plain)
+    if schema is None:
+        return None
+    name = plain if paths.branch == MAIN else f"{plain}$branch_{paths.branch}"
+    return TableDef(name=name, path=table.path, schema=schema, options=schema.options, branch=paths.branch)
+
+
+def unnamed_file(table: TableDef, env: Env, path: str) -> StoredFile | None:
+    """Return a data file that no metadata names; None if it is another file, is not whole, or of no known schema."""
+    name = path.rpartition("/")[2]
+    store = SchemaStore(table.paths, env)
+    try:
+        with contextlib.closing(env.storage.open(path)) as file:
+            size = file.size()
+            reader = open_reader(file, format_of(name), path, size)
+            rows, columns = reader.row_count, set(reader.column_names)
+    except MerganserError:
+        return None
+    for number in reversed(store.ids()):
+        if columns.issuperset(store.load(number).names):
+            none = encode_stats([], [])
+            facts = DataFile(name, size, rows, EMPTY_ROW, EMPTY_ROW, none, none, 0, 0, number, 0)
+            partition = serialize([None] * len(table.partition_types), table.partition_types)
+            return StoredFile(path, table, ManifestEntry(ADD, partition, 0, 0, facts))
+    return None
+
+
+def may_hold(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set[str]:
+    """Return those of some files that may hold rows that are sought, as far as manifests tell."""
+    if sought.by is None:
+        return {path for path, one in files.items() if may_concern(one.table, one.entry, sought.where)}
+    if sought.keys is None:
+        return set()
+    groups: dict[tuple[str, int], list[str]] = {}
+    for path, one in files.items():
+        groups.setdefault((one.table.branch, one.entry.file.schema_id), []).append(path)
+    found = set[str]()
+    for (_, number), paths in groups.items():
+        table = files[paths[0]].table
+        if SchemaStore(table.paths, env).load(number).trimmed_primary_key != table.key:
+            found.update(paths)
+            continue
+        bounds = _bounds(table, [files[path].entry for path in paths])
+        bounds = bounds.select([name for name in bounds.column_names if name in sought.by])
+        columns = [column.combine_chunks() for column in bounds.columns]
+        keys = [sought.keys.column(field.name).cast(field.type).combine_chunks() for field in bounds.schema]
+        known, at = dense_ranks(keys, columns)
+        first, last = np.split(at, 2)
+        known.sort()
+        inside = np.searchsorted(known, first) < np.searchsorted(known, last, "right")
+        found.update(paths[i] for i in np.flatnonzero(inside).tolist())
+    return found
+
+
+def schemas_of(table: TableDef, env: Env, ids: Iterable[int]) -> dict[int, tuple[t.Field, ...]]:
+    """Return the columns of some schemas of a line."""
+    store = SchemaStore(table.paths, env)
+    return {
+        number: table.schema.fields if number == table.schema.id else store.load(number).fields for number in set(ids)
+    }
+
+
+def _taken(table: TableDef, env: Env) -> Inventory:
+    needed = NeededFiles(table, env)
+    lines: list[Line] = []
+    paths_of: dict[str, frozenset[str]] = {}
+    named: dict[str, StoredFile] = {}
+    for paths in sorted(needed.lines(), key=lambda paths: paths.branch != table.branch):
+        line_table = line_of(table, env, paths)
+        if line_table is None:
+            continue
+        line, of_line = _line(line_table, needed, paths)
+        lines.append(line)
+        for name, entries in of_line.items():
+            files = {next(iter(needed.data_paths(entry))): entry for entry in entries}
+            paths_of[name] = frozenset(files)
+            for path, entry in files.items():
+                named.setdefault(path, StoredFile(path, line_table, entry))
+    there = _there(env, named)
+    gone = {path: one for path, one in named.items() if path not in there}
+    return Inventory(tuple(lines), paths_of, {path: named[path] for path in named if path in there}, gone)
+
+
+def _line(table: TableDef, needed: NeededFiles, paths: TablePaths) -> tuple[Line, dict[str, tuple[ManifestEntry, ...]]]:
+    env, reader = needed.env, needed.reader(paths)
+    store = reader.snapshots
+    snapshots = [found for found in env.fetch(store.get, store.ids()) if found is not None]
+    tags = needed.tags(paths).list()
+    states = [*snapshots, *(tag.snapshot for tag in tags)]
+    changelogs = ChangelogStore(paths, env).list()
+    optional: dict[str, ManifestFile] = {}
+    required: dict[str, ManifestFile] = {}
+
+    def names(into: dict[str, ManifestFile], manifests: Iterable[ManifestFile]) -> frozenset[str]:
+        of = {manifest.name: manifest for manifest in manifests}
+        into.update(of)
+        return frozenset(of)
+
+    lists = zip(states, reader.base_lists(states), reader.delta_lists(states), strict=True)
+    of_states = [
+        names(required, (*base, *delta)) | names(optional, _changelog_manifests(reader, snapshot))
+        for snapshot, base, delta in lists
+    ]
+    holders = [
+        Holder("snapshot", str(snapshot.id), snapshot, manifests)
+        for snapshot, manifests in zip(snapshots, of_states[: len(snapshots)], strict=True)
+    ]
+    holders += [
+        Holder("tag", tag.name, tag.snapshot, manifests)
+        for tag, manifests in zip(tags, of_states[len(snapshots) :], strict=True)
+    ]
+    holders += [
+        Holder("changelog", str(one.id), one, names(optional, chain(*_long_lived(reader, one)))) for one in changelogs
+    ]
+    found = dict(zip(required, reader.entries_of_each(list(required.values())), strict=True))
+    for name, manifest in optional.items():
+        if name not in found:
+            [found[name]] = _unless_missing(reader.entries_of_each, manifest) or [()]
+    consumers = ConsumerStore(paths, env, table.name).list()
+    return Line(table, tuple(holders), consumers), found
+
+
+def _changelog_manifests(reader: MetaReader, snapshot: Snapshot) -> Sequence[ManifestFile]:
+    """Return the manifests of a snapshot's changelog. A branch and a tag may have the snapshot without it."""
+    found = _unless_missing(reader.changelog_lists, snapshot)
+    return found[0] if found else ()
+
+
+def _long_lived(reader: MetaReader, snapshot: Snapshot) -> Iterator[Sequence[ManifestFile]]:
+    for read in (reader.changelog_lists, reader.base_lists, reader.delta_lists):
+        found = _unless_missing(read, snapshot)
+        if found:
+            yield found[0]
+
+
+def _unless_missing(read: Callable[[Sequence[T]], list[R]], asked: T) -> list[R]:
+    try:
+        return read([asked])
+    except FormatError as error:
+        if isinstance(error.__cause__, NotFoundError):
+            return []
+        raise
+
+
+def _there(env: Env, paths: Collection[str]) -> set[str]:
+    """Return which of some paths are files."""
+    directories = sorted({path.rpartition("/")[0] for path in paths})
+    listed = env.fetch(env.storage.list, directories)
+    return {
+        f"{directory}/{entry.name}"
+        for directory, found in zip(directories, listed, strict=True)
+        for entry in found
+        if not entry.is_directory
+    }
+
+
+def _bounds(table: TableDef, entries: Sequence[ManifestEntry]) -> pa.Table:
+    """Return the partition columns and then the key columns of the first keys of n files, then of their last keys."""
+    columns = partitions_table(table, [entry.partition for entry in entries] * 2)
+    for_keys = [entry.file.min_key for entry in entries] + [entry.file.max_key for entry in entries]
+    for name, values in zip(table.key, deserialize_columns(for_keys, table.key_types), strict=True):
+        columns = columns.append_column(name, values)
+    return columns

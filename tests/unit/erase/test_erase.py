@@ -1,0 +1,441 @@
+"""Erasing rows: no byte under the table's directory tells of them, and the rows of others are what they were."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import merganser as mg
+from merganser.erase import endings, erasure
+from merganser.erase.erasure import Erasing
+from merganser.errors import ExpiredError, InvalidInputError
+from merganser.meta.snapshots import SnapshotStore
+from merganser.scan.gaps import Gap
+from merganser.storage.protocol import Storage
+from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.unit.erase.traces import traces
+
+TOKEN = "qZx7"
+SCHEMA = {"d": "STRING NOT NULL", "k": "STRING NOT NULL", "v": "STRING", "w": "STRING"}
+_names = itertools.count()
+Row = dict[str, Any]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def table_of(options: dict[str, str], key: str = "", part: str = "") -> mg.Table:
+    catalog = catalog_over(memory_with({}, f"erase-{next(_names)}"))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", SCHEMA, primary_key=key.split(), partition_by=part.split(), options=options)
+
+
+def opened(storage: Storage) -> mg.Table:
+    table = catalog_over(storage).table("db.t")
+    assert isinstance(table, mg.Table)
+    return table
+
+
+def row(k: str, v: str = "x", d: str = "a") -> Row:
+    return {"d": d, "k": k, "v": v, "w": f"w-{k}"}
+
+
+def mine(v: str, d: str = "a") -> Row:
+    """Return a row of the person who is erased: each of its texts is one to look for."""
+    return row(TOKEN, f"{TOKEN}-{v}", d)
+
+
+def found(table: mg.Table, text: str = TOKEN) -> list[str]:
+    return traces(contents(table.env.storage), text)
+
+
+def rows_of(table: mg.Table) -> list[Row]:
+    return sorted(table.read().to_pylist(), key=repr)
+
+
+def others(rows: list[Row]) -> list[Row]:
+    return [one for one in rows if one["k"] != TOKEN]
+
+
+def sound(table: mg.Table) -> bool:
+    return not [one for one in table.check() if one.is_fault]
+
+
+INDEXES = {f"file-index.{kind}.columns": "k,v" for kind in ("bloom-filter", "bitmap", "range-bitmap")}
+ENGINES = {
+    "deduplicate": {},
+    "partial-update": {"merge-engine": "partial-update"},
+    "removing": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    "aggregation": {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"},
+    "first-row": {"merge-engine": "first-row"},
+    "versioned": {"sequence.field": "v"},
+}
+KEYED = [
+    *({**options, "bucket": "1", "case": name} for name, options in ENGINES.items()),
+    *(
+        {**ENGINES[engine], "bucket": "1", "changelog-producer": producer, "case": f"{engine}-{producer}"}
+        for engine in ("deduplicate", "removing")
+        for producer in ("input", "lookup", "full-compaction")
+    ),
+    {**ENGINES["first-row"], "bucket": "1", "changelog-producer": "lookup", "case": "first-row-lookup"},
+    {**ENGINES["aggregation"], "bucket": "1", "changelog-producer": "lookup", "case": "aggregation-lookup"},
+    {"bucket": "1", "deletion-vectors.enabled": "true", "case": "vectors"},
+    {"bucket": "2", "file.format": "orc", "case": "orc"},
+    {"bucket": "2", "file.format": "avro", "case": "avro"},
+    {"bucket": "1", **INDEXES, "case": "indexes"},
+    {"bucket": "1", "ignore-delete": "true", "case": "ignored-deletes"},
+    {"bucket": "-1", "case": "dynamic"},
+    {"bucket": "-2", "case": "postponed"},
+]
+APPEND = [
+    {"case": "append"},
+    {"bucket": "2", "bucket-key": "k", "case": "queue"},
+    {"deletion-vectors.enabled": "true", "case": "append-vectors"},
+    {**INDEXES, "file-index.in-manifest-threshold": "1 kb", "case": "append-indexes"},
+    {"file.format": "orc", "case": "append-orc"},
+]
+CASES = [
+    *(("v", options, "k", "") for options in KEYED),
+    *(("k", options, "k", "") for options in KEYED[:2]),
+    *(("v", options, "", "") for options in APPEND),
+    ("d", {"bucket": "1", "case": "partitions"}, "d k", "d"),
+    ("d", {"bucket": "1", "changelog-producer": "input", "case": "partitions-input"}, "d k", "d"),
+    ("k", {"bucket": "1", "case": "partitions"}, "d k", "d"),
+    ("d", {"bucket": "-1", "case": "moving"}, "k", "d"),
+    ("d", {"case": "append-partitions"}, "", "d"),
+    ("v", {"write-mode": "change-log", "bucket": "1", "case": "counting"}, "", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("by", "options", "key", "part"), [pytest.param(*one, id=f"{one[0]}-{one[1]['case']}") for one in CASES]
+)
+def test_no_byte_tells_of_an_erased_row(by: str, options: dict[str, str], key: str, part: str) -> None:
+    """With `d`, the value of a partition is itself personal; with `v`, only an older version of the row has it."""
+    options = {name: value for name, value in options.items() if name != "case"}
+    table, own = table_of({"num-sorted-run.compaction-trigger": "3", **options}, key, part), TOKEN if by == "d" else "a"
+    table.write([row("a"), row("zz")])
+    table.tags.create("before")
+    table.write([mine("old", own), row("b"), row("y")])
+    table.tags.create("holding")
+    table.branches.create("b1", tag="holding")
+    table.branch("b1").write([row("b", "in the branch")])
+    table.write([row("c"), mine("new", "a" if key == "k" else own) if key else row("c2")])
+    table.compact(full=True)
+    table.consumers.set("reader", next_snapshot=2)
+    table.write([row("e")])
+    if by == "k" and key == "k":
+        table.delete(f"k = '{TOKEN}'")  # the row is gone already, its versions are not
+    kept, in_branch = others(rows_of(table)), others(rows_of(table.branch("b1")))
+    assert found(table)
+
+    report = table.erase({"k": f"k = '{TOKEN}'", "v": f"v = '{TOKEN}-old'", "d": f"d = '{TOKEN}'"}[by], everywhere=True)
+
+    assert found(table) == []
+    assert report.is_complete, report
+    assert rows_of(table) == kept
+    assert rows_of(table.branch("b1")) == in_branch
+    assert {one.name for one in report.ended if one.kind in ("tag", "consumer")} == {"holding", "reader"}
+    assert [tag.name for tag in table.tags.list()] == ["before"]
+    assert others(table.read(tag="before").to_pylist()) == [row("a"), row("zz")]
+    assert sound(table)
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).rewritten == ()
+    table.write([row("f")])
+    table.compact(full=True)
+    assert row("f") in rows_of(table)
+
+
+def test_without_everywhere_the_report_says_what_holds_rows_and_streams_read_the_deletion() -> None:
+    table = table_of({"bucket": "1", "changelog-producer": "input"}, "k")
+    table.write([mine("old"), row("a")])
+    table.tags.create("v1")
+    table.branches.create("b1", tag="v1")
+    table.consumers.set("reader", next_snapshot=2)
+
+    report = table.erase(f"k = '{TOKEN}'")
+
+    assert not report.is_complete
+    assert {(one.kind, one.name, one.branch) for one in report.held} == {
+        ("snapshot", "1", "main"),
+        ("snapshot", "2", "main"),
+        ("snapshot", "3", "main"),
+        ("tag", "v1", "main"),
+        ("consumer", "reader", "main"),
+        ("snapshot", "1", "b1"),
+        ("tag", "v1", "b1"),
+    }
+    assert all(one.advice for one in report.held)
+    assert (report.rows, report.ended) == (1, ())
+    assert rows_of(table) == [row("a")]
+    changes = table.changes(start=2).to_pylist()
+    assert [(one["_row_kind"], one["k"]) for one in changes] == [("-D", TOKEN)]
+    assert mine("old") in rows_of(table.branch("b1"))
+
+    last = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert last.is_complete
+    assert found(table) == []
+    with pytest.raises(ExpiredError):
+        table.changes(start=2).to_arrow()
+
+
+def test_a_report_is_json_without_values_of_the_rows() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old"), row("a")])
+    table.tags.create("v1")
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True, commit_user="privacy")
+    stored = json.loads(report.to_json())
+    assert (stored["is_complete"], stored["erased_by"], stored["rows"], stored["table"]) == (True, "privacy", 1, "db.t")
+    assert {"kind": "tag", "name": "v1", "branch": "main", "advice": ""} in stored["ended"]
+    assert stored["files_read"] >= 1
+    assert report.to_json().count(TOKEN) == 1  # the filter
+    assert "tag v1" in str(report)
+
+
+def test_only_files_that_hold_rows_are_written_anew() -> None:
+    table = table_of({"bucket": "4", "write-only": "true"}, "k")
+    for i in range(4):
+        table.write([row(f"{i}-{j}") for j in range(20)])
+    before = set(table.files()["file_path"].to_pylist())
+    table.write([mine("old")])
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert set(table.files()["file_path"].to_pylist()) == before
+    assert len(report.rewritten) == 2  # the row, and its deletion
+
+
+def test_statistics_of_files_that_are_gone_count() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table.tags.create("before")
+    table.write([mine("old"), row("b")])
+    table.compact(full=True)
+    table.delete(f"k = '{TOKEN}'")
+    table.compact(full=True)
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    table.tags.create("after")
+    assert found(table)  # in manifests alone
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert found(table) == []
+    assert [tag.name for tag in table.tags.list()] == ["before"]
+
+
+def test_statistics_of_gone_files_of_appended_rows_count() -> None:
+    table = table_of({"write-only": "true"})
+    table.write([mine("old"), row("b")])
+    table.write([row("c")])
+    table.with_options({"write-only": "false", "compaction.min.file-num": "2"}).compact(full=True)
+    table.delete(f"k = '{TOKEN}'")
+    table.tags.create("after")
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert found(table) == []
+    assert rows_of(table) == [row("b"), row("c")]
+
+
+def test_changelogs_that_outlive_their_snapshots_end() -> None:
+    clock = Clock()
+    catalog = catalog_over(memory_with({}, f"erase-{next(_names)}"), clock=clock)
+    catalog.create_database("db")
+    options = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "50"}
+    options |= {"snapshot.num-retained.max": "2", "snapshot.num-retained.min": "1", "changelog.num-retained.min": "9"}
+    table = catalog.create_table("db.t", SCHEMA, primary_key=["k"], options=options)
+    for i in range(6):
+        table.write([mine(f"{i}") if i == 2 else row(f"a{i}")])
+    table.expire(retain_max=2, retain_min=1, older_than="2100-01-01")
+    assert any("/changelog/" in path for path in contents(table.env.storage))
+    report = table.erase(f"v = '{TOKEN}-2'", everywhere=True)
+    assert report.is_complete
+    assert found(table) == []
+    assert {one.kind for one in report.ended} == {"changelog", "snapshot"}
+
+
+def test_rows_of_older_schemas_are_erased() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([{**mine("old"), "w": f"{TOKEN}-dropped"}, row("a")])
+    catalog = catalog_over(table.env.storage)
+    catalog.alter_table("db.t", [mg.changes.drop_column("w"), mg.changes.rename_column("v", "name")])
+    catalog.alter_table("db.t", [mg.changes.add_column("w", "INT")])
+    table = opened(catalog.env.storage)
+    table.write([{"d": "a", "k": "b", "name": "x", "w": 1}])
+    assert table.erase(f"name = '{TOKEN}-old'", everywhere=True).is_complete
+    assert found(table) == []
+    assert [one["k"] for one in rows_of(table)] == ["a", "b"]
+
+
+def test_statistics_of_the_table_go() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old"), row("a")])
+    paths, env = table.definition.paths, table.env
+    env.storage.create(paths.statistics("stat-1"), json.dumps({"max": TOKEN}).encode())
+    store, [snapshot] = SnapshotStore(paths, env, "db.t"), table.snapshots()
+    env.storage.delete([paths.snapshot(1)])
+    store.create(replace(snapshot, statistics="stat-1"))
+    table = opened(env.storage)
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert found(table) == []
+
+
+def test_files_that_no_snapshot_names_are_held_until_they_are_removed() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    storage, files = table.env.storage, contents(table.env.storage)
+    table.write([mine("old")])
+    new = {path: data for path, data in contents(storage).items() if path not in files}
+    table.rollback(snapshot=1)
+    for path, data in new.items():
+        if "/bucket-" in path or "/manifest/" in path:
+            storage.replace(path, data)
+    storage.replace(f"{table.path}/bucket-0/data-torn-0.parquet", b"torn")
+
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert {one.kind for one in report.held} == {"file"}
+    assert "data-torn-0.parquet" in {one.name for one in report.held}
+    assert found(table)
+
+    table.remove_orphans(older_than=datetime.now(UTC) + timedelta(days=1), dry_run=False)
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    assert found(table) == []
+
+
+def test_rows_that_others_add_afterwards_stay() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old"), row("a")])
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+    table.write([mine("again")])
+    assert rows_of(table) == [row("a"), mine("again")]
+
+
+@pytest.mark.parametrize("options", [{}, {"merganser.deletes": "refuse"}], ids=["no-filter", "refused"])
+def test_an_erasure_is_refused_before_anything_is_written(options: dict[str, str]) -> None:
+    table = table_of({"bucket": "1", **options}, "k")
+    table.write([mine("old")])
+    before = contents(table.env.storage)
+    with pytest.raises(InvalidInputError, match=r"cannot erase rows of 'db.t'.*Nothing was written"):
+        table.erase("true" if options else "  ", everywhere=True)
+    assert contents(table.env.storage) == before
+
+
+def test_directories_and_lookup_copies_on_a_disk_go(tmp_path: Path) -> None:
+    catalog = mg.catalog(tmp_path / "warehouse")
+    catalog.create_database("db")
+    options = {"bucket": "1", "lookup.cache-directory": str(tmp_path / "copies")}
+    table = catalog.create_table("db.t", SCHEMA, primary_key=["d", "k"], partition_by=["d"], options=options)
+    table.write([mine("old", TOKEN), row("a")])
+    assert table.lookup([{"d": TOKEN, "k": TOKEN}]).num_rows == 1
+    table.erase(f"d = '{TOKEN}'", everywhere=True)
+    assert [path for path in tmp_path.rglob("*") if TOKEN in str(path)] == []
+    assert traces({str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}, TOKEN) == []
+    assert table.lookup([{"d": TOKEN, "k": TOKEN}]).num_rows == 0
+
+
+def _writes(table: mg.Table) -> None:
+    table.write([row("late")])
+
+
+def _adds_a_version(table: mg.Table) -> None:
+    table.write([mine("late"), row("late")])
+
+
+def _compacts(table: mg.Table) -> None:
+    table.write([row("late")])
+    table.compact(full=True)
+
+
+def _expires(table: mg.Table) -> None:
+    table.write([row("late")])
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+
+
+def _tags(table: mg.Table) -> None:
+    table.write([row("late")])
+    table.tags.create("late", snapshot=1)
+
+
+def _erases(table: mg.Table) -> None:
+    table.write([row("late")])
+    table.erase(f"k = '{TOKEN}'", everywhere=True)
+
+
+STEPS = {"deleted": (Erasing, "_live_hits"), "rewritten": (Erasing, "_renew"), "noted": (endings, "end_holders")}
+
+
+@pytest.mark.parametrize("step", list(STEPS))
+@pytest.mark.parametrize("other", [_writes, _adds_a_version, _compacts, _expires, _tags, _erases])
+@pytest.mark.parametrize("key", ["k", ""], ids=["keyed", "append"])
+def test_what_others_do_meanwhile_is_kept(step: str, other: Callable[[mg.Table], None], key: str) -> None:
+    table = table_of({"bucket": "1", "bucket-key": "k"}, key)
+    table.write([row("a"), mine("old")])
+    table.write([row("b")])
+    beside = opened(table.env.storage)
+    where, name = STEPS[step]
+    work, done = getattr(where, name), list[bool]()
+
+    def overtaken(*arguments: Any) -> Any:
+        if not done:
+            done.append(True)
+            other(beside)
+        return work(*arguments)
+
+    target = erasure if where is endings else where
+    with patch.object(target, name, overtaken):
+        report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+
+    assert done
+    late = other is _adds_a_version and step != "deleted"
+    assert others(rows_of(table)) == [row("a"), row("b"), row("late")]
+    assert len(rows_of(table)) == 3 + late  # a row that came after the deletion is a new row
+    assert sound(table)
+    if not report.is_complete:
+        assert {one.kind for one in report.held} <= {"tag", "snapshot"}
+    again = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert again.is_complete, again
+    assert found(table) == []
+    assert others(rows_of(table)) == rows_of(table) == [row("a"), row("b"), row("late")]
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
+def test_streams_and_shards_go_on(producer: str) -> None:
+    """A stream that has read the newest snapshot learns of the deletion, and goes on behind it."""
+    options = {"bucket": "1", "changelog-producer": producer}
+    table = table_of(options, "k")
+    table.write([mine("old"), row("a")])
+    if producer == "full-compaction":
+        table.compact(full=True)
+    table.erase(f"k = '{TOKEN}'")
+    table.write([row("b")])
+    if producer == "full-compaction":
+        table.compact(full=True)
+    state: dict[str, Row] = {}
+    for part in table.stream(start="from-snapshot", follow=False, **{"scan.snapshot-id": "1"}):
+        assert not isinstance(part, Gap)
+        for one in part.to_pylist():
+            kind = one.pop("_row_kind")
+            state.pop(one["k"], None) if kind in ("-D", "-U") else state.update({one["k"]: one})
+    assert sorted(state.values(), key=repr) == rows_of(table) == [row("a"), row("b")]
+
+
+def test_files_outside_of_the_table_are_reported_and_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist([mine("old"), row("a")]), folder / "one.parquet")
+    catalog = mg.catalog(tmp_path / "warehouse")
+    catalog.create_database("db")
+    table = catalog.migrate(folder, "db.t", how="keep")
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert [one.name for one in report.held] == [str(folder / "one.parquet")]
+    assert (folder / "one.parquet").exists()
+    assert rows_of(table) == [row("a")]
