@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, NoReturn, TypeAlias
@@ -176,6 +176,7 @@ class _Alteration:
         self._keys = schema.primary_keys
         self._comment = schema.comment
         self._highest = schema.highest_field_id
+        self._defaults_given: set[int] = set()
 
     def made(self) -> TableSchema:
         """Return the schema, judged as a whole."""
@@ -201,7 +202,23 @@ class _Alteration:
             options=self._options,
             comment=self._comment,
         )
+        self._check_places(made)
         return made if made == before else checked_definition(made, written=self._written, what=what)
+
+    def _check_places(self, made: TableSchema) -> None:
+        """Refuse to keep the text of a default whose values would go to other fields: those of a ROW have no names."""
+        before = {field.id: field for field in self._before.fields_with_defaults}
+        for field in made.fields_with_defaults:
+            old = before.get(field.id)
+            if old is None or field.default is None or field.id in self._defaults_given:
+                continue
+            if [inner.id for inner in t.nested_fields(old.type)] != [inner.id for inner in t.nested_fields(field.type)]:
+                self._refuse(
+                    f"column '{field.name}' has the default '{field.default}', whose values go by the places of the "
+                    f"fields of {old.type}, and these would be other ones. Set the default again in the same call, "
+                    f"after the other changes: merganser.changes.set_default('{field.name}', ...), or None for none.",
+                    column=field.name,
+                )
 
     def make(self, change: c.Change) -> None:
         """Make one change that is no option set."""
@@ -539,6 +556,7 @@ class _Alteration:
             made = replace(siblings[i], default=None if value is None else self._literal(value))
             if made.default is not None:
                 default_value(made)
+            self._defaults_given.add(made.id)
             return _with(siblings, i, made)
 
         self._edit(name, set_default, slots=False)
@@ -554,7 +572,7 @@ class _Alteration:
                 return "true" if value else "false"
             case datetime():
                 return value.isoformat(" ")
-            case int() | float() | Decimal() | date():
+            case int() | float() | Decimal() | date() | time():
                 return str(value)
         self._refuse(
             f"the default {value!r:.100} is {a_type(value)}. Give a number, a time, True, False or text: "

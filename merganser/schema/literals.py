@@ -39,6 +39,9 @@ def _literal(text: str, kind: t.DataType) -> pa.Array:
     """Return an array of one value: what `text` means as a literal of the type."""
     target = arrow_type(kind)
     stripped = text.strip()
+    if isinstance(kind, t.Time | t.Timestamp | t.LocalZonedTimestamp):
+        # Arrow refuses digits beyond the unit of the type, also zeros
+        stripped = re.sub(r"\.(\d*?)0+(?!\d)", lambda found: f".{found[1]}" if found[1] else "", stripped)
     match kind:
         case t.Char() | t.VarChar() | t.Binary() | t.VarBinary():
             value = pa.array([text]).cast(target)

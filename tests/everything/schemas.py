@@ -93,6 +93,11 @@ def altered(h: History, changes: list[Any], *, old: bool = True, defaults: Mappi
         defaults: of columns; None: none any more.
     """
     line, table = h.line, h.line.table
+    with_default = {f.name for f in line.fields if f.id in line.model.defaults}
+    inner = [change.name.split(".") for change in changes if isinstance(change, c.AddColumn)]
+    if any(rest and name in with_default for name, *rest in inner):
+        h.refused(lambda: table.alter(changes), (InvalidInputError, "go by the places of the fields"))
+        return
     if old:
         line.old.append((table, {f.name: line.model.defaults.get(f.id) for f in line.fields}))
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import time
+
 import pytest
 
 from merganser import changes as c
@@ -171,7 +173,19 @@ def test_defaults_are_values_or_texts_and_have_to_parse():
     )
     assert [column(made, name).default for name in ("n", "b", "l")] == ["42", "true", "[1, 2]"]
     assert column(after(c.set_default("n", None), schema=made), "n").default is None
+    assert column(after(c.add_column("t", "TIME(3)", default=time(13, 5))), "t").default == "13:05:00"
     assert "not a literal of type INT" in refused_plain(c.set_default("n", "many"))
+
+
+def test_the_values_of_the_default_of_a_row_stay_with_its_fields():
+    schema = after(c.add_column("p", "ROW<x INT, y INT>", default="{1, 2}"))
+    for change in (c.move_column("p.y", first=True), c.add_column("p.z", "INT"), c.drop_column("p.x")):
+        with pytest.raises(InvalidInputError, match="go by the places of the fields"):
+            after(change, schema=schema)
+        assert column(after(change, c.set_default("p", None), schema=schema), "p").default is None
+    moved = after(c.move_column("p.y", first=True), c.set_default("p", "{1, 2}"), schema=schema)
+    assert column(moved, "p").default == "{1, 2}"
+    assert column(after(c.rename_column("p.x", "z"), schema=schema), "p").default == "{1, 2}"
 
 
 def refused_plain(*changes):
