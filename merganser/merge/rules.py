@@ -203,7 +203,7 @@ def _aggregation(table: TableDef, stored: bool) -> Engine:
     for column in table.schema.fields:
         if column.name in table.schema.primary_keys:
             continue
-        if column.name in ordering:
+        if column.name in ordering or column.name in table.schema.placing_columns:
             functions[column.name] = KeyValue(column)
             continue
         name = options.get(w.AGGREGATE_FUNCTION.of(column.name)) or default or LAST_NON_NULL
@@ -219,7 +219,7 @@ def _partial_update(table: TableDef, stored: bool) -> Engine:
     groups = []
     for ordering, protected in sequence_groups(options):
         functions = {}
-        kept = tuple(name for name in protected if name not in ordering)
+        kept = tuple(name for name in protected if name not in ordering and name not in table.schema.placing_columns)
         for name in kept:
             function = options.get(w.AGGREGATE_FUNCTION.of(name)) or default
             made = None if function is None else function_for(fields[name], function, options, stored=stored)

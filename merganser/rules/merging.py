@@ -107,6 +107,8 @@ def check_merge_rules(table: TableSchema, *, what: str) -> None:
     _check_sequence_fields(table, engine, what)
     _check_snapshot_ordering(table, what)
     _check_rowkind_field(table, what)
+    if engine in ("partial-update", "aggregation"):
+        _check_partitions_are_kept(table, what)
     if engine == "first-row":
         _check_first_row(options, what)
     elif engine == "partial-update":
@@ -116,9 +118,9 @@ def check_merge_rules(table: TableSchema, *, what: str) -> None:
 
 
 def column_functions(table: TableSchema) -> Iterator[tuple[str, str | None]]:
-    """Yield (column, its own aggregate function or None) of each column that is no primary key column."""
+    """Yield (column, its own aggregate function or None) of each column that a merge engine merges."""
     for field in table.fields:
-        if field.name not in table.primary_keys:
+        if field.name not in table.placing_columns:
             yield field.name, table.options.get(w.AGGREGATE_FUNCTION.of(field.name))
 
 
@@ -247,6 +249,18 @@ def _check_first_row(options: Options, what: str) -> None:
             "merge engine first-row does not go with 'deletion-vectors.enabled': the first row of a key stays, so "
             "there is no replaced row to mark. Leave the option out.",
         )
+
+
+def _check_partitions_are_kept(table: TableSchema, what: str) -> None:
+    """Refuse to merge the columns that say in which partition a row lies."""
+    why = "is a partition column. Its value says where a row lies and is not merged: leave it out"
+    grouped = {name for _, protected in sequence_groups(table.options) for name in protected}
+    for column in table.partition_keys:
+        own = w.AGGREGATE_FUNCTION.of(column)
+        if column not in table.primary_keys and table.options.is_set(own):
+            refuse(what, f"column '{column}' of '{own.key}' {why}.", column=column)
+        if column in grouped:
+            refuse(what, f"column '{column}' of a sequence group {why}.", column=column)
 
 
 def _check_partial_update(table: TableSchema, what: str) -> None:

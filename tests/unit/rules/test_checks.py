@@ -171,3 +171,11 @@ def test_sequence_fields_need_keys_that_stay_in_their_partition():
 def test_a_partition_column_cannot_choose_the_bucket():
     with pytest.raises(InvalidInputError, match="'dt' is a partition column"):
         check_table_options(table({"bucket": "2", "bucket-key": "dt"}, key=("k", "dt"), partition=("dt",)))
+
+
+@pytest.mark.parametrize(
+    "options", [aggregation("dt", "last_value"), partial(**{"fields__a__sequence-group": "s,dt"})], ids=str
+)
+def test_a_partition_column_is_not_merged(options):
+    with pytest.raises(InvalidInputError, match="column 'dt' of .* is a partition column.* is not merged"):
+        check_table_options(table({"bucket": "1"} | options, partition=("dt",)))

@@ -108,17 +108,20 @@ def _updated(model: Model, row: dict[str, Any]) -> None:
 
 
 def _summed(model: Model, row: dict[str, Any]) -> None:
+    if row["k"] not in model:
+        row["op"] = "+I"  # retractions of rows that are there are drawn, and no others
     kept = model.setdefault(row["k"], {"p": row["p"], "v": None, "w": None})
+    sign = -1 if row["op"] == "-D" else 1
     for name in "vw":
         if row[name] is not None:
-            kept[name] = (kept[name] or 0) + row[name]
+            kept[name] = (kept[name] or 0) + sign * row[name]
 
 
 _ENGINES: dict[str, tuple[Callable[[Model, dict[str, Any]], None], dict[str, str], float]] = {
     "deduplicate": (_deduplicated, {}, 0.2),
     "first-row": (_first, {}, 0),
     "partial-update": (_updated, {"partial-update.remove-record-on-delete": "true"}, 0.15),
-    "aggregation": (_summed, {"fields.v.aggregate-function": "sum", "fields.w.aggregate-function": "sum"}, 0),
+    "aggregation": (_summed, {"fields.v.aggregate-function": "sum", "fields.w.aggregate-function": "sum"}, 0.2),
 }
 
 
