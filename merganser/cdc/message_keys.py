@@ -30,7 +30,7 @@ def key_cells(
 
     Returns:
         All values; int64[n, columns], where each column lies, or NOTHING; encodings by name, the first is empty;
-        int64[n], which of them a key has; and bool[n], which keys name columns.
+        int64[n], which of them a key has; and bool[n], which keys name columns or are the value of one.
     """
     texts = keys.fill_null("")
     whole = document(texts, ("payload", "schema", *columns))
@@ -54,12 +54,12 @@ def key_cells(
             coded = given.texts.filter(pa.array(described)).dictionary_encode()
             schema[described] = np.asarray(coded.indices, dtype=np.int64) + 1
             encodings += [encodings_of(text, ()) for text in coded.dictionary.to_pylist()]
+    scalar = (bare.kinds == TEXT) | (bare.kinds == NUMBER) | (bare.kinds == BOOLEAN)
     if len(columns) == 1:
-        scalar = (bare.kinds == TEXT) | (bare.kinds == NUMBER) | (bare.kinds == BOOLEAN)
         where = where.copy()
         where[scalar, 0] = len(values.kinds) + np.flatnonzero(scalar)
         values = joined([values, bare])
-    return values, where, encodings, schema, named
+    return values, where, encodings, schema, named | scalar
 
 
 def _bare(texts: pa.Array, whole: Document, *, is_text: bool) -> Cells:

@@ -710,19 +710,37 @@ def _insert(new: _Image | None, key: str | None, target: Target, kind: str, *, m
     return [_row(kind, new, target)]
 
 
+_BARE: Final = ("text", "number", "boolean")
+
+
 def _named(key: str | None, target: Target) -> set[str] | None:
-    """Return the columns of the primary key that the message key holds; None if it names no columns."""
-    root = None
-    if key is not None and target.format not in ("canal-json", "ogg-json"):
-        with contextlib.suppress(ValueError, JSONDecodeError):
-            root = parse(key)
-    if root is not None and root.get("payload") is not None and root.get("schema") is not None:
-        root = root.get("payload")
-    if root is None or root.kind != "object" or not root.value:
+    """Return the columns of the primary key that the message key holds; None if it says nothing."""
+    root = _key_root(key, target)
+    if root is None or root.kind not in ("object", *_BARE) or not root.value and root.kind == "object":
         return None
+    return {name for name, node in _key_parts(root, target).items() if node is not None and node.kind != "null"}
+
+
+def _key_root(key: str | None, target: Target) -> Node | None:
+    """Return what a message key says, without the schema around it."""
+    if target.format in ("canal-json", "ogg-json") or key is None:
+        return None
+    try:
+        root = parse(key)
+    except (ValueError, JSONDecodeError):
+        texts = [f for f in target.fields if f.name in target.key and isinstance(f.type, t.Char | t.VarChar)]
+        if len(target.key) != 1 or not texts or key.strip(" \t\r\n")[:1] in ("", "{", "[", '"'):
+            return None
+        return Node("text", key, key)
+    if root.get("payload") is not None and root.get("schema") is not None:
+        return root.get("payload")
+    return root
+
+
+def _key_parts(root: Node, target: Target) -> dict[str, Node | None]:
     prefix = "pk." if target.format == "maxwell-json" else ""
-    found = {name: root.get(prefix + name) for name in target.key}
-    return {name for name, node in found.items() if node is not None and node.kind != "null"}
+    is_bare = root.kind in _BARE and len(target.key) == 1
+    return {name: root if is_bare else root.get(prefix + name) for name in target.key}
 
 
 def _filled_in(node: Node) -> bool:
@@ -810,22 +828,9 @@ def _available(new: _Image, known: _Image, target: Target) -> _Image:
 
 
 def _with_key(image: _Image, key: str | None, target: Target) -> _Image:
-    if target.format in ("canal-json", "ogg-json") or key is None:
-        return image
-    try:
-        root = parse(key)
-    except (ValueError, JSONDecodeError):
-        texts = [f for f in target.fields if f.name in target.key and isinstance(f.type, t.Char | t.VarChar)]
-        if len(target.key) != 1 or not texts or key.strip(" \t\r\n")[:1] in ("", "{", "[", '"'):
-            return image
-        root = Node("text", key, key)
-    if root.get("payload") is not None and root.get("schema") is not None:
-        root = root.get("payload")  # type: ignore[assignment]
+    root = _key_root(key, target)
     found = dict(image)
-    for name in target.key:
-        part = root.get(("pk." if target.format == "maxwell-json" else "") + name)
-        if root.kind in ("text", "number", "boolean") and len(target.key) == 1:
-            part = root
+    for name, part in {} if root is None else _key_parts(root, target).items():
         if part is not None and part.kind != "null" and (name not in found or found[name].kind == "null"):
             found[name] = part
     return found
