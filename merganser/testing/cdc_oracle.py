@@ -716,7 +716,7 @@ _BARE: Final = ("text", "number", "boolean")
 def _named(key: str | None, target: Target) -> set[str] | None:
     """Return the columns of the primary key that the message key holds; None if it says nothing."""
     root = _key_root(key, target)
-    if root is None or root.kind not in ("object", *_BARE) or not root.value and root.kind == "object":
+    if root is None or root.kind not in ("object", *_BARE) or (not root.value and root.kind == "object"):
         return None
     return {name for name, node in _key_parts(root, target).items() if node is not None and node.kind != "null"}
 

@@ -177,5 +177,5 @@ def test_a_partition_column_cannot_choose_the_bucket():
     "options", [aggregation("dt", "last_value"), partial(**{"fields__a__sequence-group": "s,dt"})], ids=str
 )
 def test_a_partition_column_is_not_merged(options):
-    with pytest.raises(InvalidInputError, match="column 'dt' of .* is a partition column.* is not merged"):
+    with pytest.raises(InvalidInputError, match=r"column 'dt' of .* is a partition column.* is not merged"):
         check_table_options(table({"bucket": "1"} | options, partition=("dt",)))
