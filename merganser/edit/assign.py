@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.expr import build
-from merganser.expr.names import Columns, Sides, prefixed, resolve, spelled
+from merganser.expr.names import Columns, Sides, prefixed, resolve, spelled, spelled_inside
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_projection
@@ -21,6 +21,7 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
 from merganser.schema.conform import Limits, conform
 from merganser.schema.hidden import nulls
+from merganser.schema.inner_names import renamed_inside
 
 TARGET: Final = "target"
 SOURCE: Final = "source"
@@ -39,6 +40,7 @@ class Assignments:
         prefix: what the names of columns that stay begin with; None: none stays, of new rows.
         keys: key columns of new rows, which are never null.
         limits: values that files of the table cannot hold; None: they hold all.
+        exact_names: names of fields inside values count in their case.
     """
 
     fields: tuple[t.Field, ...]
@@ -48,6 +50,7 @@ class Assignments:
     prefix: str | None = ""
     keys: tuple[str, ...] = ()
     limits: Limits | None = None
+    exact_names: bool = True
 
     @property
     def columns(self) -> frozenset[str]:
@@ -88,7 +91,7 @@ class Assignments:
             elif value is None:
                 made[field.name] = rows.column(f"{self.prefix}{field.name}")
             else:
-                made[field.name] = self._evaluated(field.name, value, rows)
+                made[field.name] = self._evaluated(field, value, rows)
         return conform(
             pa.table(made),
             self.fields,
@@ -99,11 +102,13 @@ class Assignments:
             placing=self.keys,
         )
 
-    def _evaluated(self, name: str, value: Projection, rows: pa.Table) -> pa.Array:
+    def _evaluated(self, field: t.Field, value: Projection, rows: pa.Table) -> pa.Array:
         try:
-            return value.evaluate(rows)
+            found = value.evaluate(rows)
         except InvalidInputError as error:
-            raise _no_value(self.action, name, error) from error
+            raise _no_value(self.action, field.name, error) from error
+        kind = value.type if self.exact_names else spelled_inside(value.type, field.type)
+        return found if kind == value.type else renamed_inside(found, arrow_type(kind))
 
 
 def assignments(table: TableDef, given: Any, action: str, setting: Setting, among: Sides | None = None) -> Assignments:
@@ -144,7 +149,8 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
         values[field.name] = _value(text, field, action, setting, sides)
     fields = tuple(replace(field, default=None) for field in shown.fields)
     prefix = "" if among is None else f"{TARGET}."
-    return Assignments(fields, values, action, shown.primary_keys, prefix, limits=value_limits(table.options))
+    limits, exact = value_limits(table.options), setting.exact_names
+    return Assignments(fields, values, action, shown.primary_keys, prefix, limits=limits, exact_names=exact)
 
 
 def inserted(table: TableDef, given: Any, action: str, setting: Setting, source: Sequence[t.Field]) -> Assignments:
@@ -184,8 +190,8 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
                 column=name,
             )
     keys = schema.shown.primary_keys
-    limits = value_limits(table.options)
-    return Assignments(schema.fields_with_defaults, values, action, keys, prefix=None, keys=keys, limits=limits)
+    limits, exact = value_limits(table.options), setting.exact_names
+    return Assignments(schema.fields_with_defaults, values, action, keys, None, keys, limits, exact)
 
 
 def _places(table: TableDef) -> dict[str, tuple[str, ...]]:

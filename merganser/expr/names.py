@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -89,6 +90,28 @@ def spelled(names: Iterable[str], known: Sequence[str]) -> list[str]:
         same = by_case.get(name.lower(), []) if isinstance(name, str) and name not in exact else []
         out.append(same[0] if len(same) == 1 else name)
     return out
+
+
+def spelled_inside(kind: t.DataType, known: t.DataType) -> t.DataType:
+    """Return the type of a value with the names of fields that the type of a column has, at every depth; see `spelled`.
+
+    The rest of the type stays as it is.
+    """
+    match kind, known:
+        case t.Row(), t.Row():
+            inner = {field.name: field.type for field in known.fields}
+            names = spelled([field.name for field in kind.fields], list(inner))
+            fields = (
+                replace(field, name=name, type=spelled_inside(field.type, inner.get(name, field.type)))
+                for field, name in zip(kind.fields, names, strict=True)
+            )
+            return replace(kind, fields=tuple(fields))
+        case (t.Array(), t.Array()):
+            return replace(kind, element=spelled_inside(kind.element, known.element))
+        case t.Map(), t.Map():
+            key, value = spelled_inside(kind.key, known.key), spelled_inside(kind.value, known.value)
+            return replace(kind, key=key, value=value)
+    return kind
 
 
 def listed_names(text: str) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ class Feed:
             )
         rows = pa.schema([arrow_field(field) for field in table.schema.fields])
         return request_of(
-            table, rows.names, rows, kinds=None, columns=None, complete=False, user=self.user,
+            table, rows, kinds=None, columns=None, complete=False, user=self.user,
             compaction=self.compaction, checkpoint=None,
         )  # fmt: skip
 

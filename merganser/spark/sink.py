@@ -109,7 +109,7 @@ def write(
             f"cannot write to '{found.name}': through is {through!r:.60}, and {said}. Nothing was written."
         )
     names = spelling_of(df.sparkSession, found, writes=True)
-    df = names.frame(df)
+    df = names.frame(df, f"cannot write to '{found.name}'")
     kinds = names.column(kinds, df.columns)
     columns, overwrite = names.given(columns, df.columns), names.overwrite(overwrite)
     letters = None if dead_letters is None else opened(dead_letters)

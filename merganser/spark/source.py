@@ -59,8 +59,9 @@ from merganser.options.registry import closest, find_catalog_option, find_option
 from merganser.scan.scan import Scan
 from merganser.scan.split import ReadJob
 from merganser.scan.views import VIEWS
+from merganser.schema.inner_names import with_names
 from merganser.shards.verbs import TRIM_HORIZON
-from merganser.spark.names import CASE, ZONE, Spelling, is_exact, names_to_write
+from merganser.spark.names import CASE, ZONE, Spelling, fields_to_write, is_exact
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import TASKS_PER_CORE
 from merganser.spark.shard_source import RecordsAsked, refuse_unless_shards, shard_request_of
@@ -194,20 +195,18 @@ class MerganserSource(DataSource):  # type: ignore[misc]
                     option=key,
                 )
         spelling = _spelling(table, options, writes=True)
-        rows = arrow_schema_of(schema)
-        names = spelling.names(rows.names) or ()
+        rows = arrow_schema_of(spelling.rows(schema, f"cannot write to '{table.name}'"))
         request = sink_request_of(
             table,
-            names,
             rows,
-            kinds=spelling.column(options.get("kinds"), names),
-            columns=spelling.given(_columns(options), names),
+            kinds=spelling.column(options.get("kinds"), rows.names),
+            columns=spelling.given(_columns(options), rows.names),
             complete=overwrite,
             user=options.get("commit-user"),
             compaction=options.get("compaction"),
             checkpoint=options.get("checkpointlocation"),
         )
-        return sink_of(request, schema)
+        return sink_of(request, schema, rows)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of rows of a schema; this checks the schema against the table."""
@@ -257,19 +256,18 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, options: dict[str, str], schema: StructType, overwrite: bool) -> None:
         table = _table(options)
         spelling = _spelling(table, options, writes=True)
-        given = arrow_schema_of(schema)
-        names = spelling.names(given.names) or ()
-        kinds = spelling.column(options.get("kinds"), names)
-        self._names = list(names)
+        rows = arrow_schema_of(spelling.rows(schema, f"cannot write to '{table.name}'"))
+        kinds = spelling.column(options.get("kinds"), rows.names)
+        self._rows = rows
         self._transaction = begin(
             table.definition,
             table.env,
-            columns=spelling.given(_columns(options), names),
+            columns=spelling.given(_columns(options), rows.names),
             overwrite=_overwrite(table, options, overwrite),
             commit_user=options.get("commit-user"),
             identifier=_number(options, "identifier"),
             watermark=_number(options, "watermark"),
-            rows=pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]),
+            rows=rows,
             kinds=kinds,
         )
         self._applied, _ = self._transaction.applied()
@@ -282,7 +280,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
             return _Written(Outcome())
         context = TaskContext.get()
         before = (context.partitionId() if context is not None else 0) * _SEQUENCES_PER_TASK
-        tables = (pa.Table.from_batches([batch]).rename_columns(self._names) for batch in iterator)
+        tables = (with_names(pa.Table.from_batches([batch]), self._rows) for batch in iterator)
         if self._transaction.table.assigns_keys:
             written = _Written(hold(self._job, tables))
         else:
@@ -427,8 +425,8 @@ def _asked(options: Mapping[str, str]) -> RecordsAsked:
 
 
 def _spelling(table: Table, options: Mapping[str, str], *, writes: bool = False) -> Spelling:
-    names = names_to_write(table) if writes else table.schema.names
-    return Spelling(tuple(names), is_exact(options.get("casesensitive")))
+    fields = fields_to_write(table) if writes else table.schema.fields
+    return Spelling(tuple(fields), is_exact(options.get("casesensitive")))
 
 
 def _setting(table: Table, options: Mapping[str, str]) -> Setting:

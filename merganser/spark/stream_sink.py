@@ -43,6 +43,7 @@ from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.options.registry import arguments_of, check_asked
+from merganser.schema.inner_names import with_names
 from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import assigners_on, one_writer_each, quoted
 from merganser.spark.change_records import LETTER, REJECTED
@@ -435,7 +436,7 @@ def write_stream(
         )
     check_checkpoint(spark, checkpoint, action)
     spelling = spelling_of(spark, found, writes=True)
-    frame = spelling.frame(df)
+    frame = spelling.frame(df, action)
     rows = frame
     letters = None if dead_letters is None else opened(dead_letters)
     if letters is not None:
@@ -449,7 +450,6 @@ def write_stream(
         frame = frame.select(*(quoted(column) for column in (*rows.columns, UNAVAILABLE, *last)))
     request = request_of(
         found,
-        rows.columns,
         arrow_schema_of(rows.schema),
         kinds=spelling.column(kinds, rows.columns),
         columns=spelling.given(columns, rows.columns),
@@ -548,26 +548,27 @@ class _Sink:
     Args:
         request: what is written.
         schema: of the rows as they come.
-        holds_messages: the rows are outcomes of tasks that have written the files.
+        rows: the Arrow schema of the rows with the names of the table at every depth; None: the rows are outcomes of
+            tasks that have written the files.
     """
 
-    def __init__(self, request: BatchRequest, schema: StructType, *, holds_messages: bool) -> None:
+    def __init__(self, request: BatchRequest, schema: StructType, rows: pa.Schema | None) -> None:
         self._request = request
         self._schema = schema
-        self._holds_messages = holds_messages
+        self._rows = rows
 
     def written(self, tables: Iterator[pa.Table]) -> Written:
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty(QUERY_ID)
-        if self._holds_messages:
+        if self._rows is None:
             found = [value for rows in tables for value in rows.column(0).to_pylist()]
             outcomes = tuple(pickle.loads(bytes(value)) for value in found)
         else:
             assert isinstance(self._request, SinkRequest)
             task = StreamTask(self._request, arranged=False)
             skipped = context.partitionId() * (1 << 32)
-            filled = (rows for rows in tables if rows.num_rows)
+            filled = (with_names(rows, self._rows) for rows in tables if rows.num_rows)
             outcomes = (task.run(filled, skipped=skipped),)
         settle()
         return Written(query, outcomes)
@@ -626,15 +627,14 @@ if DataSourceStreamArrowWriter is not None:
             return self.written(pa.Table.from_batches([batch]) for batch in iterator)
 
 
-def sink_of(request: BatchRequest, schema: StructType, *, holds_messages: bool = False) -> DataSourceStreamWriter:
+def sink_of(request: BatchRequest, schema: StructType, rows: pa.Schema | None = None) -> DataSourceStreamWriter:
     """Return the writer of a stream for this version of Spark; arguments as of `_Sink`."""
     kind = RowSink if DataSourceStreamArrowWriter is None else ArrowSink
-    return kind(request, schema, holds_messages=holds_messages)
+    return kind(request, schema, rows)
 
 
 def request_of(
     table: Table,
-    names: Sequence[str],
     rows: pa.Schema,
     *,
     kinds: str | None,
@@ -647,8 +647,7 @@ def request_of(
     """Return what a stream writes to a table, checked before it starts.
 
     Args:
-        names: of the columns, as the table has them.
-        rows: the Arrow schema of the rows.
+        rows: the Arrow schema of the rows, with the names of the table.
         kinds, columns: as for `ms.write`.
         complete: each batch replaces the table.
         user: what the names of the committer begin with.
@@ -658,7 +657,6 @@ def request_of(
         InvalidInputError: the rows do not fit the table, or an argument is invalid.
         UnsupportedError: the table needs a feature that this version does not have.
     """
-    rows = pa.schema([each.with_name(name) for each, name in zip(rows, names, strict=True)])
     definition = for_writing(table.definition, table.env)
     options = definition.options
     if compaction is not None and compaction not in COMPACTIONS:
@@ -684,7 +682,7 @@ def request_of(
     target = target_of(with_columns_of(definition, table.env, rows, target_of, without=(kinds or "",)))
     prefix = target.table.options.get(w.COMMIT_USER_PREFIX) or ""
     given = "" if user is None else f"{user}-"
-    return SinkRequest(target, table.env, tuple(names), kinds, prefix + given, compaction, checkpoint)
+    return SinkRequest(target, table.env, tuple(rows.names), kinds, prefix + given, compaction, checkpoint)
 
 
 def letters_request(letters: Table, user: str) -> SinkRequest:
@@ -692,7 +690,6 @@ def letters_request(letters: Table, user: str) -> SinkRequest:
     rows = letters_table(pa.chunked_array([], pa.struct(arrow_schema_of(LETTER))), "", letters.env.clock())
     request = request_of(
         letters,
-        rows.column_names,
         rows.schema,
         kinds=None,
         columns=None,
@@ -714,7 +711,7 @@ class RequestSink(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         request = self._request.with_checkpoint(self.options.get("checkpointlocation"))
         settle()  # Spark asks a process for the writer of each batch
-        return sink_of(request, schema, holds_messages=True)
+        return sink_of(request, schema)
 
 
 def _check_repeat(transaction: Transaction, batch: int) -> None:

@@ -159,7 +159,7 @@ def test_the_thread_beside_a_stream_compacts_and_expires(catalog: mg.Catalog) ->
     for _ in range(8):
         table.write([{"k": 1}])
     request = stream_sink.request_of(
-        table, ["k"], pa.schema([("k", pa.int32())]), kinds=None, columns=None, complete=False, user=None,
+        table, pa.schema([("k", pa.int32())]), kinds=None, columns=None, complete=False, user=None,
         compaction="beside", checkpoint=None,
     )  # fmt: skip
     stream_sink._upkeep_beside(request)

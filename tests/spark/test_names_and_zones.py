@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import merganser as mg
 import merganser.spark as ms
@@ -168,3 +169,111 @@ def test_names_count_in_any_case_unless_the_session_says_otherwise(session: Spar
     with pytest.raises(PySparkException, match="Did you mean 'Id'"):
         frame.drop("OP").write.format("merganser").mode("append").save(table.path)
     assert ms.read(session, table, columns=["Id"], where="Id = 1").count() == 1
+
+
+_WRITES = ["arrow", "files", "collect", "source", "stream", "source stream", "merge"]
+
+
+def _write(frame: DataFrame, table: mg.Table, through: str, there: Path) -> None:
+    """Write all rows of a frame at one of the entry points."""
+    spark = frame.sparkSession
+    if "stream" in through:
+        frame.write.parquet(str(there / "in"))
+        frame = spark.readStream.schema(frame.schema).parquet(str(there / "in"))
+    if through == "source":
+        frame.write.format("merganser").mode("append").save(table.path)
+    elif through == "stream":
+        ms.write_stream(frame, table, str(there / "cp"), trigger="availableNow").awaitTermination()
+    elif through == "source stream":
+        writer = frame.writeStream.format("merganser").option("checkpointLocation", str(there / "cp"))
+        writer.trigger(availableNow=True).start(table.path).awaitTermination()
+    elif through == "collect":
+        ms.write(frame, table, collect=True)
+    elif through == "merge":
+        ms.merge(spark, table, frame, "target.id = source.id").when_not_matched_insert().execute()
+    else:
+        ms.write(frame, table, through=through)
+
+
+def _deep(spark: SparkSession, row: str = "A: INT") -> DataFrame:
+    kind = f"STRUCT<{row}>"
+    schema = f"ID INT, S STRUCT<{row}, In: {kind}>, L ARRAY<{kind}>, M MAP<STRING, ARRAY<{kind}>>"
+    one = tuple(range(1, row.count(":") + 1))
+    return spark.createDataFrame([(1, (*one, one), [one, None], {"k": [one]}), (2, None, None, None)], schema)
+
+
+def _deep_table(catalog: mg.Catalog, *, evolves: bool = False) -> mg.Table:
+    kind = "ROW<a INT>"
+    schema = {"id": "INT", "s": f"ROW<a INT, `in` {kind}>", "l": f"ARRAY<{kind}>", "m": f"MAP<STRING, ARRAY<{kind}>>"}
+    options = {"bucket": "1", "write.merge-schema": str(evolves).lower()}
+    return catalog.create_table("shop.deep", schema, ["id"], options=options)
+
+
+@pytest.mark.parametrize("through", [*_WRITES, "merge in tasks"])
+def test_fields_inside_values_count_in_any_case(
+    through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if through == "merge in tasks":
+        monkeypatch.setattr("merganser.spark.merging.FILES_FROM_BYTES", 1)
+    table = _deep_table(catalog)
+    _write(_deep(session), table, through.removesuffix(" in tasks"), tmp_path)
+    one = {"a": 1}
+    assert table.read().to_pylist() == [
+        {"id": 1, "s": {"a": 1, "in": one}, "l": [one, None], "m": [("k", [one])]},
+        {"id": 2, "s": None, "l": None, "m": None},
+    ]
+
+
+@pytest.mark.parametrize("through", _WRITES)
+def test_fields_that_differ_in_case_alone_are_refused(
+    through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    table = _deep_table(catalog, evolves=True)
+    session.conf.set(_CASE, "true")  # for Spark to make such rows
+    frame = session.createDataFrame([(1, (1, 2))], "id INT, s STRUCT<A: INT, a: INT>")
+    session.conf.set(_CASE, "false")
+    said = "in case alone|must have the same names|COLUMN_ALREADY_EXISTS"  # the last one by Spark, of files of a stream
+    with pytest.raises((mg.errors.InvalidInputError, PySparkException), match=said):
+        _write(frame, table, through, tmp_path)
+    assert not table.snapshots()
+
+
+def test_a_variant_may_be_inside_a_struct_in_another_case(spark: SparkSession, catalog: mg.Catalog) -> None:
+    table = catalog.create_table("shop.variants", {"s": "ROW<v VARIANT>"})
+    ms.write(spark.sql("SELECT named_struct('V', parse_json('1')) AS s"), table)
+    assert table.read().to_pylist() == [{"s": {"v": {"value": b"\x0c\x01", "metadata": b"\x01\0\0"}}}]
+
+
+@pytest.mark.parametrize("through", ["arrow", "source", "stream", "source stream"])
+def test_new_fields_come_beside_fields_in_another_case(
+    through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    table = _deep_table(catalog, evolves=True)
+    _write(_deep(session, "B: INT, A: INT"), table, through, tmp_path)
+    one = {"a": 2, "B": 1}
+    row = {"id": 1, "s": {"a": 2, "in": one, "B": 1}, "l": [one, None], "m": [("k", [one])]}
+    assert catalog.table("shop.deep").read(where="id = 1").to_pylist() == [row]
+    _write(_deep(session, "b: INT, a: INT"), table, through, tmp_path / "again")
+    assert len(table.snapshots()) == 2
+    assert catalog.table("shop.deep").read(where="id = 1").to_pylist() == [row]
+
+
+@pytest.mark.parametrize("through", ["arrow", "source", "stream", "source stream", "merge"])
+def test_fields_inside_values_count_in_their_case_if_the_session_says_so(
+    through: str, session: SparkSession, catalog: mg.Catalog, tmp_path: Path
+) -> None:
+    schema = {"id": "INT", "s": "ROW<a INT, A INT>", "l": "ARRAY<ROW<a INT>>"}
+    table = catalog.create_table("shop.both", schema, ["id"], options={"bucket": "1"})
+    session.conf.set(_CASE, "true")
+    ms.register(session)
+
+    def write(item: str, there: Path) -> None:
+        schema = f"id INT, s STRUCT<A: INT, a: INT>, l ARRAY<STRUCT<{item}: INT>>"
+        frame = session.createDataFrame([(1, (1, 2), [(3,)])], schema)
+        _write(frame, table, through, there)
+
+    with pytest.raises((mg.errors.InvalidInputError, PySparkException), match="must have the same names"):
+        write("A", tmp_path / "wrong")
+    assert not table.snapshots()
+    write("a", tmp_path)
+    assert table.read().to_pylist() == [{"id": 1, "s": {"a": 2, "A": 1}, "l": [{"a": 3}]}]

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 import merganser as mg
 import merganser.spark as ms
 from merganser.errors import InvalidInputError, StreamNotFoundError, StreamParameterError, TrimmedDataError
+from merganser.schema import types as t
 from merganser.spark.names import Spelling
 from merganser.spark.shard_source import RecordsAsked, shard_request_of
 from merganser.spark.source import MerganserSource
@@ -185,7 +186,7 @@ def test_a_position_that_the_stream_does_not_keep_is_refused_with_its_code(tmp_p
             None,
             RecordsAsked(),
             columns=None,
-            spelling=Spelling(("k",), exact=True),
+            spelling=Spelling((t.Field(0, "k", t.Int()),), exact=True),
             where=None,
             setting=table.setting("UTC"),
             given=(),

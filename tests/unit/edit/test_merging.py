@@ -14,6 +14,7 @@ import merganser as mg
 from merganser.edit.matching import Matching
 from merganser.edit.merging import Merge
 from merganser.errors import ConflictError, InvalidInputError
+from merganser.expr.setting import Setting
 from merganser.storage.protocol import no_lock
 
 COLUMNS = {"k": "INT", "a": "INT", "b": "STRING", "n": "INT NOT NULL"}
@@ -235,6 +236,28 @@ def test_columns_of_nulls_take_the_type_of_their_namesakes(catalog: mg.Catalog, 
     assert sorted((row["k"], row["a"], row["r"], row["m"]) for row in table.read().to_pylist()) == [
         (0, None, None, None), (1, None, [], [("z", 3)]), (2, 2, [{"x": 1}], [("y", 2)]), (9, None, None, None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_fields_inside_values_count_in_any_case_as_columns_do(catalog: mg.Catalog, exact: bool) -> None:
+    columns = {"k": "INT", "r": "ROW<x INT, y ARRAY<ROW<x INT>>>", "m": "MAP<STRING, ROW<X INT>>"}
+    table = catalog.create_table("db.inner", columns, primary_key=["k"])
+    table.write([{"k": 1, "r": None, "m": {"a": {"X": 1}, "b": None}}])
+    rows = pa.table({"k": [1, 2], "v": [{"X": 3, "Y": [{"x": 4}, None]}, None], "n": [None, {"x": 5, "y": [{"X": 6}]}]})
+    setting = Setting(exact_names=exact)
+    merge = table.merging(rows, BY_KEY, setting, None, None, True, None).when_matched_update({"r": "v"})
+    merge = merge.when_not_matched_insert({"k": "k", "r": "n"})
+    if exact:
+        with pytest.raises(InvalidInputError, match="must have the same names"):
+            merge.execute()
+        return
+    merge.execute()
+    two = {"k": 2, "r": {"x": 5, "y": [{"x": 6}]}, "m": None}
+    one = {"k": 1, "r": {"x": 3, "y": [{"x": 4}, None]}, "m": [("a", {"X": 1}), ("b", None)]}
+    assert table.read().to_pylist() == [one, two]
+    twice = pa.table({"k": [1], "r": pa.array([{"x": 1, "X": 2, "y": [{"x": 3}]}])})
+    with pytest.raises(InvalidInputError, match="must have the same names"):
+        table.merge(twice, on=BY_KEY).when_matched_update().execute()
 
 
 @pytest.mark.parametrize("key", [["order"], None])
