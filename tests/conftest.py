@@ -79,7 +79,7 @@ def _left_out(items: list[pytest.Item]) -> set[int]:
         mark = cases[0].get_closest_marker("campaign")
         assert mark is not None
         drawn = random.Random(name).sample(cases, len(cases))
-        wanted, seen = round(len(cases) * mark.args[0]), set[tuple[str, str]]()
+        wanted, seen = max(1, round(len(cases) * mark.args[0])), set[tuple[str, str]]()
         for i, case in enumerate(drawn):
             parameters = case.callspec.params
             values = {(key, repr(value)) for key, value in parameters.items()}

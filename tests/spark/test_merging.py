@@ -109,6 +109,7 @@ def compare(
     return found
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", KEYED)
 def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
@@ -131,6 +132,7 @@ def test_rows_that_meet_none_of_the_source_are_changed_in_tasks(
         assert compare(spark, tables, BY_KEY, [INSERT, SETS])[0] == ("MERGE", 6, 0, 0)  # into an empty table
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", APPENDED)
 def test_tasks_change_the_files_of_rows_that_meet_one_of_the_source(
@@ -169,6 +171,7 @@ def touching(folder: str) -> Any:
     return made
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("kind", ["lookup", "vectors"])
 def test_each_round_takes_rows_of_the_source_once(

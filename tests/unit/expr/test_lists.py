@@ -51,7 +51,7 @@ def test_a_list_finds_the_rows_that_one_comparison_per_option_finds(name, data):
         assert Predicate(node).mask(pa.table({name: large})).to_pylist() == expected
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("name", NAMES)
 @FAST
 @given(data=st.data())
@@ -72,7 +72,7 @@ def test_a_list_leaves_out_no_file_with_a_row_and_promises_none_without(name, da
         assert not whole or all(truth), (str(Predicate(node)), values)
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("name", NAMES)
 @FAST
 @given(data=st.data())
@@ -90,7 +90,7 @@ def test_a_file_is_kept_when_one_option_alone_would_keep_it(name, data):
     assert not own or (kept == np.logical_or.reduce(alone)).all(), (options, stats)
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("name", NAMES)
 @FAST
 @given(data=st.data())

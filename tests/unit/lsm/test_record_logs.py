@@ -87,7 +87,7 @@ def _changed(before: Row | None, after: Row | None) -> list[Row]:
     return [before | {"_row_kind": "-U"}, after | {"_row_kind": "+U"}]
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("seed", SEEDS[:2] if range(4) == SEEDS else SEEDS)  # every row is a commit of the oracle
 @pytest.mark.parametrize("engine", [engine for engine in _ENGINES if engine != "first-row"])
 def test_every_row_of_a_commit_publishes_what_it_changes(engine: str, seed: int, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ _DEPENDING: dict[str, dict[str, str]] = {
 """Tables in which a row depends on which of its versions were merged first."""
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("seed", SEEDS[:2] if range(4) == SEEDS else SEEDS)
 @pytest.mark.parametrize("engine", _DEPENDING)
 def test_the_changelog_is_the_table_even_if_rows_depend_on_what_was_merged_first(

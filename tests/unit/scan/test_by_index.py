@@ -51,6 +51,7 @@ def _row(i: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.campaign(1 / 2)
 @pytest.mark.parametrize("threshold", ["1 b", "1 mb"])
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ _SHAPES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.campaign(1 / 4)
+@pytest.mark.campaign(1 / 7)
 @pytest.mark.parametrize("shape", _SHAPES)
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
