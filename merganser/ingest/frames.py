@@ -78,7 +78,7 @@ def _of_pandas(data: Any, fields: Sequence[t.Field]) -> pa.Table:
     try:
         once = {name for name, count in Counter(data.columns).items() if count == 1}
         maps = {
-            name: array_of(data[name].tolist(), kinds[name])
+            name: array_of(data[name].where(data[name].notna(), None).tolist(), kinds[name])
             for name in data.columns
             if name in kinds and name in once and has_maps(kinds[name]) and data[name].dtype == object
         }

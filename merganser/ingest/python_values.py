@@ -49,7 +49,7 @@ def column_of(values: list[Any], kind: t.DataType | None) -> pa.Array:
     return array
 
 
-class _NoMapError(Exception):
+class _NoMapError(TypeError):
     """A value of a map column is no map; says which and what to give."""
 
 
@@ -222,7 +222,7 @@ def _refused(values: list[Any], kind: t.DataType | None, error: Exception) -> Re
     def taken(some: Iterable[Any]) -> bool:
         try:
             array_of(list(some), kind)
-        except (_NoMapError, *_REFUSED):
+        except _REFUSED:
             return False
         return True
 

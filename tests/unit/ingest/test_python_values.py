@@ -123,6 +123,19 @@ def test_a_pandas_column_of_nan_alone_is_null(kind: str, catalog: mg.Catalog) ->
     assert stored(catalog, kind, frame([np.nan, np.nan])) == [None, None]
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA], ids=str)
+@pytest.mark.parametrize("kind", ["MAP<STRING, INT>", "ARRAY<MAP<STRING, INT>>", "ROW<m MAP<STRING, INT>>"])
+def test_a_missing_value_of_a_pandas_column_with_maps_is_null(kind: str, missing: Any, catalog: mg.Catalog) -> None:
+    value = {"MAP": {"a": 1}, "ARRAY": [{"a": 1}], "ROW": {"m": {"a": 1}}}[kind.partition("<")[0]]
+    found = stored(catalog, kind, frame(pd.Series([value, missing], dtype=object)))
+    assert [found[0] is None, found[1]] == [False, None]
+
+
+def test_a_pandas_value_that_is_no_map_is_refused(catalog: mg.Catalog) -> None:
+    with pytest.raises(InvalidInputError, match=r"5 is no map\. Give a dictionary"):
+        stored(catalog, "MAP<STRING, INT>", frame(pd.Series([{"a": 1}, 5], dtype=object)))
+
+
 @pytest.mark.parametrize("values", [pd.period_range("2020", periods=2), pd.interval_range(0, 2)])
 def test_types_of_pandas_alone_are_refused(values: Any, catalog: mg.Catalog) -> None:
     with pytest.raises(InvalidInputError, match=r"column 'v' of the pandas frame.*astype"):
