@@ -71,4 +71,6 @@ def has_nanos(values: pa.Array) -> bool:
 
 def _stored(values: pa.Array) -> np.ndarray:
     data = values.buffers()[1]
-    return np.frombuffer(b"" if data is None else data, _STORED)[values.offset : values.offset + len(values)]
+    if not len(values):  # the buffer may have any size then
+        return np.empty(0, _STORED)
+    return np.frombuffer(data, _STORED, len(values), values.offset * INT96_BYTES)

@@ -222,7 +222,7 @@ def _as_times(array: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
         keys, items = _as_times(array.keys, kind.key_type, unit), _as_times(array.items, kind.item_type, unit)
         starts = pa.array(np.asarray(array.offsets), mask=None if mask is None else np.append(np.asarray(mask), False))
         return pa.MapArray.from_arrays(starts, keys, items)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
         inner = _as_times(array.flatten(), kind.value_type, unit)

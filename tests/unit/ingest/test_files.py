@@ -210,6 +210,21 @@ def test_int96_times_are_right_in_every_year(other: bool, tmp_path: Path) -> Non
     assert [row["at"] for row in table.read().to_pylist()] == FAR
 
 
+@pytest.mark.parametrize("values", [[FAR, None], []], ids=["rows", "no row"])
+@pytest.mark.parametrize("kind", [pa.list_(pa.timestamp("us")), pa.large_list(pa.timestamp("us"))], ids=str)
+def test_int96_times_lie_in_lists_of_any_width(kind: pa.DataType, values: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for given, name in ((kind, "s.loaded"), (pa.list_(pa.timestamp("us"), 3), "s.fixed")):
+        path = _int96(tmp_path / "in" / "a.parquet", pa.table({"at": pa.array(values, given)}))
+        catalog = mg.catalog(str(tmp_path / name))
+        catalog.create_database("s")
+        table = catalog.create_table(name, {"at": "ARRAY<TIMESTAMP(6)>"})
+        table.load(path)
+        copied = catalog.migrate(str(tmp_path / "in"), "s.copied", how="copy")
+        assert [row["at"] for row in table.read().to_pylist()] == values
+        assert [row["at"] for row in copied.read().to_pylist()] == values
+
+
 def test_int96_times_keep_their_nanoseconds(tmp_path: Path) -> None:
     path = _int96(tmp_path / "a.parquet", pa.table({"at": pa.array([1_577_836_800_000_000_001], pa.timestamp("ns"))}))
     table = _table({"at": "TIMESTAMP(9)"}, tmp_path.name)
