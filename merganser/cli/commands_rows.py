@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any
@@ -172,6 +173,47 @@ def delete(
     rows.say_changed(table_of(table, warehouse, store).delete(where))
 
 
+def erase(
+    table: TableName,
+    where: Annotated[
+        str,
+        typer.Option("--where", metavar="SQL", help='Which rows, such as "id = 7"; of a key, all versions.'),
+    ],
+    everywhere: Annotated[
+        bool,
+        typer.Option(
+            "--everywhere", help="Also in branches, and end the snapshots, tags and consumers that hold the rows."
+        ),
+    ] = False,
+    report: Annotated[
+        str | None,
+        typer.Option("--report", metavar="FILE", help="Write the report as JSON, to be kept.", show_default=False),
+    ] = None,
+    warehouse: Warehouse = None,
+    store: Store = None,
+) -> None:
+    """Remove rows from every file of a table, and verify it.
+
+    With --everywhere, the command fails if something still holds the rows. It can be repeated.
+    """
+    from merganser.cli.output import sink_of
+    from merganser.cli.render import stderr
+    from merganser.cli.target import table_of
+
+    opened = table_of(table, warehouse, store)
+    with contextlib.nullcontext() if report is None else sink_of(report) as sink:
+        done = opened.erase(where, everywhere)
+        if sink is not None:
+            sink.write(done.to_json().encode() + b"\n")
+    print(done)
+    if not done.is_complete and everywhere:
+        for advice in dict.fromkeys(one.advice for one in done.held):
+            stderr().print(advice, soft_wrap=True)
+        raise typer.Exit(1)
+    if not done.is_complete:
+        stderr().print("--everywhere ends what still holds the rows", soft_wrap=True)
+
+
 def update(
     table: TableName,
     where: Annotated[
@@ -316,6 +358,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("read", read),
     ("write", write),
     ("delete", delete),
+    ("erase", erase),
     ("update", update),
     ("snapshots", snapshots),
     ("files", files),

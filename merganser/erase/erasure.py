@@ -16,18 +16,18 @@ Docs: decision 0065.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
 from merganser.commit.publish import Change as Commit
 from merganser.commit.publish import Publisher
-from merganser.edit.asked import as_it_is_now, check_is_newest
+from merganser.edit.asked import as_it_is_now, check_is_newest, filter_of
 from merganser.edit.change import Change
 from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.rewrite import run_here
@@ -48,8 +48,9 @@ from merganser.erase.report import Erasure, Holding
 from merganser.erase.rewriting import RewritingJob
 from merganser.erase.search import Searched, SearchJob
 from merganser.erase.sought import Sought, among, distinct
-from merganser.errors import CommitUnknownError, ConflictError, FormatError, MerganserError
+from merganser.errors import CommitUnknownError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.expr.predicate import Predicate
+from merganser.expr.setting import Setting
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.held import local_copies
@@ -71,12 +72,10 @@ from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.write.distribute import distribute
 from merganser.write.job import Outcome, messages_of
 from merganser.write.session import WriteSession
+from merganser.write.transaction import check_user
 
-RunSearch = Callable[[Sequence[SearchJob]], list[Searched]]
-"""Runs jobs side by side and returns what each found, in their order."""
-
-RunRewriting = Callable[[Sequence[RewritingJob]], list[Outcome]]
-"""Runs jobs side by side and returns what they did."""
+RunErasing = Callable[[Sequence[SearchJob] | Sequence[RewritingJob]], list[Outcome]]
+"""Runs jobs side by side and returns what they found or did, in any order."""
 
 _ROUNDS: Final = 20
 _FOREVER_MS: Final = 1 << 62
@@ -87,6 +86,29 @@ _UNNAMED: Final = (
 )
 
 
+def erasing(
+    table: TableDef,
+    env: Env,
+    where: str | Any,
+    everywhere: bool,
+    commit_user: str | None,
+    setting: Setting,
+    *,
+    run: RunErasing | None = None,
+    run_compactions: RunJobs | None = None,
+) -> Erasing:
+    """Return a call of `Table.erase`.
+
+    Raises:
+        InvalidInputError: there is no filter, or it or the user is invalid.
+    """
+    action = f"cannot erase rows of '{table.name}'"
+    found = filter_of(where, table, action, setting)
+    check_user(commit_user, action)
+    user = commit_user or env.new_id()
+    return Erasing(table, env, found, str(where), action, everywhere, user, run, run_compactions)
+
+
 @dataclass
 class Erasing:
     """One call of `Table.erase`; see there.
@@ -94,7 +116,7 @@ class Erasing:
     Attributes:
         where: the rows.
         text: the filter as the caller gave it, for the report.
-        search, rewrite, run_compactions: where jobs run; None: on the threads of this process.
+        run, run_compactions: where jobs run; None: on the threads of this process.
     """
 
     table: TableDef
@@ -104,8 +126,7 @@ class Erasing:
     action: str
     everywhere: bool
     commit_user: str
-    search: RunSearch | None = None
-    rewrite: RunRewriting | None = None
+    run: RunErasing | None = None
     run_compactions: RunJobs | None = None
     _sought: Sought = field(init=False)
     _hits: dict[str, int] = field(default_factory=dict)
@@ -118,6 +139,7 @@ class Erasing:
     _clean: dict[str, int] = field(default_factory=dict)
     _later: set[str] = field(default_factory=set)
     _outside: set[str] = field(default_factory=set)
+    _untold: set[str] = field(default_factory=set)
 
     def done(self) -> Erasure:
         """Erase, verify and return the report.
@@ -171,16 +193,16 @@ class Erasing:
             self._find_keys([one for one in files if one.path not in self._asked])
         todo = [one for one in files if one.path not in self._hits]
         self._hits |= dict.fromkeys((one.path for one in todo), 0)
-        for job, outcome in self._run(self._jobs(todo, self._sought.columns, finds_keys=False)):
-            self._hits |= {self._path(job, i): count for i, count in enumerate(outcome.hits)}
+        for outcome in self._run(self._jobs(todo, self._sought.columns, finds_keys=False)):
+            self._hits |= outcome.hits
         root = f"{self.table.path}/"
         self._outside.update(one.path for one in todo if self._hits[one.path] and not one.path.startswith(root))
 
     def _find_keys(self, files: Sequence[StoredFile]) -> None:
         keys = [] if self._sought.keys is None else [self._sought.keys]
         known = sum(one.num_rows for one in keys)
-        for job, outcome in self._run(self._jobs(files, self.where.columns, finds_keys=True)):
-            self._hits |= {self._path(job, i): count for i, count in enumerate(outcome.hits)}
+        for outcome in self._run(self._jobs(files, self.where.columns, finds_keys=True)):
+            self._hits |= outcome.hits
             keys += [] if outcome.keys is None else [outcome.keys]
         self._asked.update(one.path for one in files)
         every = distinct(keys)
@@ -210,22 +232,17 @@ class Erasing:
             jobs.append(SearchJob(table, partition, directory, of_job, schemas, self._sought, finds_keys))
         return jobs
 
-    def _run(self, jobs: Sequence[SearchJob]) -> list[tuple[SearchJob, Searched]]:
+    def _run(self, jobs: Sequence[SearchJob]) -> Iterator[Searched]:
         parts = [part for job in jobs for part in job.parts()]
-        if not parts:
-            return []
-        made = self.env.map(lambda job: job.run(self.env), parts) if self.search is None else self.search(parts)
-        found = []
-        for part, outcome in zip(parts, made, strict=True):
+        if self.run is None or not parts:
+            made: Sequence[Outcome] = self.env.map(lambda job: job.run(self.env), parts)
+        else:
+            made = self.run(parts)
+        for outcome in made:
             if outcome.refusal is not None:
                 raise outcome.refusal
-            found.append((part, outcome))
-        return found
-
-    @staticmethod
-    def _path(job: SearchJob, place: int) -> str:
-        file = job.files[place]
-        return file.external_path or f"{job.directory}/{file.name}"
+            assert isinstance(outcome, Searched)
+            yield outcome
 
     def _holds(self, table: TableDef, entry: ManifestEntry) -> bool:
         """Return whether a file that came or went holds rows that are sought, or may hold a key that is not known."""
@@ -247,7 +264,11 @@ class Erasing:
             table=table.name,
         )
         for _ in range(_ROUNDS):
-            clean_since = self._deleted(table)
+            try:
+                clean_since = self._deleted(table)
+            except InvalidInputError:  # rows of kind -D would lose to what is there: files are written without the rows
+                self._untold.add(table.branch)
+                continue
             state = Publisher(table, self.env).latest()
             if state.snapshot is None:
                 return
@@ -271,10 +292,14 @@ class Erasing:
             return table
         return replace(table, options=table.options.merged({w.WRITE_ONLY.key: "true"}))
 
+    def _tells(self, table: TableDef) -> bool:
+        """Return whether rows of kind -D, of which streams are told, go before files are written without the rows."""
+        return table.keyed and takes_deletes(table) and table.branch not in self._untold
+
     def _deleted(self, table: TableDef) -> Snapshot | None:
         """Delete the rows that reads of the newest state return; return a state in which there were none."""
         before = MetaReader(table.paths, self.env, table.name).snapshots.latest()
-        if not table.keyed or not takes_deletes(table):
+        if not self._tells(table):
             return before
         if self._sought.by is None:
             made = Change(
@@ -346,7 +371,7 @@ class Erasing:
         if table.postpones and any(bucket < 0 for _, bucket in hit):
             distribute(table, self.env, run=self.run_compactions)
             return True
-        if not table.keyed or not publishes_by_compaction(table.options) or not takes_deletes(table):
+        if not publishes_by_compaction(table.options) or not self._tells(table):
             return False
         full = table.options.get(w.CHANGELOG_PRODUCER) == "full-compaction"
         due = set()
@@ -389,10 +414,10 @@ class Erasing:
             )
             for (partition, bucket), entries in hit.items()
         ]
-        outcomes = (self.rewrite or run_here(env))(jobs)
+        outcomes = (self.run or run_here(env))(jobs)
         messages = messages_of(table, env, outcomes)
         gone = sum((outcome.counts or RowCounts() for outcome in outcomes), RowCounts())
-        told = table.keyed and takes_deletes(table)
+        told = self._tells(table)
         counts = RowCounts(deleted=None) if table.keyed else gone
         change = Commit(
             messages,

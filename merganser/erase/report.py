@@ -100,7 +100,6 @@ class Erasure:
             lines.append(f"ended      {_listed(self.ended)}")
         if self.held:
             lines.append(f"still held {_listed(self.held)}")
-            lines += [f"           {advice}" for advice in dict.fromkeys(each.advice for each in self.held)]
         else:
             lines.append("complete   no file of the table holds an erased row")
         return "\n".join(lines)

@@ -7,7 +7,7 @@ erasure gives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,11 @@ class Searched(Outcome):
     """What a search found.
 
     Attributes:
-        hits: of each file, how many rows are sought.
+        hits: of each file, by path, how many rows are sought.
         keys: the keys of the rows that the filter lets through; None: none, or they are not asked for.
     """
 
-    hits: tuple[int, ...] = ()
+    hits: Mapping[str, int] = field(default_factory=dict)
     keys: pa.Table | None = None
 
 
@@ -77,26 +77,26 @@ class SearchJob:
 
     def run(self, env: Env) -> Searched:
         """Search. An error other than one of the store is returned."""
-        hits, keys = list[int](), list[pa.Table]()
+        hits, keys = dict[str, int](), list[pa.Table]()
         try:
             for file in self.files:
-                hits.append(0)
-                for rows in self._rows(env, file):
-                    hits[-1] += int(np.count_nonzero(self.sought.mask(rows)))
+                path = file.external_path or join(self.directory, file.name)
+                hits[path] = 0
+                for rows in self._rows(env, path, file):
+                    hits[path] += int(np.count_nonzero(self.sought.mask(rows)))
                     if self.finds_keys:
                         keys.append(self.sought.where.apply(rows).select(list(self.table.row_key)))
         except StorageError:
             raise
         except MerganserError as refusal:
             return Searched(refusal=refusal)
-        return Searched(hits=tuple(hits), keys=distinct(keys))
+        return Searched(hits=hits, keys=distinct(keys))
 
-    def _rows(self, env: Env, file: DataFile) -> Iterator[pa.Table]:
+    def _rows(self, env: Env, path: str, file: DataFile) -> Iterator[pa.Table]:
         names = set(self.sought.columns)
         if self.finds_keys:
             names |= {*self.sought.where.columns, *self.table.row_key}
         fields = [field for field in self.table.schema.fields if field.name in names] or self.table.schema.fields[:1]
-        path = file.external_path or join(self.directory, file.name)
         constants = self.table.partition_values(self.partition)
         target = FileToRead(path, file, self.schemas[file.schema_id], self.table.schema.id, None, constants)
         reader = DataFileReader(env.storage, target, columns=fields)

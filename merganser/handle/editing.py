@@ -11,12 +11,11 @@ from merganser.edit.change import Change
 from merganser.edit.joined import joining
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.merging import Merge
-from merganser.erase.erasure import Erasing
+from merganser.erase.erasure import erasing
 from merganser.erase.report import Erasure
 from merganser.expr.setting import Setting
 from merganser.handle.base import TableBase
 from merganser.meta.snapshot import Snapshot
-from merganser.write.transaction import check_user
 
 
 class EditVerbs(TableBase):
@@ -103,11 +102,7 @@ class EditVerbs(TableBase):
             FormatError: metadata or a file is damaged. What was erased before stays erased.
             StorageError, CommitUnknownError: the store failed. Repeat the call.
         """
-        setting, action = self.setting(timezone), f"cannot erase rows of '{self.name}'"
-        found = filter_of(where, self.definition, action, setting)
-        check_user(commit_user, action)
-        user = commit_user or self.env.new_id()
-        return Erasing(self.definition, self.env, found, str(where), action, everywhere, user).done()
+        return erasing(self.definition, self.env, where, everywhere, commit_user, self.setting(timezone)).done()
 
     def update(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from merganser.spark import cdc
     from merganser.spark.compaction import compact, rescale
-    from merganser.spark.editing import delete, update
+    from merganser.spark.editing import delete, erase, update
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
     from merganser.spark.merging import merge
@@ -26,6 +26,7 @@ __all__ = [
     "changes",
     "compact",
     "delete",
+    "erase",
     "load",
     "lookup_join",
     "merge",
@@ -42,6 +43,7 @@ _HOMES = {
     "changes": "merganser.spark.scan",
     "compact": "merganser.spark.compaction",
     "delete": "merganser.spark.editing",
+    "erase": "merganser.spark.editing",
     "load": "merganser.spark.files",
     "lookup_join": "merganser.spark.lookup",
     "merge": "merganser.spark.merging",

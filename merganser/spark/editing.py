@@ -1,4 +1,4 @@
-"""`ms.delete` and `ms.update`: Spark tasks find and change rows, and the driver commits once.
+"""`ms.delete`, `ms.update` and `ms.erase`: Spark tasks find and change rows, and the driver commits.
 
 A task reads some splits of the table, or some files of appended rows, and writes what becomes of their rows. No row
 goes through the JVM. What names its keys is looked up by the driver, which costs less than a task.
@@ -7,19 +7,18 @@ goes through the JVM. What names its keys is looked up by the driver, which cost
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from merganser.edit.asked import filter_of
 from merganser.edit.assign import assignments
-from merganser.edit.change import Change, RunEdits
-from merganser.edit.removal import RemovalJob
-from merganser.edit.rewrite import RewriteJob
-from merganser.edit.row_jobs import RowJob
+from merganser.edit.change import Change
+from merganser.erase.erasure import erasing
+from merganser.erase.report import Erasure
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.spark.compaction import on_tasks
@@ -85,6 +84,43 @@ def update(
     return _change(spark, opened(table), where, set, commit_user, identifier, changes)
 
 
+def erase(
+    spark: SparkSession,
+    table: Table | str,
+    where: str | Any,
+    everywhere: bool = False,
+    *,
+    commit_user: str | None = None,
+) -> Erasure:
+    """Delete rows, and make sure that no file of the table holds them or an older version of them; see `Table.erase`.
+
+    Tasks read files and write them again; the driver deletes the rows, commits and removes files.
+
+    Args:
+        spark: the session whose tasks work.
+        table: a table, or its path.
+        where: the rows to erase. Text means what it means in Spark.
+        everywhere, commit_user: see `Table.erase`.
+
+    Returns:
+        The report.
+
+    Raises:
+        InvalidInputError, ConflictError, FormatError, StorageError, CommitUnknownError: see `Table.erase`.
+    """
+    opening = opened(table)
+    return erasing(
+        opening.definition,
+        opening.env,
+        where,
+        everywhere,
+        commit_user,
+        setting_of(spark, opening),
+        run=_on_tasks(spark, opening.env),
+        run_compactions=on_tasks(spark, opening.env),
+    ).done()
+
+
 def _change(
     spark: SparkSession,
     table: Table,
@@ -110,10 +146,18 @@ def _change(
     ).done()
 
 
-def _on_tasks(spark: SparkSession, env: Env) -> RunEdits:
+class _Job(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def file_count(self) -> int: ...
+
+
+def _on_tasks(spark: SparkSession, env: Env) -> Callable[[Sequence[_Job]], list[Outcome]]:
     """Return what runs jobs as Spark tasks, several of them in a task if they are many or small."""
 
-    def run(jobs: Sequence[RowJob] | Sequence[RewriteJob] | Sequence[RemovalJob]) -> list[Outcome]:
+    def run(jobs: Sequence[_Job]) -> list[Outcome]:
         weights = [weight_of(job.size_bytes, job.file_count) for job in jobs]
         packs = balanced(weights, tasks_max=TASKS_PER_CORE * cores(spark))
         task = EditTask(tuple(pickle.dumps([jobs[i] for i in pack]) for pack in packs), env)

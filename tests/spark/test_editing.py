@@ -154,3 +154,14 @@ def test_spark_joins_a_source_that_names_no_whole_key(
     with pytest.raises(InvalidInputError, match=r"meet more than one row of the source \(.*k = "):
         ms.merge(spark, table, source, on="target.p = source.p AND a < `the a`").when_matched_delete().execute()
     assert [each for each in table.check() if each.is_fault] == []
+
+
+@pytest.mark.parametrize("kind", ["input", "append vectors"])
+def test_tasks_erase_rows(spark: SparkSession, catalog: mg.Catalog, kind: str) -> None:
+    table = made(catalog, kind)
+    table.tags.create("v1")
+    report = ms.erase(spark, table, "A = 7 OR k = 12", everywhere=True, commit_user="privacy")
+    assert report.is_complete
+    assert (report.rows, report.erased_by) == (2, "privacy")
+    assert [one.name for one in report.ended if one.kind == "tag"] == ["v1"]
+    assert values(table) == {k: k for k in range(40) if k not in (7, 12)}

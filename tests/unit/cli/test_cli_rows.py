@@ -221,3 +221,18 @@ def test_rows_are_deleted_and_updated_by_a_filter(run: Run, orders: mg.Table) ->
     assert run("delete", "shop.orders", "--where", "TRUE").code == 0
     assert run("read", "shop.orders").err == "no rows\n"
     assert "belongs to the primary key" in run("update", "shop.orders", "--where", "TRUE", "--set", "id=1").err
+
+
+def test_rows_are_erased_and_the_report_is_kept(run: Run, orders: mg.Table) -> None:
+    ran = run("erase", "shop.orders", "--where", "id = 1")
+    assert (ran.code, ran.err) == (0, "--everywhere ends what still holds the rows\n")
+    assert "still held snapshot 1" in ran.out
+    ran = run("erase", "shop.orders", "--where", "id = 1", "--everywhere", "--report", "proof.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("complete   no file of the table holds an erased row\n")
+    assert json.loads(Path("proof.json").read_text())["is_complete"] is True
+    Path(orders.path, "dt=b", "bucket-0", "data-torn-0.parquet").write_bytes(b"torn")
+    ran = run("erase", "shop.orders", "--where", "id = 1", "--everywhere")
+    assert ran.code == 1
+    assert "remove_orphans" in ran.err
+    assert run("erase", "shop.orders", "--where", "id = 1", "--report", "no/where.json").code == 1

@@ -206,6 +206,17 @@ def test_a_report_is_json_without_values_of_the_rows() -> None:
     assert "tag v1" in str(report)
 
 
+def test_a_row_that_a_delete_cannot_remove_is_erased() -> None:
+    options = {"merge-engine": "partial-update", "fields.w.sequence-group": "v", "bucket": "1"}
+    table = table_of({**options, "partial-update.remove-record-on-sequence-group": "w"}, "k")
+    table.write([{**mine("old"), "w": None}, row("a")])
+    with pytest.raises(InvalidInputError, match="would not become"):
+        table.delete(f"k = '{TOKEN}'")
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    assert found(table) == []
+    assert rows_of(table) == [row("a")]
+
+
 def test_only_files_that_hold_rows_are_written_anew() -> None:
     table = table_of({"bucket": "4", "write-only": "true"}, "k")
     for i in range(4):
