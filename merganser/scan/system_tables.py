@@ -31,6 +31,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
 from merganser.options.secrets import shown
+from merganser.scan.views import VIEWS
 from merganser.schema import types as t
 from merganser.schema.cast_text import to_text
 from merganser.storage.env import Env
@@ -121,7 +122,7 @@ def check_system_name(table: TableDef, name: str) -> None:
     """Refuse a name that no system table has."""
     if name not in TABLES:
         raise NotFoundError(
-            f"there is no system table '${name}' of '{table.name}'. {did_you_mean(name, list(TABLES))}",
+            f"there is no system table '${name}' of '{table.name}'. {did_you_mean(name, [*TABLES, *VIEWS])}",
             table=table.name,
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from merganser.errors import FormatError, InvalidInputError
+from merganser.options.registry import closest
 from merganser.schema import types as t
 
 UNNUMBERED: Final = -1
@@ -32,6 +33,10 @@ _SIMPLE: Final[dict[str, Callable[[], t.DataType]]] = {
     "VARIANT": t.Variant,
     "BLOB": t.Blob,
 }  # fmt: skip
+_OTHERS: Final = (
+    "DOUBLE", "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "NUMERIC", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ",
+    "TIMESTAMP_NTZ", "GEOMETRY", "GEOGRAPHY", "ARRAY", "MULTISET", "MAP", "ROW", "STRUCT", "VECTOR",
+)  # fmt: skip
 
 
 def parse_type(text: str, *, definition: bool = False) -> t.DataType:
@@ -228,7 +233,8 @@ class _Parser:
             case "ARRAY" | "MULTISET" | "MAP" | "ROW" | "STRUCT" | "VECTOR":
                 return self._nested(name)
         self.at -= 1
-        self._fail(f"there is no type '{name}'")
+        meant = closest(name, (*_SIMPLE, *_OTHERS))
+        self._fail(f"there is no type '{name}'" + ("" if meant is None else f" (did you mean {meant}?)"))
 
     def _nested(self, name: str) -> t.DataType:
         if name in ("ROW", "STRUCT"):

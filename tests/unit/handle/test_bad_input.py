@@ -472,6 +472,7 @@ def test_an_unknown_database_or_table_is_not_found_with_the_likely_name(catalog:
     ):
         _refused(call, "'shop.order'", "Did you mean 'orders'?", error=NotFoundError)
     _refused(lambda: catalog.table("shop.orders$snapshot").read(), "snapshot", error=NotFoundError)
+    _refused(lambda: catalog.table("shop.orders$audit-log").read(), "audit_log", error=NotFoundError)
     catalog.drop_table("shop.order", if_exists=True)
     catalog.drop_database("shap", if_exists=True)
 

@@ -89,7 +89,7 @@ def test_every_spelling_of_the_format_is_read(text, written):
     ("text", "why"),
     [
         ("", "a type name is missing"),
-        ("INTT", "there is no type 'INTT'"),
+        ("INTT", "there is no type 'INTT' (did you mean INT?)"),
         ("INT INT", "unexpected 'INT'"),
         ("DECIMAL(39, 0)", "out of range"),
         ("DECIMAL(5, 6)", "out of range"),
