@@ -16,7 +16,7 @@ Docs: decision 0065.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -46,15 +46,15 @@ from merganser.erase.inventory import (
 )
 from merganser.erase.report import Erasure, Holding
 from merganser.erase.rewriting import RewritingJob
-from merganser.erase.search import Searched, SearchJob
-from merganser.erase.sought import Sought, among, distinct
+from merganser.erase.search import Finder, SearchJob
+from merganser.erase.sought import Sought, among
 from merganser.errors import CommitUnknownError, ConflictError, FormatError, InvalidInputError, MerganserError
 from merganser.expr.predicate import Predicate
 from merganser.expr.setting import Setting
 from merganser.files.masks import NO_VECTORS, vectors_by_bucket
 from merganser.lsm.abandoned import remove_files
 from merganser.lsm.held import local_copies
-from merganser.meta.data_file import ADD, ManifestEntry
+from merganser.meta.data_file import ManifestEntry
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
 from merganser.meta.row_counts import RowCounts, RowEdit
@@ -128,9 +128,7 @@ class Erasing:
     commit_user: str
     run: RunErasing | None = None
     run_compactions: RunJobs | None = None
-    _sought: Sought = field(init=False)
-    _hits: dict[str, int] = field(default_factory=dict)
-    _asked: set[str] = field(default_factory=set)
+    _finder: Finder = field(init=False)
     _counts: RowCounts = field(default_factory=RowCounts)
     _versions: int = 0
     _rewritten: set[str] = field(default_factory=set)
@@ -138,7 +136,6 @@ class Erasing:
     _ended: list[Holding] = field(default_factory=list)
     _clean: dict[str, int] = field(default_factory=dict)
     _later: set[str] = field(default_factory=set)
-    _outside: set[str] = field(default_factory=set)
     _untold: set[str] = field(default_factory=set)
 
     def done(self) -> Erasure:
@@ -153,9 +150,11 @@ class Erasing:
         check_is_newest(self.table, self.action)
         self.table = as_it_is_now(self.table, self.env, self.where.columns, self.action)
         check_can_erase(self.table, self.action)
-        self._sought = Sought.of(self.table, self.where)
+        self._finder = Finder(self.table, self.env, Sought.of(self.table, self.where), self.run)
         self._removed.update(finish(self.table, self.env))
         found = self._searched()
+        for line in found.lines[1:] if self.everywhere else ():
+            check_can_erase(line.table, self.action)
         self._erase_line(self.table)
         if self.everywhere:
             self._end(found)
@@ -175,7 +174,7 @@ class Erasing:
         while True:
             named = inventory.named(lambda line, one: not self._is_later(line, one, or_equal=False)) - self._later
             try:
-                self._search([one for path, one in inventory.files.items() if path in named])
+                self._finder.search([one for path, one in inventory.files.items() if path in named])
                 return inventory
             except FormatError as error:
                 before, inventory = inventory.files, take_inventory(self.table, self.env)
@@ -186,72 +185,6 @@ class Erasing:
         """Return whether a snapshot came after the one in which no live file holds a row that is sought."""
         clean = self._clean.get(line.table.branch)
         return clean is not None and holder.kind == "snapshot" and holder.snapshot.id >= clean + (not or_equal)
-
-    def _search(self, files: Sequence[StoredFile]) -> None:
-        """Find keys in files that were not asked yet, then which files hold rows. Files never change: answers stay."""
-        if self._sought.by is not None:
-            self._find_keys([one for one in files if one.path not in self._asked])
-        todo = [one for one in files if one.path not in self._hits]
-        self._hits |= dict.fromkeys((one.path for one in todo), 0)
-        for outcome in self._run(self._jobs(todo, self._sought.columns, finds_keys=False)):
-            self._hits |= outcome.hits
-        root = f"{self.table.path}/"
-        self._outside.update(one.path for one in todo if self._hits[one.path] and not one.path.startswith(root))
-
-    def _find_keys(self, files: Sequence[StoredFile]) -> None:
-        keys = [] if self._sought.keys is None else [self._sought.keys]
-        known = sum(one.num_rows for one in keys)
-        for outcome in self._run(self._jobs(files, self.where.columns, finds_keys=True)):
-            self._hits |= outcome.hits
-            keys += [] if outcome.keys is None else [outcome.keys]
-        self._asked.update(one.path for one in files)
-        every = distinct(keys)
-        if every is not None and every.num_rows > known:
-            self._sought = replace(self._sought, keys=every)
-            self._hits.clear()  # files may hold versions of the new keys
-
-    def _has_columns(self, table: TableDef, names: frozenset[str]) -> bool:
-        """Return whether some columns are the same in a branch. Rows without them do not match."""
-        there = {one.id: (one.name, one.type.with_nullable(True)) for one in table.schema.fields}
-        own = [one for one in self.table.schema.fields if one.name in names]
-        return all(there.get(one.id) == (one.name, one.type.with_nullable(True)) for one in own)
-
-    def _jobs(self, files: Sequence[StoredFile], names: frozenset[str], *, finds_keys: bool) -> list[SearchJob]:
-        tables = {one.table.branch: one.table for one in files}
-        able = {branch for branch, table in tables.items() if self._has_columns(table, names)}
-        groups: dict[tuple[str, bytes, str], list[StoredFile]] = {}
-        for one in files:
-            if one.table.branch not in able:
-                continue
-            groups.setdefault((one.table.branch, one.entry.partition, one.path.rpartition("/")[0]), []).append(one)
-        jobs = []
-        for (_, partition, directory), members in groups.items():
-            table = members[0].table
-            schemas = schemas_of(table, self.env, (one.entry.file.schema_id for one in members))
-            of_job = tuple(one.entry.file for one in members)
-            jobs.append(SearchJob(table, partition, directory, of_job, schemas, self._sought, finds_keys))
-        return jobs
-
-    def _run(self, jobs: Sequence[SearchJob]) -> Iterator[Searched]:
-        parts = [part for job in jobs for part in job.parts()]
-        if self.run is None or not parts:
-            made: Sequence[Outcome] = self.env.map(lambda job: job.run(self.env), parts)
-        else:
-            made = self.run(parts)
-        for outcome in made:
-            if outcome.refusal is not None:
-                raise outcome.refusal
-            assert isinstance(outcome, Searched)
-            yield outcome
-
-    def _holds(self, table: TableDef, entry: ManifestEntry) -> bool:
-        """Return whether a file that came or went holds rows that are sought, or may hold a key that is not known."""
-        if entry.kind != ADD:
-            return False
-        [path, *_] = NeededFiles(table, self.env).data_paths(entry)
-        before = self._sought
-        self._search([StoredFile(path, table, entry)])
-        return self._sought is not before or self._hits[path] > 0
 
     # one line
 
@@ -273,7 +206,10 @@ class Erasing:
             if state.snapshot is None:
                 return
             try:
+                known = self._finder.sought
                 hit, clean = self._live_hits(table, state), state.snapshot
+                if self._finder.sought is not known:
+                    continue  # rows of other keys came, which have to be deleted first
                 if hit and self._published_first(table, state, hit):
                     continue
                 self._renew(table, self._rewrite(table, state, hit, clean_since) if hit else clean)
@@ -301,7 +237,7 @@ class Erasing:
         before = MetaReader(table.paths, self.env, table.name).snapshots.latest()
         if not self._tells(table):
             return before
-        if self._sought.by is None:
+        if self._finder.sought.by is None:
             made = Change(
                 table,
                 self.env,
@@ -320,11 +256,11 @@ class Erasing:
         return made
 
     def _deleted_by_key(self, table: TableDef) -> Snapshot | None:
-        keys = self._sought.keys
+        keys = self._finder.sought.keys
         if keys is None:
             return None
         session = WriteSession(table, self.env, commit_user=self.commit_user, is_newest=True)
-        by = self._sought.by
+        by = self._finder.sought.by
         assert by is not None
 
         def one(is_first: bool) -> Snapshot | None:
@@ -354,10 +290,10 @@ class Erasing:
         """Return the live files that hold rows that are sought, by bucket."""
         needed = NeededFiles(table, self.env)
         paths = {next(iter(needed.data_paths(entry))): entry for entry in state.live}
-        self._search([StoredFile(path, table, entry) for path, entry in paths.items()])
+        self._finder.search([StoredFile(path, table, entry) for path, entry in paths.items()])
         found: dict[BucketId, list[ManifestEntry]] = {}
         for path, entry in paths.items():
-            if self._hits[path]:
+            if self._finder.hits[path]:
                 found.setdefault((entry.partition, entry.bucket), []).append(entry)
         return found
 
@@ -410,7 +346,7 @@ class Erasing:
                 tuple(entry.file for entry in entries),
                 schemas_of(table, env, (entry.file.schema_id for entry in entries)),
                 vectors.get((partition, bucket), NO_VECTORS),
-                self._sought,
+                self._finder.sought,
             )
             for (partition, bucket), entries in hit.items()
         ]
@@ -424,7 +360,7 @@ class Erasing:
             self.commit_user,
             kind=COMPACT if told else APPEND,
             merges=False,
-            reads=Reads(clean_since if told else state.snapshot, covers=lambda entry: self._holds(table, entry)),
+            reads=Reads(clean_since if told else state.snapshot, covers=lambda entry: self._finder.holds(table, entry)),
             edit=None if told else RowEdit("DELETE", lambda: counts),
         )
         try:
@@ -480,8 +416,8 @@ class Erasing:
 
     def _dirty(self, inventory: Inventory) -> frozenset[str]:
         """Return the manifests that name a file that holds rows that are sought, or is gone and may have held some."""
-        hits = {path for path, count in self._hits.items() if count}
-        unread = may_hold(self.env, inventory.gone, self._sought)
+        hits = {path for path, count in self._finder.hits.items() if count}
+        unread = may_hold(self.env, inventory.gone, self._finder.sought)
         if unread:
             unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
         return inventory.naming(hits | unread)
@@ -495,20 +431,21 @@ class Erasing:
 
     def _verified(self, started: datetime) -> Erasure:
         """Read what is left, and return the report; step 6."""
-        self._hits.clear()
-        self._asked.clear()
+        outside = sorted(self._finder.outside)
+        self._finder = Finder(self.table, self.env, self._finder.sought, self.run)
         inventory = self._searched()
         dirty = self._dirty(inventory)
-        files = [one.entry.file for path, one in inventory.files.items() if path in self._hits]
+        files = [one.entry.file for path, one in inventory.files.items() if path in self._finder.hits]
         held = [one for line in inventory.lines for one in holdings(line, dirty)]
-        held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in sorted(self._outside)]
+        held += [Holding("file", path, self.table.branch, _OUTSIDE) for path in outside]
         for path in remove_orphans(self.table, self.env, older_than_ms=_FOREVER_MS, dry_run=True):
             stored = unnamed_file(self.table, self.env, path)
             if stored is not None:
-                self._search([stored])
-            if stored is None or self._hits[path]:
+                self._finder.search([stored])
+            if stored is None or self._finder.hits[path]:
                 held.append(Holding("file", path.rpartition("/")[2], self.table.branch, _UNNAMED))
         latest = inventory.lines[0].of_kind("snapshot")
+        sought = self._finder.sought
         return Erasure(
             table=self.table.name,
             where=self.text,
@@ -519,7 +456,7 @@ class Erasing:
             snapshot=latest[-1].snapshot.id if latest else None,
             rows=self._counts.deleted,
             versions=self._versions,
-            keys=None if self._sought.by is None else 0 if self._sought.keys is None else self._sought.keys.num_rows,
+            keys=None if sought.by is None else 0 if sought.keys is None else sought.keys.num_rows,
             rewritten=tuple(sorted(self._rewritten)),
             removed=tuple(sorted(path.rpartition("/")[2] for path in self._removed)),
             ended=tuple(self._ended),

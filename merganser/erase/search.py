@@ -6,20 +6,22 @@ erasure gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from merganser.erase.inventory import StoredFile, schemas_of
 from merganser.erase.sought import Sought, distinct
 from merganser.errors import MerganserError, StorageError
 from merganser.files.read import DataFileReader, FileToRead
-from merganser.meta.data_file import DataFile
+from merganser.meta.data_file import ADD, DataFile, ManifestEntry
 from merganser.meta.table_def import TableDef
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
+from merganser.upkeep.needed_files import NeededFiles
 from merganser.write.job import Outcome
 
 _READ_ROWS = 1 << 18
@@ -105,3 +107,90 @@ class SearchJob:
                 yield rows
         finally:
             reader.close()
+
+
+RunSearch = Callable[[Sequence[SearchJob]], list[Outcome]]
+"""Runs jobs side by side and returns what they found, in any order."""
+
+
+@dataclass
+class Finder:
+    """Searches files, each once: files never change.
+
+    Attributes:
+        run: where jobs run; None: on the threads of this process.
+        hits: of the files that were searched, by path, how many rows are sought.
+        outside: paths of files outside of the table that hold rows that are sought.
+    """
+
+    table: TableDef
+    env: Env
+    sought: Sought
+    run: RunSearch | None
+    hits: dict[str, int] = field(default_factory=dict)
+    outside: set[str] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)
+
+    def search(self, files: Sequence[StoredFile]) -> None:
+        """Find keys in files that were not asked yet, then which files hold rows."""
+        if self.sought.by is not None:
+            self._find_keys([one for one in files if one.path not in self._asked])
+        todo = [one for one in files if one.path not in self.hits]
+        for outcome in self._run(self._jobs(todo, self.sought.columns, finds_keys=False)):
+            self.hits |= outcome.hits
+        for one in files:
+            if self.hits.setdefault(one.path, 0) and not one.path.startswith(f"{self.table.path}/"):
+                self.outside.add(one.path)
+
+    def holds(self, table: TableDef, entry: ManifestEntry) -> bool:
+        """Return whether a file that came or went holds rows that are sought, or may hold a key that is not known."""
+        if entry.kind != ADD:
+            return False
+        [path, *_] = NeededFiles(table, self.env).data_paths(entry)
+        before = self.sought
+        self.search([StoredFile(path, table, entry)])
+        return self.sought is not before or self.hits[path] > 0
+
+    def _find_keys(self, files: Sequence[StoredFile]) -> None:
+        keys = [] if self.sought.keys is None else [self.sought.keys]
+        known = sum(one.num_rows for one in keys)
+        for outcome in self._run(self._jobs(files, self.sought.where.columns, finds_keys=True)):
+            self.hits |= outcome.hits
+            keys += [] if outcome.keys is None else [outcome.keys]
+        self._asked.update(one.path for one in files)
+        every = distinct(keys)
+        if every is not None and every.num_rows > known:
+            self.sought = replace(self.sought, keys=every)
+            self.hits.clear()  # files may hold versions of the new keys
+
+    def _has_columns(self, table: TableDef, names: frozenset[str]) -> bool:
+        """Return whether some columns are the same in a branch. Rows without them do not match."""
+        there = {one.id: (one.name, one.type.with_nullable(True)) for one in table.schema.fields}
+        own = [one for one in self.table.schema.fields if one.name in names]
+        return all(there.get(one.id) == (one.name, one.type.with_nullable(True)) for one in own)
+
+    def _jobs(self, files: Sequence[StoredFile], names: frozenset[str], *, finds_keys: bool) -> list[SearchJob]:
+        tables = {one.table.branch: one.table for one in files}
+        able = {branch for branch, table in tables.items() if self._has_columns(table, names)}
+        groups: dict[tuple[str, bytes, str], list[StoredFile]] = {}
+        for one in files:
+            if one.table.branch in able:
+                groups.setdefault((one.table.branch, one.entry.partition, one.path.rpartition("/")[0]), []).append(one)
+        jobs = []
+        for (branch, partition, directory), members in groups.items():
+            schemas = schemas_of(tables[branch], self.env, (one.entry.file.schema_id for one in members))
+            of_job = tuple(one.entry.file for one in members)
+            jobs.append(SearchJob(tables[branch], partition, directory, of_job, schemas, self.sought, finds_keys))
+        return jobs
+
+    def _run(self, jobs: Sequence[SearchJob]) -> Iterator[Searched]:
+        parts = [part for job in jobs for part in job.parts()]
+        if self.run is None or not parts:
+            made: Sequence[Outcome] = self.env.map(lambda job: job.run(self.env), parts)
+        else:
+            made = self.run(parts)
+        for outcome in made:
+            if outcome.refusal is not None:
+                raise outcome.refusal
+            assert isinstance(outcome, Searched)
+            yield outcome

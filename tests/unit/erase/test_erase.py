@@ -418,6 +418,45 @@ def test_what_others_do_meanwhile_is_kept(step: str, other: Callable[[mg.Table],
     assert others(rows_of(table)) == rows_of(table) == [row("a"), row("b"), row("late")]
 
 
+def test_files_may_expire_while_they_are_searched() -> None:
+    table = table_of({"bucket": "1", "write-only": "true"}, "k")
+    table.write([mine("old"), row("a")])
+    table.write([row("b")])
+    table.compact(full=True)
+    look, looked = erasure.take_inventory, list[bool]()
+
+    def taken(*arguments: Any) -> Any:
+        inventory = look(*arguments)
+        if not looked:
+            looked.append(True)
+            opened(table.env.storage).expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+        return inventory
+
+    with patch.object(erasure, "take_inventory", taken):
+        report = table.erase(f"v = '{TOKEN}-old'", everywhere=True)
+    assert (report.is_complete, report.rows) == (True, 1)
+    assert found(table) == []
+    assert rows_of(table) == [row("a"), row("b")]
+
+
+def test_streams_are_told_of_keys_that_come_meanwhile() -> None:
+    table = table_of({"bucket": "1", "changelog-producer": "input"}, "k")
+    table.write([mine("old"), row("a")])
+    beside, work, done = opened(table.env.storage), Erasing._live_hits, list[bool]()
+
+    def overtaken(*arguments: Any) -> Any:
+        if not done:
+            done.append(True)
+            beside.write([row("other", f"{TOKEN}-old")])
+        return work(*arguments)
+
+    with patch.object(Erasing, "_live_hits", overtaken):
+        assert table.erase(f"v = '{TOKEN}-old'").keys == 2
+    changes = table.changes(start=2).to_pylist()
+    assert [(one["_row_kind"], one["k"]) for one in changes] == [("-D", TOKEN), ("+I", "other"), ("-D", "other")]
+    assert rows_of(table) == [row("a")]
+
+
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
 def test_streams_and_shards_go_on(producer: str) -> None:
     """A stream that has read the newest snapshot learns of the deletion, and goes on behind it."""
