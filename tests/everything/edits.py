@@ -180,6 +180,40 @@ def delete(h: History, rng: random.Random) -> None:
             h.unpublished()
 
 
+@step(1)
+def erase(h: History, rng: random.Random) -> None:
+    """Erase rows: of a table with a key, by columns of the key, which all versions of a row share."""
+    model = h.model
+    names = None
+    if model.key:
+        names = model.key if model.moves else [*model.partition, *model.key]
+    text, holds, used = h.drawn_filter(rng, names)
+    everywhere = rng.random() < 0.5
+    gone = [row for row in model.visible() if holds(row)]
+    plain_drop = h.layout.producer == "none" and used <= set(model.partition)
+    told = model.engine != "append" and refused_delete(model, by_files=False) is None and not plain_drop
+    told = told and written(model, [Edit(row, None) for row in gone])[1] is True
+    report = h.erase(rng, text, everywhere=everywhere)
+    model.clear(holds)
+    if not told:
+        h.unpublished()
+    if not everywhere:
+        return
+    if any(one.kind != "file" for one in report.held):  # rollbacks leave young files that no snapshot names
+        raise DifferenceError("erase", str(report))
+    columns = {(f.id, f.name, str(f.type.with_nullable(True))) for f in h.main.fields if f.name in used}
+    for line in (h.main, *h.branches.values()):
+        if columns <= {(f.id, f.name, str(f.type.with_nullable(True))) for f in line.fields}:
+            line.model.clear(holds)
+        kept = {tag.name for tag in line.table.tags.list()}
+        line.tags = {name: found for name, found in line.tags.items() if name in kept}
+    left = {consumer.id for consumer in h.table.consumers.list()}
+    h.consumers = {name: number for name, number in h.consumers.items() if name in left}
+    if h.follower is not None and h.follower.waits:
+        h.compact(rng, full=True)
+    h.begin_again()
+
+
 def settable(h: History) -> list[t.Field]:
     """Return the columns that an update may set."""
     model = h.model

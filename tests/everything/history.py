@@ -269,6 +269,9 @@ class History:
     def delete(self, rng: random.Random, where: str) -> Any:
         return self.table.delete(where)
 
+    def erase(self, rng: random.Random, where: str, *, everywhere: bool) -> Any:
+        return self.table.erase(where, everywhere)
+
     def update(self, rng: random.Random, where: str, sets: dict[str, str]) -> Any:
         return self.table.update(where, sets)
 

@@ -82,6 +82,13 @@ class SparkHistory(History):
 
         return ms.delete(self.spark, self.table, where) if self._by_spark(rng) else super().delete(rng, where)
 
+    def erase(self, rng: random.Random, where: str, *, everywhere: bool) -> Any:
+        import merganser.spark as ms
+
+        if self._by_spark(rng):
+            return ms.erase(self.spark, self.table, where, everywhere)
+        return super().erase(rng, where, everywhere=everywhere)
+
     def update(self, rng: random.Random, where: str, sets: dict[str, str]) -> Any:
         import merganser.spark as ms
 
