@@ -130,6 +130,10 @@ def write(
             help="Unit of integers for times in text files: s, ms, us or ns; COLUMN=UNIT for one column. Repeatable.",
         ),
     ] = None,
+    partitions: Annotated[
+        bool,
+        typer.Option("--partitions/--no-partitions", help="Whether directories such as day=1 say columns."),
+    ] = True,
     warehouse: Warehouse = None,
     store: Store = None,
 ) -> None:
@@ -155,6 +159,7 @@ def write(
         options=pairs(option, "--option"),
         time_zone=time_zone,
         time_unit=time_unit[0] if time_unit and "=" not in time_unit[0] else pairs(time_unit, "--time-unit") or None,
+        partitions=partitions,
     )
 
 

@@ -85,6 +85,7 @@ def load(
     options: Mapping[str, str],
     time_zone: str | None = None,
     time_unit: str | Mapping[str, str] | None = None,
+    partitions: bool = True,
 ) -> None:
     """Write the rows of files as one commit and say what became of them.
 
@@ -95,12 +96,22 @@ def load(
         columns: columns that are supplied; None: all.
         overwrite: a partition, {} for the table, None to add.
         options: how the files are laid out; see `ingest.file_options`.
-        time_zone, time_unit: see `Table.load`.
+        time_zone, time_unit, partitions: see `Table.load`.
     """
     # All patterns are looked up first, so that a misspelt one is found before a file is read.
     given = [
-        rows_of_files(p, table.definition, table.env.storage, kinds, columns, options, time_zone, time_unit)
-        for p in files
+        rows_of_files(
+            pattern,
+            table.definition,
+            table.env.storage,
+            kinds,
+            columns,
+            options,
+            time_zone,
+            time_unit,
+            partitions=partitions,
+        )
+        for pattern in files
     ]
     taken = 0
 

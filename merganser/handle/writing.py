@@ -305,13 +305,15 @@ class WriteVerbs(TableBase):
         changes: bool = True,
         time_zone: str | None = None,
         time_unit: str | Mapping[str, str] | None = None,
+        partitions: bool = True,
     ) -> Snapshot | None:
         """Write the rows of files as one commit, by column name, in the order of the paths; memory is bounded.
 
         Args:
-            files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", or a directory; what its partition
-                directories (`day=1`) say becomes columns. The extension gives the format: parquet, orc, avro, csv, json
-                (one object per line) or arrow. Text is converted to the types of the table.
+            files: a pattern such as "in/*.parquet", "in/day=*" or "s3://bucket/in/**/*.csv", or a directory, with all
+                directories below. What directories such as `day=1` say becomes columns. The extension gives the format:
+                parquet, orc, avro, csv, json (one object per line) or arrow. Text is converted to the types of the
+                table.
             kinds, columns, overwrite, commit_user, identifier: see `write`.
             options: the format of all files if their names do not say it, such as {"format": "orc"}; the layout of
                 CSV files, such as {"csv.delimiter": ";", "csv.null": ",NA"}; options of the store of the files if it is
@@ -321,6 +323,7 @@ class WriteVerbs(TableBase):
                 such as "Europe/Berlin". None: UTC.
             time_unit: what integers in CSV and JSON files count in TIME and TIMESTAMP columns: "s", "ms", "us" or
                 "ns", or a dictionary of these by column. None: integers are refused there.
+            partitions: False: directories say no columns.
 
         Raises:
             NotFoundError: no file matches.
@@ -336,7 +339,15 @@ class WriteVerbs(TableBase):
                 if done:
                     return snapshot
             found, rows = rows_of_files(
-                files, self.definition, self.env.storage, kinds, columns, options, time_zone, time_unit
+                files,
+                self.definition,
+                self.env.storage,
+                kinds,
+                columns,
+                options,
+                time_zone,
+                time_unit,
+                partitions=partitions,
             )
             if self.definition.options.get(w.MERGE_SCHEMA):  # columns of files without a heading stay those of then
                 rows = replace(rows, fields=fields_for(self.definition, self.env, files))

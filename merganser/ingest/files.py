@@ -5,9 +5,9 @@
     portion -> `RowFiles.tables` -> its rows, in order, a batch at a time
 
 The extension says the format, unless the caller does; behind it an extension of a compression may stand for text
-(`.csv.gz`). Of a directory, files in its partition directories (`day=1`) count too, and have what their directories say
-as columns. Memory holds a batch: of Parquet some pages of a row group, of ORC a stripe, of text a block, of Arrow files
-one record batch, which is decompressed as a whole, and of Avro the file.
+(`.csv.gz`). Of a directory, files in the directories below count too. What directories such as `day=1` say are columns.
+Memory holds a batch: of Parquet some pages of a row group, of ORC a stripe, of text a block, of Arrow files one record
+batch, which is decompressed as a whole, and of Avro the file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import glob
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from merganser.ingest.data_files import DataFileRows
 from merganser.ingest.file_options import FORMATS, CsvFormat, FileOptions, file_options, file_rules
 from merganser.ingest.folders import (
     HIVE_NULL,
+    FolderEntry,
     Texts,
     entries_below,
     is_shown,
@@ -39,7 +41,8 @@ from merganser.ingest.folders import (
 )
 from merganser.ingest.text import csv_tables, json_tables
 from merganser.meta.table_def import TableDef
-from merganser.options.write import PARTITION_DEFAULT_NAME, TIMESTAMP_PRECISION
+from merganser.options.registry import did_you_mean
+from merganser.options.write import MERGE_SCHEMA, PARTITION_DEFAULT_NAME, TIMESTAMP_PRECISION
 from merganser.parsing.rules import Rules
 from merganser.schema import types as t
 from merganser.schema.arrow import arrow_type
@@ -48,6 +51,7 @@ from merganser.storage.local import LocalStorage
 from merganser.storage.open import storage_beside
 from merganser.storage.protocol import Storage
 
+_NO_PARTITIONS: Final = "pass partitions=False (--no-partitions): then directories say no columns."
 _WILD: Final = re.compile(r"[*?\[]")
 _COMPRESSIONS: Final = {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd", "bz2": "bz2", "lz4": "lz4"}
 _UNKNOWN_WIDTH: Final = 1 << 20
@@ -63,14 +67,12 @@ class FoundFiles:
         storage: where they live.
         paths: in order.
         sizes: their bytes.
-        root: the directory that was named, if it has partition directories.
-        partition_by: its partition columns.
+        partition_by: the columns that their directories (`day=1`) say.
     """
 
     storage: Storage
     paths: tuple[str, ...]
     sizes: tuple[int, ...]
-    root: str | None = None
     partition_by: tuple[str, ...] = ()
 
 
@@ -113,7 +115,7 @@ class RowFiles:
         csv: how CSV files are laid out.
         names: columns of CSV files without a heading, by position.
         form: the format of all files; None: their names say it.
-        root: the directory below which the directories of a file are partitions; None: they say nothing.
+        partition_by: the columns that the directories of a file say.
         null: the second text of partition directories that stands for null.
         rules: how texts are read.
     """
@@ -123,7 +125,7 @@ class RowFiles:
     csv: CsvFormat = field(default_factory=CsvFormat)
     names: tuple[str, ...] = ()
     form: str | None = None
-    root: str | None = None
+    partition_by: tuple[str, ...] = ()
     null: str = HIVE_NULL
     rules: Rules = Rules(files=True)  # noqa: RUF009  an immutable value
 
@@ -223,10 +225,9 @@ class RowFiles:
 
     def _partition(self, path: str) -> Texts:
         """Return what the directories of a file say."""
-        if self.root is None:
+        if not self.partition_by:
             return ()
-        below = (path if "://" in path else os.path.abspath(path)).removeprefix(self.root).split("/")[:-1]
-        return tuple(said for name in below if (said := partition_of(name, self.null)) is not None)
+        return tuple(said for said in _said_by(path, self.null) if said[0] in self.partition_by)
 
     def _own_fields(self, path: str) -> tuple[t.Field, ...]:
         said = dict(self._partition(path))
@@ -269,18 +270,26 @@ class RowFiles:
 
 
 def found_files(
-    pattern: str | os.PathLike[str], options: FileOptions, beside: Storage, *, null: str = HIVE_NULL
+    pattern: str | os.PathLike[str],
+    options: FileOptions,
+    beside: Storage,
+    *,
+    columns: Collection[str] = (),
+    partitions: bool = True,
+    null: str = HIVE_NULL,
 ) -> FoundFiles:
-    """Return the files of a pattern, ordered by path; of a directory, those in it and in its partition directories.
+    """Return the files of a pattern, ordered by path; of a directory, those in it and in all directories below.
 
     Args:
-        pattern: a path or URL, with `*`, `?`, `[a-z]` or `**` in it where several files are meant.
+        pattern: a path or URL, with `*`, `?`, `[a-z]` or `**` in it where several files or directories are meant.
         options: options of the store where they live.
         beside: the store of the table, whose options hold for files in it too.
+        columns: those of the table. A directory above the first wildcard says a column only if it is one of them.
+        partitions: directories such as `day=1` say columns.
         null: a second name of partition directories that stands for null.
 
     Raises:
-        InvalidInputError: it is no pattern, or files of a directory have other partition columns than others.
+        InvalidInputError: it is no pattern, or the directories of a file say other columns than those of others.
         NotFoundError: there is none.
         UnsupportedError: the directory is a table of another format.
     """
@@ -290,69 +299,97 @@ def found_files(
             f"cannot load files: files is {pattern!r:.100}, {a_type(pattern)}. Give one path or pattern as "
             "text, such as 'in/*.parquet'."
         )
-    storage, root = storage_beside(beside, pattern, options.store)
+    storage, place = storage_beside(beside, pattern, options.store)
     local = isinstance(storage, LocalStorage)
-    found = _on_disk(root) if local else _in_store(storage, root)
-    columns: tuple[str, ...] = ()
-    if found is None:
-        root = os.path.abspath(root) if local else root.rstrip("/")
-        what = f"cannot load the files of '{pattern}'"
-        entries = entries_below(storage, root, fetch=map, null=null, what=what, through=False)
-        columns = partition_columns(entries, what)
-        found = [(entry.path, entry.size) for entry in entries]
+    what = f"cannot load the files of '{pattern}'"
+    found, directories = _on_disk(place) if local else _in_store(storage, place)
+    if not found and directories:
+        below = [entries_below(storage, one, fetch=map, null=null, what=what, through=True) for one in directories]
+        found = [(entry.path, entry.size) for entry in itertools.chain.from_iterable(below)]
         if not found:
             raise NotFoundError(
-                f"{what}: no file with bytes lies in it or in a directory of a partition such as 'day=1'. Check the "
-                "path; for files in other directories, name a pattern such as '.../**/*.parquet'.",
-                pattern=pattern,
+                f"{what}: no file with bytes lies in it or in a directory below. Check the path.", pattern=pattern
             )
     if not found:
-        place = f" (working directory '{os.getcwd()}')" if local else ""
-        raise NotFoundError(f"no file matches '{pattern}'{place}.", pattern=pattern)
+        where = f" (working directory '{os.getcwd()}')" if local else ""
+        raise NotFoundError(f"no file matches '{pattern}'{where}.", pattern=pattern)
     found = sorted(one for one in found if one[1])
-    paths, sizes = tuple(path for path, _ in found), tuple(size for _, size in found)
-    return FoundFiles(storage, paths, sizes, root if columns else None, columns)
+    said: tuple[str, ...] = ()
+    if partitions:
+        above = {name for name, _ in _said_by(f"{_fixed(place)}/*", null)} - set(columns)
+        entries = [
+            FolderEntry(path, size, 0, tuple(each for each in _said_by(path, null) if each[0] not in above))
+            for path, size in found
+        ]
+        said = partition_columns(entries, what, _NO_PARTITIONS)
+    return FoundFiles(storage, tuple(path for path, _ in found), tuple(size for _, size in found), said)
 
 
-def _on_disk(pattern: str) -> list[tuple[str, int]] | None:
-    """Return the files that a pattern names; None: it is a directory."""
+def _said_by(path: str, null: str) -> Texts:
+    """Return what the directories of a file say, from the root of its store down."""
+    directories = (path if "://" in path else os.path.abspath(path)).split("/")[:-1]
+    return tuple(said for name in directories if (said := partition_of(name, null)) is not None)
+
+
+def _fixed(pattern: str) -> str:
+    """Return the directories of a pattern above its first wildcard; of a directory, itself and those above."""
+    if "://" not in pattern:
+        pattern = os.path.abspath(pattern)
+    parts = pattern.split("/")
+    plain = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    return "/".join(parts[:plain])
+
+
+def _on_disk(pattern: str) -> tuple[list[tuple[str, int]], list[str]]:
+    """Return the files that a pattern names, and the directories; what lies in a hidden directory is left out."""
     if os.path.isdir(pattern):
-        return None
-    found = glob.glob(pattern, recursive=True)
-    return [
-        (path, os.path.getsize(path)) for path in found if is_shown(os.path.basename(path)) and os.path.isfile(path)
+        return [], [os.path.abspath(pattern)]
+    above = len(_fixed(pattern).split("/"))
+    found = [
+        path
+        for path in glob.glob(pattern, recursive=True)
+        if all(map(is_shown, [os.path.basename(path), *os.path.abspath(path).split("/")[above:]]))
     ]
+    files = [(path, os.path.getsize(path)) for path in found if os.path.isfile(path)]
+    return files, [os.path.abspath(path) for path in found if os.path.isdir(path)]
 
 
-def _in_store(storage: Storage, pattern: str) -> list[tuple[str, int]] | None:
-    """Return the files that a pattern names in a store that knows no patterns; None: it is a directory."""
-    scheme, _, below = pattern.partition("://")
+def _in_store(storage: Storage, pattern: str) -> tuple[list[tuple[str, int]], list[str]]:
+    """Return the files that a pattern names in a store that knows no patterns, and the directories."""
+    scheme, _, below = pattern.rstrip("/").partition("://")
     bucket, *parts = below.split("/")
     root = f"{scheme}://{bucket}"
     plain = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
     if plain < len(parts):
         return _matching(storage, "/".join([root, *parts[:plain]]), parts[plain:])
-    if parts and (own := _matching(storage, "/".join([root, *parts[:-1]]), [glob.escape(parts[-1])])):
-        return own
-    return None
+    own = _matching(storage, "/".join([root, *parts[:-1]]), [glob.escape(parts[-1])])[0] if parts else []
+    return own, [] if own else [pattern.rstrip("/")]
 
 
-def _matching(storage: Storage, directory: str, parts: list[str]) -> list[tuple[str, int]]:
+def _matching(storage: Storage, directory: str, parts: list[str]) -> tuple[list[tuple[str, int]], list[str]]:
     first, rest = parts[0], parts[1:]
-    found: list[tuple[str, int]] = []
+    files: list[tuple[str, int]] = []
+    directories: list[str] = []
+
+    def add(more: tuple[list[tuple[str, int]], list[str]]) -> None:
+        files.extend(more[0])
+        directories.extend(more[1])
+
     if first == "**" and rest:
-        found += _matching(storage, directory, rest)
+        add(_matching(storage, directory, rest))
     for entry in storage.list(directory):
         path = f"{directory}/{entry.name}"
         if not is_shown(entry.name) or not fnmatch.fnmatchcase(entry.name, "*" if first == "**" else first):
             continue
         if entry.is_directory and first == "**":
-            found += _matching(storage, path, parts)
+            add(_matching(storage, path, parts))
         elif entry.is_directory and rest:
-            found += _matching(storage, path, rest)
-        elif not entry.is_directory and not rest:
-            found.append((path, entry.size))
-    return found
+            add(_matching(storage, path, rest))
+        elif entry.is_directory:
+            directories.append(path)
+        elif not rest:
+            files.append((path, entry.size))
+    return files, directories
 
 
 def _compression(path: str) -> str | None:
@@ -381,6 +418,8 @@ def rows_of_files(
     options: Mapping[str, Any] | None,
     time_zone: str | None = None,
     time_unit: str | Mapping[str, str] | None = None,
+    *,
+    partitions: bool = True,
 ) -> tuple[FoundFiles, RowFiles]:
     """Return the files of a pattern, and what reads their rows for a table.
 
@@ -391,10 +430,11 @@ def rows_of_files(
         kinds: name of the column with row kinds; files without a heading have it behind the others.
         columns: those that are supplied; None: all of the table.
         options: see `file_options`.
-        time_zone, time_unit: see `Table.load`.
+        time_zone, time_unit, partitions: see `Table.load`.
 
     Raises:
-        InvalidInputError: the pattern is none, or an option has no meaning.
+        InvalidInputError: the pattern is none, an option has no meaning, or directories say a column that the table
+            lacks.
         NotFoundError: there is no file.
         UnsupportedError: it names a table of another format.
     """
@@ -404,10 +444,17 @@ def rows_of_files(
     truncates = table.options.get(TIMESTAMP_PRECISION) == "truncate"
     rules = file_rules(said, time_zone, time_unit, known, action, truncates=truncates)
     null = table.options.get(PARTITION_DEFAULT_NAME)
-    found = found_files(pattern, said, beside, null=null)
     fields = table.schema.user_fields
+    found = found_files(pattern, said, beside, columns=known, partitions=partitions, null=null)
+    for name in found.partition_by:
+        if name not in known and name != kinds and not table.options.get(MERGE_SCHEMA):
+            raise InvalidInputError(
+                f"{action}: directories of '{pattern}' say a column '{name}', which the table lacks. Nothing was "
+                f"written. {did_you_mean(name, known)} Add the column, or {_NO_PARTITIONS}",
+                column=name,
+            )
     names = tuple(columns if columns is not None else (column.name for column in fields))
     names = tuple(name for name in names if name not in found.partition_by)
     if isinstance(kinds, str) and kinds not in names:
         names = (*names, kinds)
-    return found, RowFiles(found.storage, fields, said.csv, names, said.form, found.root, null, rules)
+    return found, RowFiles(found.storage, fields, said.csv, names, said.form, found.partition_by, null, rules)

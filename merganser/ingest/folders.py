@@ -130,8 +130,12 @@ def partition_of(name: str, null: str) -> tuple[str, str | None] | None:
     return unquote(column), None if value in (HIVE_NULL, null) else unquote(value)
 
 
-def partition_columns(files: Sequence[FolderEntry], what: str) -> tuple[str, ...]:
+def partition_columns(files: Sequence[FolderEntry], what: str, way_out: str = "") -> tuple[str, ...]:
     """Return the partition columns that all files have; of no files, none.
+
+    Args:
+        what: see `entries_below`.
+        way_out: what else a caller may do than to name fewer folders, such as "pass partitions=False."
 
     Raises:
         InvalidInputError: two files have different ones, or one has a column twice.
@@ -145,7 +149,8 @@ def partition_columns(files: Sequence[FolderEntry], what: str) -> tuple[str, ...
         if own != columns:
             raise InvalidInputError(
                 f"{what}: '{first.path}' lies in {_listed(columns)}, and '{file.path}' in {_listed(own)}. Nothing was "
-                "changed. All files of a table have the same partition columns. Name the folders one by one.",
+                "changed. All files of a table have the same partition columns. Name the folders one by one"
+                f"{', or ' + way_out if way_out else '.'}",
                 path=file.path,
             )
     if len(set(columns)) < len(columns):

@@ -85,13 +85,13 @@ def load(
     changes: bool = True,
     time_zone: str | None = None,
     time_unit: str | Mapping[str, str] | None = None,
+    partitions: bool = True,
 ) -> Snapshot | None:
     """Write the rows of files as one commit, by column name; rows are in the order of the files' paths.
 
     Args:
         spark: the session whose tasks do the work.
-        files: a pattern such as "in/*.parquet" or "s3://bucket/in/*.csv", which the driver and all tasks can read.
-            The extension gives the format (parquet, orc, avro, csv, json, arrow).
+        files: a pattern or a directory that the driver and all tasks can read; see `Table.load`.
         table: a table, or its path.
         kinds: the column of the files with the row kinds ("+I", "-U", "+U", "-D"); it is not stored. None: all rows
             are inserts.
@@ -103,6 +103,7 @@ def load(
         watermark: the time up to which all rows by event time are there; see `Table.write`.
         changes: False: the commit publishes no changes; see `Table.write`.
         time_zone, time_unit: how text files tell times; see `Table.load`.
+        partitions: False: directories say no columns.
 
     Returns:
         The snapshot, or None if there was nothing to commit.
@@ -132,7 +133,15 @@ def load(
     if done:
         return snapshot
     listed, rows = rows_of_files(
-        files, found.definition, found.env.storage, kinds, columns, options, time_zone, time_unit
+        files,
+        found.definition,
+        found.env.storage,
+        kinds,
+        columns,
+        options,
+        time_zone,
+        time_unit,
+        partitions=partitions,
     )
     # Tasks have working directories of their own.
     paths = [path if "://" in path else os.path.abspath(path) for path in listed.paths]

@@ -112,6 +112,15 @@ def test_files_that_spark_wrote_keep_their_instants(spark: SparkSession, catalog
     assert (found["at"].isoformat(), found["wall"].isoformat()) == ("1500-01-01T00:00:00+00:00", "2020-01-01T00:00:00")
 
 
+def test_directories_of_patterns_say_columns(spark: SparkSession, catalog: mg.Catalog, tmp_path: Path) -> None:
+    data = spark.range(2).selectExpr("id", "date_add(date'2026-01-01', cast(id as int)) as day")
+    data.write.partitionBy("day").parquet(str(tmp_path / "in"))
+    for i, pattern in enumerate(("in", "in/day=*", "in/day=*/*.parquet", "in/**/*.parquet")):
+        table = catalog.create_table(f"shop.days{i}", {"id": "BIGINT", "day": "DATE"})
+        ms.load(spark, str(tmp_path / pattern), table)
+        assert sorted((row["id"], row["day"].day) for row in table.read().to_pylist()) == [(0, 1), (1, 2)]
+
+
 def test_what_does_not_fit_is_refused_before_any_job(spark: SparkSession, orders: mg.Table, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no file matches"):
         ms.load(spark, str(tmp_path / "*.parquet"), orders)

@@ -45,12 +45,16 @@ def _names(pattern: str, storage: Any) -> list[str]:
 @pytest.mark.parametrize("kind", ["disk", "store"])
 def test_patterns_name_files_in_the_order_of_their_paths(kind: str, tmp_path: Path) -> None:
     paths = ["b.csv", "a.csv", "_SUCCESS", ".a.csv.crc", "x/c.csv", "x/y/d.csv", "x/e.json", "w[1]/f.csv"]
+    paths += ["_temporary/0/c.csv", "x/.hidden/d.csv"]
     storage = MemoryStorage(tmp_path.name) if kind == "store" else LocalStorage()
     root = f"memory://{tmp_path.name}/in" if kind == "store" else f"{tmp_path}/in"
     for path in paths:
         storage.create(f"{root}/{path}", b"1")
     assert _names(f"{root}/*.csv", storage) == ["a.csv", "b.csv"]
-    assert _names(root, storage) == ["a.csv", "b.csv"]
+    shown = ["a.csv", "b.csv", "w[1]/f.csv", "x/c.csv", "x/e.json", "x/y/d.csv"]
+    assert [_names(each, storage) for each in (root, f"{root}/")] == [shown, shown]
+    assert _names(f"{root}/x*", storage) == ["x/c.csv", "x/e.json", "x/y/d.csv"]
+    assert _names(f"{root}/**/[cd].*", storage) == ["x/c.csv", "x/y/d.csv"]
     assert _names(f"{root}/x/c.csv", storage) == ["x/c.csv"]
     assert _names(f"{root}/*/*.csv", storage) == ["w[1]/f.csv", "x/c.csv"]
     assert _names(f"{root}/**/*.csv", storage) == ["a.csv", "b.csv", "w[1]/f.csv", "x/c.csv", "x/y/d.csv"]
@@ -113,8 +117,9 @@ def test_what_directories_say_must_fit_and_be_said_by_all(tmp_path: Path) -> Non
     table = _table({"v": "BIGINT", "n": "INT"}, tmp_path.name)
     _written(tmp_path / "n=1" / "a.parquet", pa.table({"v": [1], "n": [7]}), "parquet")
     table.load(tmp_path)
-    table.load(tmp_path / "*" / "*.parquet")  # a pattern of files: what the files say
-    assert [row["n"] for row in table.read().to_pylist()] == [1, 7]
+    table.load(tmp_path / "*" / "*.parquet")
+    table.load(tmp_path, partitions=False)
+    assert [row["n"] for row in table.read().to_pylist()] == [1, 1, 7]
     (tmp_path / "n=x").mkdir()
     (tmp_path / "n=1" / "a.parquet").rename(tmp_path / "n=x" / "a.parquet")
     with pytest.raises(InvalidInputError, match=r"says that 'n' is 'x', which is no INT\. Nothing"):
@@ -125,9 +130,37 @@ def test_what_directories_say_must_fit_and_be_said_by_all(tmp_path: Path) -> Non
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(UnsupportedError, match="is a table of Delta Lake"):
         table.load(tmp_path)
-    with pytest.raises(NotFoundError, match=r"\*\*"):
+    with pytest.raises(NotFoundError, match="no file with bytes lies in it"):
         table.load(tmp_path / "_delta_log")
-    assert table.read().count() == 2
+    assert table.read().count() == 3
+
+
+def _of_days(root: Path) -> dict[str, list[int]]:
+    """Write files in directories of days; return patterns, with the keys of the rows that they name."""
+    for day in (1, 2):
+        _written(root / "in" / f"day=2026-01-0{day}" / "h=1" / "a.parquet", pa.table({"k": [day]}), "parquet")
+    _written(root / "in" / "_temporary" / "day=2026-01-03" / "h=1" / "a.parquet", pa.table({"k": [3]}), "parquet")
+    both = ["in", "in/", "in/**", "in/**/*.parquet", "in/*/*/*.parquet", "in/day=*", "in/day=*/h=1/*.parquet"]
+    one = ["in/day=2026-01-01", "in/day=2026-01-01/h=1", "in/day=2026-01-01/h=1/a.parquet", "in/*01"]
+    return {pattern: [1, 2] for pattern in both} | {pattern: [1] for pattern in one}
+
+
+def test_directories_of_patterns_say_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for i, (pattern, keys) in enumerate(_of_days(tmp_path).items()):
+        for j, place in enumerate((pattern, str(tmp_path / pattern))):
+            table = _table({"day": "DATE", "k": "INT", "h": "STRING"}, f"{tmp_path.name}-{i}-{j}")
+            table.load(place)
+            assert table.read().to_pylist() == [{"day": date(2026, 1, k), "k": k, "h": "1"} for k in keys], place
+
+
+def test_a_column_of_directories_that_the_table_lacks_is_refused(tmp_path: Path) -> None:
+    _of_days(tmp_path)
+    table = _table({"k": "INT", "h": "INT"}, tmp_path.name)
+    with pytest.raises(InvalidInputError, match=r"say a column 'day', which the table lacks.*partitions=False"):
+        table.load(tmp_path / "in")
+    table.load(tmp_path / "in" / "day=2026-01-01" / "*")  # above the first wildcard
+    assert table.read().to_pylist() == [{"k": 1, "h": 1}]
 
 
 def test_files_of_zero_bytes_alone_commit_nothing(tmp_path: Path) -> None:
