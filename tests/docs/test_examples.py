@@ -193,3 +193,11 @@ def test_a_wrong_claim_below_a_statement_is_found(tmp_path: Path, monkeypatch: p
 
 def test_the_pages_have_examples() -> None:
     assert {page.name for page in PAGES if blocks_of(page)} >= {"README.md", "start.md"}
+
+
+def test_a_page_registers_the_data_source_before_it_uses_it() -> None:
+    """Pages share a session of Spark, where another page may have registered it."""
+    for page in PAGES:
+        code = "\n".join(re.findall(r"^```python[^\n]*\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+        before, used, _ = code.partition('format("merganser")')
+        assert not used or "ms.register(" in before, page
