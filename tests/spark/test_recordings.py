@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 import merganser as mg
 import merganser.spark as ms
 from tests.debezium import on_spark, recordings
-from tests.debezium.replica import declare, sendable, unexplained
+from tests.debezium.replica import declare, make, sendable, unexplained
 from tests.debezium.test_recordings import DEFAULTS
 
 pytestmark = pytest.mark.spark
@@ -71,4 +71,29 @@ def test_a_stream_that_is_stopped_goes_on(spark: SparkSession, catalog: mg.Catal
     wrong = []
     for source in sources:
         wrong += unexplained(source, tables[source.name], records, setting, DEFAULTS)
+    assert not wrong
+
+
+@pytest.mark.parametrize(("letter", "through"), [("A", "ms.cdc.write"), ("J", "ms.cdc.write_stream")])
+def test_tables_get_the_columns_and_types_that_the_database_gets(
+    spark: SparkSession, catalog: mg.Catalog, tmp_path: Path, letter: str, through: str
+) -> None:
+    setting, records = recordings.setting(letter), recordings.records(letter)
+    on_spark.lay(tmp_path / "in", records, size=150)
+    chosen = [source for source in _sources(letter) if source.name in ("evolve", "toast", "comp")]
+    ((sources, options),) = on_spark.feeds(chosen, setting)
+    # as the records before the first ALTER tell them
+    tables = {source.topic: make(catalog, f"shop.{source.topic}", source, records, setting) for source in sources}
+    if through == "ms.cdc.write":
+        on_spark.write(spark, tmp_path / "in", tables, setting, table_column="topic", **options)
+    else:
+        frame, checkpoint = on_spark.stream(spark, tmp_path / "in"), str(tmp_path / "cp")
+        options |= {"unknown": "ignore", "trigger": "availableNow", "table_column": "topic"}
+        ms.cdc.write_stream(frame, setting.format, tables, checkpoint, **options).awaitTermination()
+    before, after = tables["evolve"].schema, catalog.table("shop.evolve").schema
+    assert set(after.names) - set(before.names) == {"c1", "d1", "ee"}
+    assert [str(schema.field("a").type) for schema in (before, after)] == ["INT", "BIGINT"]
+    wrong = []
+    for source in sources:
+        wrong += unexplained(source, catalog.table(f"shop.{source.topic}"), records, setting, DEFAULTS)
     assert not wrong
