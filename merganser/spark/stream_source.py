@@ -96,6 +96,7 @@ def read_stream(
     timestamp: datetime | str | None = None,
     before: bool = False,
     full: bool = False,
+    gaps: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """Return a streaming DataFrame that follows a table: first a state, then what each snapshot publishes.
@@ -116,6 +117,7 @@ def read_stream(
         timestamp: begin with the first record of this time or later; text is in the time zone of the session. It goes
             before `start`.
         before, full: see `Table.records`.
+        gaps: what to do about commits whose changes are not known; see `Table.stream`. Not for records.
         options: where to start (`scan.mode` and its kin, `consumer-id`), how much a batch reads
             (`maxFilesPerTrigger`, `maxRowsPerTrigger`, `maxBytesPerTrigger`, `minRowsPerTrigger` together with
             `maxTriggerDelayMs`), and other options of the table for this reader.
@@ -129,9 +131,11 @@ def read_stream(
     base = found.base if isinstance(found, TableView) else found
     options = long_names({key: str(value) for key, value in options.items()})
     check_asked(options, arguments_of(read_stream))
-    base = base.with_options(options)
+    base = base.with_options(options).marking(gaps)
     view = found.view_name if isinstance(found, TableView) else None
     asked = RecordsAsked(start, timestamp, before, full)
+    if shards and gaps is not None:
+        raise InvalidInputError(f"cannot follow '{base.name}': gaps={gaps!r:.40} goes with changes. Leave it or shards out.")
     if not shards:
         refuse_unless_shards(asked, f"cannot follow '{base.name}'")
         request: StreamRequest = request_of(

@@ -429,10 +429,14 @@ def _full_is_due(table: TableDef, identifier: int) -> bool:
     return every is not None and (identifier == BATCH_IDENTIFIER or identifier % every == 0)
 
 
-def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
-    """Do the compactions that earlier commits needed to be visible, and whose writers were stopped before."""
-    options = table.options
-    if not table.keyed or options.get(w.WRITE_ONLY) or not pushes_level_0(options):
+def catch_up(table: TableDef, env: Env, identifier: int, *, run: RunJobs | None = None) -> None:
+    """Do the compactions that make earlier commits visible or publish them, and whose writers were stopped before.
+
+    Args:
+        identifier: of the commit that was repeated.
+    """
+    options, full = table.options, _full_is_due(table, identifier)
+    if not table.keyed or options.get(w.WRITE_ONLY) or not (full or pushes_level_0(options)):
         return
     try:
         live = Publisher(table, env).latest().live
@@ -442,7 +446,7 @@ def catch_up(table: TableDef, env: Env, *, run: RunJobs | None = None) -> None:
         if buckets:
             # Without the user and identifier of the earlier commit: that user may have committed since, and the newest
             # identifier must stay the newest.
-            compact(table, env, CompactionRequest(buckets=buckets, inline=True), run=run)
+            compact(table, env, CompactionRequest(full=full, buckets=buckets, inline=True), run=run)
     except Exception as error:  # any error: the rows are committed, and a caller that saw it would repeat the write
         _not_compacted(table, error)
 

@@ -116,14 +116,14 @@ class Transaction:
     def applied(self) -> tuple[bool, Snapshot | None]:
         """Return whether this commit of the user was applied already, and its snapshot if it is kept.
 
-        The process that made it may have been stopped before the compaction that makes its rows visible. That
-        compaction is made up for here.
+        The process that made it may have been stopped before the compaction that makes its rows visible or
+        publishes them. That compaction is made up for here.
         """
         if self.identifier == BATCH_IDENTIFIER:
             return False, None
         done, snapshot = Publisher(self.table, self.env).applied(self.user, self.identifier)
         if done:
-            catch_up(self.table, self.env, run=self._run)
+            catch_up(self.table, self.env, self.identifier, run=self._run)
         return done, snapshot
 
     def newest(self) -> Newest | None:

@@ -111,6 +111,7 @@ def test_an_overwrite_is_cut_into_batches_as_what_it_changed(
     plain = visits.with_options({"streaming-read-overwrite": "false"})
     with pytest.raises(PySparkException, match="'streaming-read-overwrite' is 'false'"):
         batches(ms.read_stream(spark, plain), "checkpoint")
+    batches(ms.read_stream(spark, plain, gaps="skip"), "checkpoint")
 
 
 def test_views_of_changes_are_streams(
@@ -166,6 +167,8 @@ def test_what_a_stream_does_not_have_is_refused_at_once(spark: SparkSession, vis
         ({"maxFilePerTrigger": 5}, "Did you mean 'maxFilesPerTrigger'"),
         ({"read.stream.maxRowPerTrigger": 5}, "Did you mean 'maxRowsPerTrigger'"),
         ({"change-tracking.gaps": "mark"}, "'mark'"),
+        ({"gaps": "mark"}, "'mark'"),
+        ({"gaps": "skip", "shards": True}, "gaps='skip' goes with changes"),
         ({"consumer-id": ""}, "cannot be the name of a consumer"),
     ):
         with pytest.raises(mg.errors.InvalidInputError, match=said):

@@ -81,6 +81,16 @@ def test_partitions_that_expire_after_a_commit_are_one_more_commit_and_not_many(
     assert table.read().to_pylist() == _row(2, "2999-01-01")
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_a_repeat_publishes_what_its_first_call_was_stopped_before(producer: str) -> None:
+    table = _table(**{"changelog-producer": producer})
+    table.with_options({"write-only": "true"}).write(_row(1), commit_user="u", identifier=1)
+    assert not table.changes(1).to_pylist()
+    for _ in range(2):
+        table.write(_row(1), commit_user="u", identifier=1)
+        assert [row["_row_kind"] for row in table.changes(1).to_pylist()] == ["+I"]
+
+
 def test_nothing_committed_is_followed_by_nothing() -> None:
     table = _table(**ONE_SNAPSHOT)
     table.with_options({"write-only": "true"}).write(_row(1))
