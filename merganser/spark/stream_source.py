@@ -135,7 +135,9 @@ def read_stream(
     view = found.view_name if isinstance(found, TableView) else None
     asked = RecordsAsked(start, timestamp, before, full)
     if shards and gaps is not None:
-        raise InvalidInputError(f"cannot follow '{base.name}': gaps={gaps!r:.40} goes with changes. Leave it or shards out.")
+        raise InvalidInputError(
+            f"cannot follow '{base.name}': gaps={gaps!r:.40} goes with changes. Leave it or shards out."
+        )
     if not shards:
         refuse_unless_shards(asked, f"cannot follow '{base.name}'")
         request: StreamRequest = request_of(
