@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Self
 
 import pyarrow as pa
@@ -224,7 +224,14 @@ class ReadVerbs(TableBase):
             bounds=bounds_of(definition, until, setting.tzinfo),
         )
 
-    def lookup(self, keys: Any, columns: Sequence[str] | None = None, snapshot: int | None = None) -> pa.Table:
+    def lookup(
+        self,
+        keys: Any,
+        columns: Sequence[str] | None = None,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.Table:
         """Return the rows of keys, in the order of the keys. A key without a row is left out.
 
         Calls of one process share what they opened. For many calls a handle of `lookups` is faster, since this method
@@ -234,21 +241,28 @@ class ReadVerbs(TableBase):
             keys: a dict such as {"id": 7}, a list of dicts, an Arrow table, or a frame: all columns of the primary key.
                 Give the partition columns that it lacks, too; if keys move between partitions, all of them or none.
             columns: the columns to return; None: all.
-            snapshot: the snapshot to look at; None: the newest one.
+            snapshot, tag, timestamp: look at an older state; give at most one of them. None: the newest snapshot. A
+                timestamp is an aware datetime or ISO text, in UTC if it names no offset, and selects the newest
+                snapshot at or before this time. Rows have the columns of that time, as for `read`.
 
         Raises:
             InvalidInputError: the table has no key; a column is no part of the key or missing; a value is null or of
-                another type. Nothing was read.
-            NotFoundError: there never was such a snapshot.
+                another type; two states are given, or the time is invalid. Nothing was read.
+            NotFoundError: the snapshot or tag does not exist, or the first snapshot is later than the time.
             ExpiredError: the snapshot has expired.
             FormatError: a file that may hold one of the keys is damaged or missing. Other keys can be looked up.
             ConflictError: as when rows of `read` are read.
         """
-        at = self._looked_at() if snapshot is None else snapshot
+        at = self.looked_at(snapshot, tag, timestamp)
         return shared_lookup(self.definition, self.env, at).lookup(keys, columns)
 
     def lookup_prefix(
-        self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None, snapshot: int | None = None
+        self,
+        prefix: Mapping[str, Any],
+        columns: Sequence[str] | None = None,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | None = None,
     ) -> pa.Table:
         """Return all rows whose primary key begins with some values, in no order.
 
@@ -257,12 +271,14 @@ class ReadVerbs(TableBase):
 
         Args:
             prefix: exactly the columns of the bucket key and the partition columns, such as {"dt": "2026-01-01"}.
-            columns, snapshot: as for `lookup`.
+            columns, snapshot, tag, timestamp: as for `lookup`.
 
         Raises:
-            InvalidInputError: the table has no such bucket key, or the prefix has other columns. Nothing was read.
+            InvalidInputError: the table has no such bucket key, or the prefix has other columns; two states are given,
+                or the time is invalid. Nothing was read.
+            NotFoundError, ExpiredError: as for `lookup`.
         """
-        at = self._looked_at() if snapshot is None else snapshot
+        at = self.looked_at(snapshot, tag, timestamp)
         return shared_lookup(self.definition, self.env, at).lookup_prefix(prefix, columns)
 
     def lookups(self, refresh: str | int = "latest", cache: str = "auto") -> Lookup:
@@ -282,23 +298,36 @@ class ReadVerbs(TableBase):
             raise InvalidInputError(
                 f"cannot look up in '{self.name}': refresh is {refresh!r:.50}. Give 'latest' or the id of a snapshot."
             )
-        snapshot = self._looked_at() if isinstance(refresh, str) else refresh
+        snapshot = self.looked_at() if isinstance(refresh, str) else refresh
         return Lookup(self.definition, self.env, snapshot=snapshot, cache=cache)
 
-    def _looked_at(self) -> Snapshot | None:
-        """Return the snapshot that the scan options select for lookups; None: the newest one.
+    def looked_at(
+        self,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | str | None = None,
+        zone: tzinfo = UTC,
+    ) -> Snapshot | None:
+        """Return the snapshot to look up in: the given one, else that of the scan options; None: the newest one.
+
+        Args:
+            snapshot, tag, timestamp: as for `lookup`.
+            zone: the time zone of a text that names none.
 
         Raises:
-            InvalidInputError: they select changes and not a state.
+            InvalidInputError: two are given, or the time is invalid, or the scan options select changes, not a state.
+            NotFoundError, ExpiredError: as for `lookup`.
         """
         definition = self.definition
+        if snapshot is not None or tag is not None or timestamp is not None:
+            return resolve(self._snapshots, snapshot=snapshot, tag=tag, timestamp=timestamp, zone=zone)
         if scan_mode(definition.options) != "incremental":
             source = source_of(definition.options, self._snapshots)
             if isinstance(source, State):
                 return source.snapshot
         raise InvalidInputError(
             f"cannot look up in '{self.name}': its scan options select what changed, and lookups need a state of the "
-            "table. Nothing was read. Open the table without 'scan.*' options, or give snapshot=..."
+            "table. Nothing was read. Open the table without 'scan.*' options, or give snapshot=, tag= or timestamp=."
         )
 
     def scan(

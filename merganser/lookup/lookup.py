@@ -335,15 +335,15 @@ class Lookup:
             self._pinned, self._view = snapshot is not None, view
             return self.snapshot
 
-    def move(self, snapshot: int) -> None:
+    def move(self, snapshot: Snapshot) -> None:
         """Look at a snapshot, for good, with the columns that the table has in this handle, whatever it had then.
 
         Raises:
-            InvalidInputError, NotFoundError, ExpiredError, FormatError: as for `refresh`.
+            InvalidInputError, ExpiredError, FormatError: as for `refresh`.
         """
         with self._lock:
             before = self._open_view()
-            if self.snapshot != snapshot:
+            if before.state.snapshot != snapshot:
                 self._view = self._view_at(snapshot, before, chosen=False)
             self._pinned = True
 

@@ -27,6 +27,7 @@ from merganser.handle.table import Table
 from merganser.lookup.keys import beside_key, check_columns, check_has_key, check_types, keys_that_fit
 from merganser.lookup.lookup import Lookup
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_def import TableDef
 from merganser.scan.scan import chosen_columns
@@ -34,7 +35,7 @@ from merganser.scan.time_travel import resolve
 from merganser.schema.internal_names import internal_name
 from merganser.spark.bucketing import one_writer_each, quoted
 from merganser.spark.jobs import on_any_python
-from merganser.spark.names import Spelling, spelling_of
+from merganser.spark.names import Spelling, setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
@@ -54,6 +55,8 @@ def lookup_join(
     columns: Sequence[str] | None = None,
     snapshot: int | None = None,
     shuffle: bool = False,
+    tag: str | None = None,
+    timestamp: datetime | str | None = None,
 ) -> DataFrame:
     """Return the rows of a DataFrame, batch or stream, each with columns of the table's row of its key.
 
@@ -66,25 +69,24 @@ def lookup_join(
             not hold, has no partner.
         how: "left": a row without a partner gets nulls. "inner": it is left out.
         columns: the columns of the table to add; None: all but the key.
-        snapshot: the snapshot to look at. None: of a batch, the newest one now; of a stream, the newest one when each
-            micro-batch begins.
+        snapshot, tag, timestamp: the state to look at, as for `Table.lookup`; text of a timestamp is in the time zone
+            of the session. None: of a batch, the newest snapshot now; of a stream, the newest one when each micro-batch
+            begins. If the table was opened with an option such as 'scan.tag-name', the option chooses.
         shuffle: send rows to tasks by bucket first, so that each file is opened by one task. It pays off for DataFrames
             of many rows and tables of many large buckets.
 
     Raises:
         InvalidInputError: `on` is not the key, a type does not fit, or a column is in `df` twice, or would be in the
-            result. Nothing ran.
-        NotFoundError, ExpiredError: there is no such snapshot, or no longer.
+            result; or two states are given, or the time is invalid. Nothing ran.
+        NotFoundError, ExpiredError: there is no such snapshot, tag or time, or no longer.
     """
     found = opened(table)
     definition = found.definition
-    if snapshot is not None:
-        chosen = resolve(SnapshotStore(definition.paths, found.env, found.name), snapshot=snapshot)
-        if chosen is not None and chosen.schema_id != definition.schema.id:
-            schema_then = SchemaStore(definition.paths, found.env).load(chosen.schema_id)
-            definition = definition.with_schema(schema_then)
     action = f"cannot join with '{found.name}'"
     check_frame(df, action, "Table.lookup takes keys that lie in this process.")
+    state = found.looked_at(snapshot, tag, timestamp, setting_of(df.sparkSession, found).tzinfo)
+    if state is not None and state.schema_id != definition.schema.id:
+        definition = definition.with_schema(SchemaStore(definition.paths, found.env).load(state.schema_id))
     check_has_key(definition, action)
     if how not in _HOWS:
         raise InvalidInputError(f"{action}: how is {how!r:.50}. Give 'left' or 'inner'.")
@@ -123,19 +125,20 @@ def lookup_join(
     schema = StructType(
         [*df.schema.fields, *(StructField(field.name, field.dataType, True, field.metadata) for field in added.fields)]
     )
-    if snapshot is None and not df.isStreaming:
-        newest = found.latest_snapshot()
-        snapshot = 0 if newest is None else newest.id
+    timed = state is None and df.isStreaming
+    if state is None and not timed:
+        state = found.latest_snapshot()
     if shuffle:
         df = _by_bucket(df, definition, dict(zip(given, key, strict=True)), names, action)
     positions = tuple(df.columns.index(name) for name in given)
-    if snapshot is None:
+    if timed:
         df = df.withColumn(_TIME, f.current_timestamp())
     plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
     job = LookupJoin(
         definition,
         found.env.storage,
-        snapshot,
+        state,
+        timed,
         positions,
         tuple(key),
         tuple(field.name for field in fields),
@@ -182,7 +185,8 @@ class LookupJoin:
     Attributes:
         table: the table.
         storage: where its files lie.
-        snapshot: the snapshot to look at; 0: the table has none. None: the one of the time in the last column.
+        snapshot: the snapshot to look at; None: the table has none.
+        timed: look at the snapshot of the time in the last column instead.
         positions: of the columns that hold the key.
         key: the names of these columns in the table.
         columns: of the table, to add.
@@ -192,7 +196,8 @@ class LookupJoin:
 
     table: TableDef
     storage: Storage
-    snapshot: int | None
+    snapshot: Snapshot | None
+    timed: bool
     positions: tuple[int, ...]
     key: tuple[str, ...]
     columns: tuple[str, ...]
@@ -204,14 +209,14 @@ class LookupJoin:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             snapshot = self.snapshot
-            if snapshot is None:
+            if self.timed:
                 moment = rows.column(rows.num_columns - 1)[0].as_py() if rows.num_rows else None
-                snapshot = 0 if moment is None else _snapshot_at(self.table, self.storage, moment)
+                snapshot = None if moment is None else _snapshot_at(self.table, self.storage, moment)
                 rows = rows.select(range(rows.num_columns - 1))
             if rows.num_rows:
                 yield from spark_batches(self._joined(rows, snapshot), self.schema)
 
-    def _joined(self, rows: pa.Table, snapshot: int) -> pa.Table:
+    def _joined(self, rows: pa.Table, snapshot: Snapshot | None) -> pa.Table:
         keys = pa.table([rows.column(i) for i in self.positions], names=list(self.key))
         asked = keys_that_fit(self.table, keys)
         if len(asked) < rows.num_rows:
@@ -245,12 +250,12 @@ class LookupJoin:
         return pa.table(columns, names=self.schema.names)
 
 
-def _handle(table: TableDef, storage: Storage, snapshot: int) -> Lookup | None:
+def _handle(table: TableDef, storage: Storage, snapshot: Snapshot | None) -> Lookup | None:
     """Return the handle of this process at a snapshot; None: the table has no rows there.
 
     Spark gives a process one task after the other. So the handle may move from snapshot to snapshot.
     """
-    if not snapshot:
+    if snapshot is None:
         return None
     env = process_env(Env(storage))
     place = ("lookup join", table.paths.metadata_root, table.schema.id, tuple(sorted(table.options.items())))
@@ -262,14 +267,14 @@ def _handle(table: TableDef, storage: Storage, snapshot: int) -> Lookup | None:
     return known
 
 
-def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
-    """Return the newest snapshot at a time; 0: there was none."""
+def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> Snapshot | None:
+    """Return the newest snapshot at a time; None: there was none."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
-        found = resolve(SnapshotStore(table.paths, process_env(Env(storage)), table.name), timestamp=moment)
+        return resolve(SnapshotStore(table.paths, process_env(Env(storage)), table.name), timestamp=moment)
     except NotFoundError:
-        return 0
+        return None
     except ExpiredError as error:
         raise ExpiredError(
             f"cannot join with '{table.name}': the snapshot that was the newest when this micro-batch began, at "
@@ -277,4 +282,3 @@ def _snapshot_at(table: TableDef, storage: Storage, moment: datetime) -> int:
             "the checkpoint of the query and start the query again.",
             table=table.name,
         ) from error
-    return 0 if found is None else found.id

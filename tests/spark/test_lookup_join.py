@@ -87,6 +87,40 @@ def test_a_frame_keeps_the_snapshot_of_its_call(spark: SparkSession, users: mg.T
         ms.lookup_join(orders, users, ["city", "id"], snapshot=999)
 
 
+def test_a_state_is_chosen_by_tag_by_time_or_by_the_options_of_the_table(spark: SparkSession, users: mg.Table) -> None:
+    key = {"city": "c1", "id": 4}
+    frame = spark.createDataFrame([("c1", 4)], "city STRING, id BIGINT")
+    first = users.latest_snapshot()
+    assert first is not None
+    users.tags.create("before")
+    before = users.lookup(key)["name"].to_pylist()
+    users.write([{**key, "name": "new", "n": None}])
+    states: list[Any] = [
+        {"tag": "before"},
+        {"timestamp": first.commit_time},
+        {"timestamp": first.commit_time.isoformat()},
+    ]
+    for state in states:
+        assert ms.lookup_join(frame, users, ["city", "id"], **state).toArrow()["name"].to_pylist() == before
+    by_option = users.with_options({"scan.tag-name": "before"})
+    assert ms.lookup_join(frame, by_option, ["city", "id"]).toArrow()["name"].to_pylist() == before
+    users.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    tagged = ms.lookup_join(frame, users, ["city", "id"], tag="before")
+    assert tagged.toArrow()["name"].to_pylist() == before
+    with pytest.raises(InvalidInputError, match="snapshot and tag are both given"):
+        ms.lookup_join(frame, users, ["city", "id"], snapshot=1, tag="before")
+
+
+def test_other_commits_of_the_same_number_after_a_rollback_are_found(spark: SparkSession, users: mg.Table) -> None:
+    frame = spark.createDataFrame([("c1", 4)], "city STRING, id BIGINT")
+    kept = users.latest_snapshot()
+    assert kept is not None
+    for name in ("once", "again"):
+        users.write([{"city": "c1", "id": 4, "name": name, "n": None}])
+        assert ms.lookup_join(frame, users, ["city", "id"]).toArrow()["name"].to_pylist() == [name]
+        users.rollback(snapshot=kept.id)
+
+
 def test_a_micro_batch_whose_snapshot_has_expired_says_how_to_go_on(users: mg.Table) -> None:
     begun = users.snapshots()[0].commit_time
     users.expire(retain_max=1, retain_min=1, older_than="2100-01-01")

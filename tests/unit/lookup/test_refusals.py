@@ -185,6 +185,8 @@ def test_prefixes_equal_a_filtered_read(table: mg.Table) -> None:
             assert found.num_rows == (2 if p in "ab" and 0 <= k < 4 else 0)
     first = table.lookup_prefix({"k": 1, "p": "a"}, columns=["v"], snapshot=1)
     assert first.to_pylist() == [{"v": 0}, {"v": 0}]
+    table.tags.create("first", snapshot=1)
+    assert table.lookup_prefix({"k": 1, "p": "a"}, columns=["v"], tag="first").equals(first)
 
 
 @pytest.mark.parametrize(

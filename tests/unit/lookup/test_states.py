@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -84,6 +85,31 @@ def test_every_snapshot_is_looked_up_as_it_is_read(catalog: mg.Catalog) -> None:
         assert answered(table.lookup(KEYS, snapshot=number)) == wanted
         assert answered(lookup.lookup(KEYS)) == wanted
         assert lookup.refresh() == lookup.snapshot == number
+
+
+def test_a_tag_and_a_time_choose_the_state_that_a_read_of_them_has(tmp_path: Path) -> None:
+    begun, hours = datetime(2026, 1, 1, tzinfo=UTC), 0
+    catalog = mg.catalog(str(tmp_path), clock=lambda: begun + timedelta(hours=hours))
+    catalog.create_database("db")
+    table = made(catalog)
+    for hours in range(3):
+        table.write(rows(range(6), hours))
+    table.tags.create("kept", snapshot=2)
+    later = table.alter([mg.changes.add_column("more", "INT")])
+    chosen = {"tag": "kept"}, {"timestamp": "2026-01-01T01:59"}, {"timestamp": "2026-01-01T03:59+02:00"}
+    for state in chosen:
+        assert answered(later.lookup(KEYS, **state)) == expected(table, KEYS, snapshot=2)
+    expire_all(table, 4)
+    assert later.lookup({"k": 1}, tag="kept").to_pylist() == rows([1], 1)
+    for call in (table.lookup, table.lookup_prefix, lambda keys, **state: table.read(**state)):
+        with pytest.raises(NotFoundError, match="'other'"):
+            call({"k": 1}, tag="other")
+        with pytest.raises(ExpiredError, match=r"as of 2026-01-01 01:59:00\+00:00: snapshots before 5 "):
+            call({"k": 1}, timestamp="2026-01-01T01:59")
+        with pytest.raises(InvalidInputError, match="tag and timestamp are both given"):
+            call({"k": 1}, tag="kept", timestamp="2026-01-01")
+        with pytest.raises(InvalidInputError, match="the time 'yesterday'"):
+            call({"k": 1}, timestamp="yesterday")
 
 
 def test_a_handle_answers_from_its_snapshot_until_it_is_refreshed(catalog: mg.Catalog, tmp_path: Path) -> None:
