@@ -59,7 +59,8 @@ class Plan:
         splits: the portions.
         counts: files left after each step of pruning, by step, for `explain`.
         notes: of changes, what they are, for `explain`: titles and texts.
-        in_order: rows of one key may lie in several splits, so they are right only in the order of the splits.
+        lines: of changes, splits that are right only in their order, so that one task reads them; see `scan.lines`.
+            They hold what `splits` hold. Empty: each split is right by itself.
     """
 
     snapshot: Snapshot | None
@@ -67,7 +68,7 @@ class Plan:
     splits: tuple[AnySplit, ...]
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[tuple[str, str], ...] = ()
-    in_order: bool = False
+    lines: tuple[tuple[AnySplit, ...], ...] = ()
 
 
 def plan(

@@ -14,7 +14,7 @@ Format: sections "changelog files", "changelog lifecycle". Semantics: "increment
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -39,13 +39,14 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.gaps import gap_of, refusal, tracked
+from merganser.scan.lines import are_ordered, lines_of
 from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
 from merganser.scan.phases import may_retract
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
 from merganser.scan.plan_diff import plan_diff
 from merganser.scan.rows import counted
 from merganser.scan.source import NOTHING_CHANGED, Difference, Increment, Published
-from merganser.scan.split import AnySplit, DiffSplit, Origin, Phase, PublishedSplit, ReadJob, Split, What
+from merganser.scan.split import DiffSplit, Origin, Phase, PublishedSplit, ReadJob, What
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
@@ -84,7 +85,7 @@ def plan_changes(
     job = single_rows(asked, DiffSplit if states else PublishedSplit) if what in WHOLE_CHANGES else asked
     found = _planned(table, env, source, job, whole=what in WHOLE_CHANGES)
     job = replace(found.job, columns=asked.columns, where=asked.where, what=asked.what)
-    return replace(found, job=job, in_order=are_ordered(table, found.splits))
+    return replace(found, job=job)
 
 
 def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whole: bool) -> Plan:
@@ -92,10 +93,15 @@ def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whol
         return Plan(None, job, (), notes=(("snapshots", "none: the range is empty"),))
     with unless_gone(table, env, source):
         if isinstance(source, Difference):
-            return plan_diff(table, env, source, job)
+            return _differing(table, env, source, job)
         if source.mode == "diff":
-            return plan_diff(table, env, _difference(table, env, source), job)
+            return _differing(table, env, _difference(table, env, source), job)
         return _published(table, env, source, job, whole=whole)
+
+
+def _differing(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Plan:
+    plan = plan_diff(table, env, source, job)
+    return replace(plan, lines=(plan.splits,) if are_ordered(table, plan.splits) else ())
 
 
 @contextmanager
@@ -222,6 +228,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         )
     splits: list[PublishedSplit | DiffSplit] = []
     waiting: list[_Group] = []
+    spread: dict[bytes, set[int]] = {}
+    anew: set[bytes] = set()
     published = 0
     schemas = {table.schema.id: table.schema.fields}
     every = _added(table, env, chosen, changelog=changelog)
@@ -230,6 +238,10 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
             if why_unknown(table, env, snapshot) is None:
                 states, replaced = plan_overwrite(table, env, snapshot, job)
                 splits += [*_parted(waiting, keyed=table.keyed, whole=whole), *replaced]
+                for entry in MetaReader(table.paths, env, table.name).delta(snapshot):
+                    spread.setdefault(entry.partition, set()).add(entry.total_buckets)
+                    if table.assigns_keys:
+                        anew.add(entry.partition)
                 waiting = []
                 schemas_of = {**job.schemas, **states.schemas}
                 job = replace(job, table=states.table, schemas=schemas_of, key_filter=states.key_filter)
@@ -240,6 +252,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
             continue
         added = next(every)
         published += bool(added)
+        for entry in added:
+            spread.setdefault(entry.partition, set()).add(entry.total_buckets)
         groups = _groups(table, env, job, snapshot, added, schemas)
         if not _come_in_phases(table, groups):
             waiting += groups
@@ -254,7 +268,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
         ("from", "changelog files" if changelog else "the files that commits added"),
     )
-    return Plan(None, job, tuple(splits), notes=notes)
+    moving = anew.union(partition for partition, numbers in spread.items() if len(numbers) > 1)
+    return Plan(None, job, tuple(splits), notes=notes, lines=lines_of(table, splits, moving))
 
 
 def published_files(
@@ -439,18 +454,6 @@ def _origins(snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> dict[str, 
         found[entry.file.name] = Origin(snapshot.id, place, offset, snapshot.time_millis)
         counted[bucket] = before + entry.file.row_count
     return found
-
-
-def are_ordered(table: TableDef, splits: Iterable[AnySplit]) -> bool:
-    """Return whether rows of several buckets must come in the order of the splits: keys may move between these."""
-    if not table.moves_keys:
-        return False
-    for split in splits:
-        if not isinstance(split, Split) and split.phase is not None:
-            return True
-        if isinstance(split, PublishedSplit) and any(may_retract(table, file) for file in split.files):
-            return True
-    return False
 
 
 def _come_in_phases(table: TableDef, groups: Sequence[_Group]) -> bool:

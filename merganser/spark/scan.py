@@ -80,9 +80,10 @@ def changes(
     mode: str = "auto",
     gaps: str | None = None,
 ) -> DataFrame:
-    """Return what snapshots published, or changed in all, as a DataFrame with the kinds in `_row_kind`, in no order.
+    """Return what snapshots published, or changed in all, as a DataFrame with the kinds in `_row_kind`.
 
-    If keys of the table may move between partitions, one task returns all rows in the order of `Table.changes`.
+    All rows of a key come from one task, in the order of `Table.changes`; else they have no order. If keys of the table
+    may move between partitions, one task returns all rows.
 
     Args:
         spark: the session whose tasks read.
@@ -118,7 +119,7 @@ def frame_of(spark: SparkSession, scan: Scan | Changes, limit: int | None) -> Da
     if not plan.splits or limit == 0:
         return spark.createDataFrame([], schema)
     warn_of_other_python(spark)
-    packs = packed(plan.splits, tasks_max=TASKS_PER_CORE * cores(spark), in_order=plan.in_order)
+    packs = packed(plan, tasks_max=TASKS_PER_CORE * cores(spark))
     job = ReadSplits(plan.job, packs, scan.env.storage, arrow_schema_of(schema), limit)
     frame = spark.range(0, len(packs), 1, len(packs)).mapInArrow(on_any_python(job), schema)
     return frame if limit is None else frame.limit(limit)

@@ -235,7 +235,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         schema = arrow_schema_of(self._schema)
         wanted = _number(self._options, "parallelism")
         tasks_max = TASKS_PER_CORE * (wanted or max(_CORES_MIN, available_cores()))
-        packs = packed(plan.splits, tasks_max=tasks_max, in_order=plan.in_order)
+        packs = packed(plan, tasks_max=tasks_max)
         return [_PackPartition(plan.job, pack, scan.env.storage, schema) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

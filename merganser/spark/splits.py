@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.scan.plan import Plan
 from merganser.scan.read import read_split
 from merganser.scan.split import AnySplit, ReadJob
 from merganser.spark.types import spark_batches
@@ -25,18 +26,14 @@ _FILE_BYTES: Final = 1 << 20
 Pack = tuple[AnySplit, ...]
 
 
-def packed(splits: Sequence[AnySplit], *, tasks_max: int, in_order: bool = False) -> tuple[Pack, ...]:
-    """Return the splits in at most `tasks_max` packs of about the same weight, the heaviest first.
+def packed(plan: Plan, *, tasks_max: int) -> tuple[Pack, ...]:
+    """Return the splits of a plan in at most `tasks_max` packs of about the same weight, the heaviest first.
 
-    Args:
-        splits: the splits.
-        tasks_max: most packs.
-        in_order: the rows are right only in the order of the splits, so these are one pack.
+    A pack has all splits of a line, in their order.
     """
-    if in_order:
-        return (tuple(splits),)
-    weights = [weight_of(split.size_bytes, len(split.files)) for split in splits]
-    return tuple(tuple(splits[i] for i in pack) for pack in balanced(weights, tasks_max=tasks_max))
+    lines = plan.lines or tuple((split,) for split in plan.splits)
+    weights = [sum(weight_of(split.size_bytes, len(split.files)) for split in line) for line in lines]
+    return tuple(tuple(split for i in pack for split in lines[i]) for pack in balanced(weights, tasks_max=tasks_max))
 
 
 def weight_of(size_bytes: int, files: int) -> int:

@@ -33,9 +33,10 @@ from merganser.options import read as r
 from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
+from merganser.scan.lines import are_ordered
 from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
 from merganser.scan.plan import partition_filter, partitions_through
-from merganser.scan.plan_changes import are_ordered, from_changelog, published_files
+from merganser.scan.plan_changes import from_changelog, published_files
 from merganser.scan.read import key_filter, read_split
 from merganser.scan.source import Exchanged, MadeSince, Marked, Published, Source, State, marks_rows
 from merganser.scan.split import AnySplit, DiffSplit, Phase, PublishedSplit, ReadJob, Split, What

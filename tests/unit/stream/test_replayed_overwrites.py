@@ -15,6 +15,7 @@ import merganser as mg
 from merganser.errors import ExpiredError, InvalidInputError, UntrackedError
 from merganser.meta.table_state import MetaReader
 from merganser.scan.forms import columns_of
+from merganser.scan.read import read_split
 from merganser.scan.source import published_of
 from merganser.scan.split import What
 from merganser.stream.batches import Limits, Position, TableBatches, position_of
@@ -96,6 +97,17 @@ class _Batches:
             self._at = again
 
 
+def _of_tasks(table: mg.Table, rng: random.Random) -> list[Row]:
+    """Return all changes as tasks read them that run in any order."""
+    plan = table.changes(1).plan()
+    lines = list(plan.lines or [(split,) for split in plan.splits])
+    rng.shuffle(lines)
+    splits = [split for line in lines for split in line]
+    return [
+        row for split in splits for rows in read_split(plan.job, split, table.env.storage) for row in rows.to_pylist()
+    ]
+
+
 _SHAPES: dict[str, dict[str, str]] = {
     "fixed": {},
     "fixed, few levels": {"bucket": "1", "num-levels": "2", "num-sorted-run.compaction-trigger": "1"},
@@ -172,6 +184,11 @@ def test_replayed_changes_make_every_published_state(
         copies["audit_log"].take(ranged.system("audit_log").to_pylist(), "rowkind", strict=strict)
         logged = ranged.system("changelog").to_pylist()
         copies["changelog"].take(logged, "_change_type", strict=strict)
+        if step % 4 == 3:
+            copies["tasks"] = _Copy()
+            copies["tasks"].take(_of_tasks(table, rng), strict=strict)
+        else:
+            copies.pop("tasks", None)
         whole = strict or engine == "deduplicate"
         for way, copy in copies.items():
             if whole:
