@@ -213,7 +213,7 @@ def clone(
 
 
 def describe(table: TableName, warehouse: Warehouse = None, store: Store = None) -> None:
-    """Show columns, keys, options and size of a table."""
+    """Show columns, keys, options, size and history."""
     from merganser.cli import describe as page
     from merganser.cli.render import stdout
     from merganser.cli.target import table_of

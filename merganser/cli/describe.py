@@ -13,6 +13,7 @@ from merganser.progress.sizes import size_text
 from merganser.rules.gaps import unsupported_for_reading, unsupported_for_writing
 from merganser.scan.plan import unseen_files
 from merganser.scan.rows import waiting
+from merganser.upkeep.history import history_of
 
 
 def show(table: Table, console: Console) -> None:
@@ -48,6 +49,7 @@ def show(table: Table, console: Console) -> None:
                 + (", before merging" if table.definition.keyed else ""),
             ),
             ("size", f"{size_text(sum(entry.file.size for entry in state.live))} in {files}, {where}"),
+            *history_of(table.definition, table.env, latest),
         ]
     if unseen := unseen_files(table.definition, table.env, state.live):
         facts.append(("note", waiting(unseen, postponed=table.definition.postpones)))

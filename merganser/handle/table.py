@@ -30,6 +30,7 @@ from merganser.schema.table_schema import TableSchema
 from merganser.storage.env import Env
 from merganser.storage.paths import DROPPED, TablePaths
 from merganser.upkeep.alter import alter
+from merganser.upkeep.history import history_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +63,7 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         return replace(self, definition=make(self.definition, self.env, changes))
 
     def describe(self) -> str:
-        """Return a description of the table for people: columns, keys, options, size."""
+        """Return a description of the table for people: columns, keys, options, size, and how far back reads can go."""
         schema = self.schema
         latest = self.latest_snapshot()
         width = max(len(n) for n in schema.names)
@@ -91,6 +92,7 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
                 f"{', before merging' if self.definition.keyed else ''}; {size:,} bytes in "
                 f"{counted(len(state.live), 'file')}, {counted(len(state.live.buckets), 'bucket')}"
             )
+            lines += [f"{name:<11}{text}" for name, text in history_of(self.definition, self.env, latest)]
             if unseen := unseen_files(self.definition, self.env, state.live):
                 lines.append(f"note       {waiting(unseen, postponed=self.definition.postpones)}")
         lines += [

@@ -67,6 +67,9 @@ def test_describe_shows_what_a_table_is(run: Run, orders: mg.Table) -> None:
     assert "snapshot    2, APPEND at " in out
     assert "rows        5 stored, before merging\n" in out
     assert "in 4 files, 2 buckets of 2 partitions\n" in out
+    assert "oldest      snapshot 1, at " in out
+    assert "kept        snapshots of the last 1 h, and at least 10 at any age\n" in out
+    assert "tags        none\n" in out
     assert "dt      STRING NOT NULL  key, partition\n" in out
     assert out.endswith("option  value\nbucket  1\n")
 

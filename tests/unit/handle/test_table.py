@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,31 @@ def test_a_writer_that_fails_drops_its_rows(orders: mg.Table) -> None:
         fail()
     assert orders.snapshots() == ()
     assert list(Path(orders.path).rglob("*.parquet")) == []
+
+
+def test_a_table_tells_how_far_back_reads_can_go(tmp_path: Path) -> None:
+    begun, hours = datetime(2026, 1, 1, tzinfo=UTC), 0
+    catalog = mg.catalog(str(tmp_path), clock=lambda: begun + timedelta(hours=hours))
+    catalog.create_database("db")
+    options = {"snapshot.time-retained": "7 d", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "50"}
+    table = catalog.create_table("db.t", {"k": "INT"}, options=options)
+    assert "oldest" not in table.describe()
+    for hours in (0, 1, 9 * 24):
+        table.write([{"k": 1}])
+        if not hours:
+            table.tags.create("new-year")
+    text = table.describe()
+    assert "\noldest     snapshot 2, at 2026-01-01 01:00:00 UTC\n" in text
+    assert "\nkept       snapshots of the last 7 d, and at least 1 and at most 50 at any age\n" in text
+    assert "\ntags       'new-year' (snapshot 1, at 2026-01-01 00:00:00 UTC)" in text
+    for day in range(3):
+        table.tags.create(f"for {day} d", retain=f"{day + 1} d")
+    assert table.describe().endswith(
+        "\ntags       4, from 'new-year' (snapshot 1, at 2026-01-01 00:00:00 UTC) "
+        "to 'for 2 d' (snapshot 3, at 2026-01-10 00:00:00 UTC, until 2026-01-13 00:00:00)"
+    )
+    usual = table.with_options({"snapshot.time-retained": "1 h", "write-only": "true"}).describe()
+    assert "the last 1 h, and at least 1 and at most 50 at any age; writers expire none" in usual
 
 
 def test_rows_are_loaded_from_files_in_the_order_of_their_paths(orders: mg.Table, tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""How far back reads of a table can go, as text for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from merganser.meta.refs import Tag, TagStore
+from merganser.meta.shard_stream import span_text
+from merganser.meta.snapshot import Snapshot
+from merganser.meta.snapshots import SnapshotStore
+from merganser.meta.table_def import TableDef
+from merganser.options import upkeep as u
+from merganser.options import write as w
+from merganser.options.option import INT_MAX, Options
+from merganser.storage.env import Env
+
+_TAGS_SHOWN: Final = 3
+"""Of more tags, the oldest and the newest are shown."""
+
+
+def history_of(table: TableDef, env: Env, latest: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Return the facts about the past that can be read, by name: the oldest snapshot, what is kept, the tags.
+
+    Args:
+        latest: the newest snapshot.
+    """
+    store = SnapshotStore(table.paths, env, table.name)
+    oldest = store.get(store.earliest_id() or latest.id) or latest  # None: it has expired just now
+    tags = TagStore(table.paths, env, table.name).list()
+    return (
+        ("oldest", f"snapshot {_when(oldest)}"),
+        ("kept", _kept(table.options)),
+        ("tags", _tags(tags)),
+    )
+
+
+def _when(snapshot: Snapshot) -> str:
+    return f"{snapshot.id}, at {snapshot.commit_time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _kept(options: Options) -> str:
+    """Return which snapshots expiry leaves by the options of a table."""
+    least, most = options.get(u.SNAPSHOT_NUM_RETAINED_MIN), options.get(u.SNAPSHOT_NUM_RETAINED_MAX)
+    numbers = f"at least {least:,}" + (f" and at most {most:,}" if most < INT_MAX else "")
+    text = f"snapshots of the last {span_text(options.get(u.SNAPSHOT_TIME_RETAINED))}, and {numbers} at any age"
+    return text + ("; writers expire none, since the table is 'write-only'" if options.get(w.WRITE_ONLY) else "")
+
+
+def _tags(tags: tuple[Tag, ...]) -> str:
+    """Return the tags, oldest first."""
+    if not tags:
+        return "none"
+    if len(tags) > _TAGS_SHOWN:
+        return f"{len(tags):,}, from {_tag(tags[0])} to {_tag(tags[-1])}"
+    return "; ".join(map(_tag, tags))
+
+
+def _tag(tag: Tag) -> str:
+    until = "" if tag.expire_time is None else f", until {tag.expire_time:%Y-%m-%d %H:%M:%S}"
+    return f"'{tag.name}' (snapshot {_when(tag.snapshot)}{until})"
