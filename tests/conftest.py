@@ -27,7 +27,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start sh
 sys.dont_write_bytecode = False
 
 os.fsync = lambda _: None
-"""Tests stop processes and not the machine, which keeps what they wrote; thousands of small files are not waited for."""
+"""Tests stop processes and not the machine, which keeps what they wrote: they do not wait for the disk."""
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for minutes spends half of its time on its second compiler."""
