@@ -301,7 +301,7 @@ def explain(
 def compact(
     table: TableName,
     full: Annotated[
-        bool, typer.Option("--full", help="Merge everything into the highest level, not only what needs it.")
+        bool, typer.Option("--full", help="Merge everything, and rewrite files as the options now ask.")
     ] = False,
     partition: Annotated[
         list[str] | None,

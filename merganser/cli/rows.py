@@ -16,8 +16,10 @@ from merganser.handle.system_table import SystemTable, TableView
 from merganser.handle.table import Table
 from merganser.ingest.files import rows_of_files
 from merganser.meta.snapshot import Snapshot
+from merganser.meta.table_state import MetaReader
 from merganser.progress.sizes import size_text
 from merganser.scan.rows import Rows
+from merganser.upkeep.plan_compaction import deletes_left
 
 _NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
@@ -160,6 +162,10 @@ def compact(
 ) -> None:
     """Compact a table and say what changed."""
     snapshot = table.compact(full=full, partitions=partitions, where=where, order_by=order_by, curve=curve)
+    left = None
+    if full:
+        live = MetaReader(table.definition.paths, table.env, table.name).latest().live
+        left = deletes_left(table.definition, table.env, live, table.compaction_request(full, partitions, where))
     if snapshot is None:
         chosen = partitions is not None or where is not None
         print(
@@ -167,9 +173,12 @@ def compact(
             + (" in the partitions that were chosen" if chosen else "")
             + ("" if full or order_by else "; --full puts everything into one level")
             + (f"; `merganser files {table.name}` shows which partitions there are" if chosen else "")
+            + (f"; {left}" if left else "")
         )
         return
     _print_change(snapshot)
+    if left:
+        print(left)
 
 
 def rescale(table: Table, buckets: int, *, partitions: list[dict[str, str]] | None) -> None:

@@ -51,8 +51,9 @@ class UpkeepVerbs(TableBase):
         """Compact the table: join files, so that reads merge less. Reads return the same rows as before.
 
         Args:
-            full: merge everything into the highest level. Otherwise universal compaction picks what to merge, and
-                picks nothing if a bucket has few sorted runs.
+            full: merge everything into the highest level, and rewrite files that have rows marked as deleted, or
+                another format, compression or index than the options now ask for. Otherwise universal compaction picks
+                what to merge, and picks nothing if a bucket has few sorted runs.
             partitions: compact only these, such as [{"dt": "2026-01-01"}]; a spec may name only some of the
                 partition columns.
             where: compact only partitions that match this filter on partition columns.

@@ -93,6 +93,8 @@ class CompactJob:
         order: how rows of a table without a key are sorted; None: they stay as they are.
         publishes: False: nobody is told of its rows, as of those of an overwrite.
         others: further jobs of the bucket that are done with this one: its vectors are replaced as a whole.
+        outdated: names of files that are rewritten even where they would only change their level, since their format,
+            compression or index is not what the options now ask for.
     """
 
     table: TableDef
@@ -115,6 +117,7 @@ class CompactJob:
     order: Order | None = None
     leaves_out: Predicate | None = None
     publishes: bool = True
+    outdated: frozenset[str] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -403,7 +406,7 @@ class KeyCompaction(Compaction):
 
     def _must_rewrite(self, file: DataFile) -> bool:
         options = self.table.options
-        if uncounted(self.table, file) or self.job.leaves_out is not None:
+        if uncounted(self.table, file) or self.job.leaves_out is not None or file.name in self.job.outdated:
             return True
         if self.job.drop_retractions and self.table.counting:
             return True
@@ -609,7 +612,8 @@ def append_groups(
         files: live files of one bucket. With a bucket key the order of their rows counts, so only neighbours
             are put together.
         full: two small files are enough; else `compaction.min.file-num`, or twice the target size.
-        worn: names of files that are rewritten whatever their size, for many of their rows are deleted.
+        worn: names of files that are rewritten whatever their size: many of their rows are deleted, or the options
+            of the table now ask for another format, compression or index.
     """
     options = table.options
     layout = file_layout(table)

@@ -38,7 +38,7 @@ def compact(
 
     Args:
         table: a table, or its path.
-        full: merge everything into the highest level.
+        full: merge everything into the highest level, and rewrite files as the options of the table now ask.
         partitions: compact only these partitions.
         where: compact only partitions that match this filter on partition columns.
         order_by, curve: sort by these columns, for tables without a primary key; one task sorts one partition.

@@ -28,6 +28,7 @@ from merganser.merge.rules import merge_of
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketFiles, BucketId, LiveFiles
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shard_stream import span_text
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
 from merganser.options import upkeep as u
@@ -36,6 +37,7 @@ from merganser.options.registry import did_you_mean
 from merganser.scan.plan import partitions_through
 from merganser.schema import types as t
 from merganser.storage.env import Env
+from merganser.upkeep.outdated import Outdated
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,7 +47,7 @@ class CompactionRequest:
     """What a compaction is to do.
 
     Attributes:
-        full: everything into the highest level; else what the rules pick.
+        full: everything into the highest level, and every file as the options now ask; else what the rules pick.
         partitions: only partitions that one of these specs, of stored values, fits; None: all.
         buckets: only these buckets; None: all.
         where: only partitions that this filter on partition columns lets through; None: all.
@@ -94,6 +96,7 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
                 picked.older,
                 held,
                 order=request.order,
+                outdated=picked.outdated,
             )
             for picked in planner.picked(files, held, request)
         ]
@@ -101,6 +104,23 @@ def plan_jobs(table: TableDef, env: Env, state: TableState, request: CompactionR
             of_bucket = [replace(of_bucket[0], others=tuple(of_bucket[1:]))]
         jobs += of_bucket
     return sorted(jobs, key=lambda job: -job.size_bytes)
+
+
+def deletes_left(table: TableDef, env: Env, live: LiveFiles, request: CompactionRequest) -> str | None:
+    """Return which deletes a full compaction leaves in the files that it made, and why; None if it leaves none."""
+    now_ms = env.now_ms()
+    tombstones = Tombstones.of(table, now_ms)
+    if not tombstones.any:
+        return None
+    files = [entry.file for _, bucket in _wanted(table, live, request) for entry in bucket.entries]
+    count = sum(file.delete_row_count or 0 for file in files if file.level and not tombstones.due(file))
+    if not count:
+        return None
+    said = f"{count:,} deletes stay" if count > 1 else "1 delete stays"
+    if not tombstones.lasting.removals:
+        return f"{said}: rows that they take back may still come"
+    time = f"'{u.TOMBSTONE_TIME_RETAINED.key}' ({span_text(timedelta(milliseconds=now_ms - tombstones.oldest_ms))})"
+    return f"{said} for {time}, so that older rows that come late stay deleted; later full compactions remove them"
 
 
 def check_partitions(table: TableDef, live: LiveFiles, request: CompactionRequest, *, what: str = "compact") -> None:
@@ -162,6 +182,7 @@ class _Picked:
     below: tuple[DataFile, ...] = ()
     lifted: tuple[DataFile, ...] = ()
     older: tuple[DataFile, ...] = ()
+    outdated: frozenset[str] = frozenset()
 
 
 class Planner:
@@ -175,6 +196,7 @@ class Planner:
         self._now = _EPOCH + timedelta(milliseconds=now_ms)
         self.expiry = RecordExpiry.of(table, now_ms)
         self.tombstones = Tombstones.of(table, now_ms)
+        self._outdated = Outdated(table, env)
 
     def schemas_of(self, files: Sequence[DataFile]) -> Mapping[int, tuple[t.Field, ...]]:
         """Return the columns of the schemas of files, and of others."""
@@ -211,7 +233,7 @@ class Planner:
         if request.order is not None:
             return [_Picked(tuple(files))] if files else []
         if not self._table.keyed:
-            worn = self._worn(files, vectors, full=request.full)
+            worn = self._worn(files, vectors, full=request.full) | self._outdated_of(files, 0, request)
             groups = append_groups(self._table, files, full=request.full, worn=worn)
             if request.inline and not request.full:
                 kept = [group for group in groups if not worn.isdisjoint(file.name for file in group)]
@@ -224,6 +246,15 @@ class Planner:
         share = 0 if full else self._table.options.get(u.DELETE_RATIO_THRESHOLD)
         deleted = {name: vector.cardinality or 1 for name, vector in vectors.by_file.items()}
         return {file.name for file in files if deleted.get(file.name, 0) > share * file.row_count}
+
+    def _outdated_of(self, files: Sequence[DataFile], level: int, request: CompactionRequest) -> frozenset[str]:
+        """Return the files that a full compaction rewrites for the options of the table.
+
+        None if it follows a write: a change of an option must not make the next writer rewrite the table.
+        """
+        if not request.full or request.inline:
+            return frozenset()
+        return frozenset(file.name for file in files if self._outdated.reasons(file, level))
 
     def _picked_runs(self, files: list[DataFile], vectors: BucketVectors, request: CompactionRequest) -> list[_Picked]:
         table, options = self._table, self._table.options
@@ -240,8 +271,9 @@ class Planner:
             now=self._now,
             last_full=_last_full(runs[-1]),
         )
+        outdated = self._outdated_of(files, top, request)
         if found is None:
-            return self._in_place(files, vectors, top) if request.full else []
+            return self._in_place(files, vectors, top, outdated) if request.full else []
         if found.run_count == len(sizes):
             young, old = runs, []
         else:
@@ -259,9 +291,11 @@ class Planner:
             return self._picked_runs(files, vectors, replace(request, full=True))
         below = () if options.get(w.MERGE_ENGINE) != "first-row" else tuple(f for f in files if f.name not in chosen)
         taken = tuple(file for file in files if file.name in chosen)
-        return [_Picked(taken, found.output_level, top, drops, below, tuple(old), older)]
+        return [_Picked(taken, found.output_level, top, drops, below, tuple(old), older, outdated)]
 
-    def _in_place(self, files: list[DataFile], vectors: BucketVectors, top: int) -> list[_Picked]:
+    def _in_place(
+        self, files: list[DataFile], vectors: BucketVectors, top: int, outdated: frozenset[str]
+    ) -> list[_Picked]:
         """Return which files of a bucket that is compacted fully are rewritten where they are."""
         if self._table.options.get(u.FORCE_REWRITE_ALL_FILES):
             return [_Picked(tuple(files), top, top, True)] if files else []
@@ -271,11 +305,12 @@ class Planner:
             file
             for file in files
             if file.name in vectors.by_file
+            or file.name in outdated
             or (expiry is not None and expiry.reaches(file, schemas))
             or (file.delete_row_count and self.tombstones.due(file))
         ]
         # Each by itself: put together, two would span the files between them.
-        return [_Picked((file,), top, top, True) for file in due]
+        return [_Picked((file,), top, top, True, outdated=outdated & {file.name}) for file in due]
 
     def _liftable(self, runs: Sequence[Sequence[DataFile]]) -> int:
         """Return how many of the oldest runs are together one of the highest level as they stand.

@@ -193,6 +193,21 @@ def test_compact_puts_files_together_and_says_what_became_of_them(run: Run, orde
     )
 
 
+def test_a_full_compaction_says_which_deletes_it_leaves_and_why(run: Run, tmp_path: Path) -> None:
+    options = {"bucket": "1", "sequence.field": "n"}
+    warehouse = mg.catalog(str(tmp_path / "warehouse"))
+    warehouse.create_database("shop")
+    table = warehouse.create_table("shop.late", "k INT, n INT", primary_key=["k"], options=options)
+    table.write([{"k": 1, "n": 1}, {"k": 2, "n": 1}])
+    table.delete("k = 1")
+    left = "1 delete stays for 'tombstone.time-retained' (24 h), so that older rows that come late stay deleted; later"
+    assert f"\n{left} full compactions remove them\n" in run("compact", "shop.late", "--full").out
+    assert run("compact", "shop.late", "--full").out.startswith(f"nothing to compact; {left}")
+    own = table.with_options({"tombstone.time-retained": "0 s"})
+    assert own.compact(full=True) is not None
+    assert run("compact", "shop.late", "--full").out == "nothing to compact\n"
+
+
 def test_compact_refuses_a_partition_that_is_none(run: Run, orders: mg.Table) -> None:
     ran = run("compact", "shop.orders", "--full", "--partition", "gone=1")
     assert ran.code == 1
