@@ -41,23 +41,19 @@ def doctor(
 ) -> None:
     """Say what makes a table slow or large, and what helps.
 
-    Looks at buckets, files, snapshots, statistics and files that nothing names. Reads no rows and changes nothing.
+    Looks at buckets, files, deletes, readers that are behind, snapshots, statistics and files that nothing names. Reads
+    no rows and changes nothing.
     """
-    from merganser.cli import render
     from merganser.cli.target import table_of
-    from merganser.upkeep.advice import Advice
+    from merganser.upkeep.advice import orphan_advice
+    from merganser.upkeep.orphans import DAY_MS, find_orphans
 
     found = table_of(table, warehouse, store)
     advice = list(found.advice())
-    orphans = found.remove_orphans(dry_run=True)
-    if orphans:
-        advice.append(
-            Advice(
-                "orphans",
-                f"{render.counted(len(orphans), 'file')} that no snapshot needs, such as '{orphans[0]}', take room.",
-                f"Run `merganser orphans {found.name}`, and again with --remove.",
-            )
-        )
+    now_ms = found.env.now_ms()
+    # The clock of the store may be ahead of ours.
+    orphans = find_orphans(found.definition, found.env, older_than_ms=now_ms + DAY_MS)
+    advice += orphan_advice(found.definition, orphans, now_ms)
     for each in advice:
         print(f"{each.topic}: {each.problem}\n    {each.remedy}")
     if not advice:

@@ -80,6 +80,12 @@ def vectors_by_bucket(table: TableDef, entries: Iterable[IndexEntry]) -> dict[Bu
     return {bucket: _of_bucket(table, held) for bucket, held in found.items()}
 
 
+def marked_rows(table: TableDef, entries: Iterable[IndexEntry]) -> dict[str, int]:
+    """Return how many rows the deletion vectors of a snapshot mark, by data file; 1 where the writer did not say."""
+    buckets = vectors_by_bucket(table, entries).values()
+    return {name: vector.cardinality or 1 for held in buckets for name, vector in held.by_file.items()}
+
+
 def _of_bucket(table: TableDef, entries: Sequence[IndexEntry]) -> BucketVectors:
     by_file: dict[str, Vector] = {}
     for entry in entries:

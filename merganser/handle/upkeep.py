@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from merganser.errors import InvalidInputError
+from merganser.errors import FormatError, InvalidInputError, MerganserError
 from merganser.expr.setting import Setting
 from merganser.expr.text import to_predicate
+from merganser.files.masks import marked_rows
 from merganser.handle.base import TableBase
 from merganser.handle.branches import Branches
 from merganser.handle.consumers import Consumers
@@ -21,13 +23,14 @@ from merganser.meta.snapshot import Snapshot
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
 from merganser.scan.time_travel import epoch_ms
-from merganser.shards.followers import check_leases
-from merganser.upkeep.advice import Advice, Facts, advice_for
+from merganser.shards.followers import check_leases, followers_beside
+from merganser.upkeep.advice import Advice, Facts, ShardLag, advice_for
 from merganser.upkeep.bucket_option import wanted_buckets
 from merganser.upkeep.check import check_table
 from merganser.upkeep.expire_partitions import expire_partitions as expired_partitions
-from merganser.upkeep.expire_snapshots import expire
+from merganser.upkeep.expire_snapshots import HeldBack, expire, held_back
 from merganser.upkeep.orphans import DAY_MS, remove_orphans
+from merganser.upkeep.outdated import outdated_files
 from merganser.upkeep.plan_compaction import CompactionRequest
 from merganser.upkeep.repair import Repaired, repair
 from merganser.upkeep.retention import snapshot_retention
@@ -116,13 +119,15 @@ class UpkeepVerbs(TableBase):
     def advice(self) -> tuple[Advice, ...]:
         """Return what costs readers or writers of the table more than it need, with numbers and the command that helps.
 
-        It looks at the newest snapshot, and reads no data file. Empty: the table is in good shape.
+        It looks at the newest snapshot, at consumers, and at workers of `follow` that keep their leases with the table.
+        It reads no data file. Empty: the table is in good shape.
         """
         store = SnapshotStore(self.definition.paths, self.env, self.name)
         latest = self.latest_snapshot()
         if latest is None:
             return ()
-        state = MetaReader(self.definition.paths, self.env, self.name).state(latest)
+        reader = MetaReader(self.definition.paths, self.env, self.name)
+        state, table = reader.state(latest), newest(self.definition, self.env)
         earliest = store.earliest_id() or latest.id
         oldest = store.get(earliest)
         facts = Facts(
@@ -131,9 +136,24 @@ class UpkeepVerbs(TableBase):
             None if oldest is None else oldest.commit_time,
             self.env.clock(),
             wanted_buckets(self.definition, self.env, state),
-            newest(self.definition, self.env).bucket,
+            table.bucket,
+            outdated_files(table, self.env, state.live),
+            marked_rows(table, reader.index(latest)),
+            self._held_back(),
+            self._shard_lags(),
         )
         return advice_for(self.definition, facts)
+
+    def _held_back(self) -> tuple[HeldBack, ...]:
+        with contextlib.suppress(FormatError):  # a damaged consumer is a finding of the check
+            return held_back(self.definition, self.env)
+        return ()
+
+    def _shard_lags(self) -> list[ShardLag]:
+        with contextlib.suppress(MerganserError):  # what is damaged, or trimmed, others say
+            found = followers_beside(self.definition, self.env)
+            return [ShardLag(one.shard_id, one.rows, one.behind) for one in found if not one.done]
+        return []
 
     def expire(
         self,

@@ -183,6 +183,23 @@ def followers(verbs: Verbs, leases: Leases) -> tuple[Follower, ...]:
     return tuple(found)
 
 
+def followers_beside(table: TableDef, env: Env) -> tuple[Follower, ...]:
+    """Return the followers that keep their leases in the directory of the table; none if it has no such group.
+
+    Raises:
+        MerganserError: as for `Table.followers`.
+    """
+    stream = stream_of(table.options, table.branch)
+    if stream is None:
+        return ()
+    leases = FileLeases(env, join(table.paths.stream(stream.id), _FOLLOWERS))
+    return (
+        followers(Verbs(table, env, f"cannot show the followers of '{table.name}'"), leases)
+        if leases.shard_ids()
+        else ()
+    )
+
+
 def _place(verbs: Verbs, lease: Lease, first: int) -> Place:
     """Return where a group goes on in a shard; a position that is trimmed counts as the oldest that is kept."""
     begin = Place(verbs.stream.id, lease.shard_id, first)

@@ -1,23 +1,30 @@
 """Advice: what costs readers or writers of a table more than it need, with numbers, and the command that helps.
 
-A pure function of the newest state: it reads no file. Each piece of advice looks at one thing, and says nothing if that
-is fine. A table without advice has buckets of a good size, few runs to merge, few small files and few old snapshots.
+A pure function of the newest state and of what readers keep: it reads no file. Each piece of advice looks at one thing,
+and says nothing if that is fine. A table without advice has buckets of a good size, few runs to merge, few small files,
+files as its options ask, few deleted rows, few old snapshots, and readers that keep up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from merganser.lsm.tombstones import Tombstones
 from merganser.meta.data_file import DataFile
 from merganser.meta.live_files import BucketId, LiveFiles
+from merganser.meta.shard_stream import span_text, stream_of
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
 from merganser.progress.sizes import size_text
 from merganser.rules.facts import BUCKETS_MAX
+from merganser.upkeep.expire_snapshots import HeldBack
+from merganser.upkeep.orphans import DAY_MS, Orphan
+from merganser.upkeep.outdated import COMPRESSION, FORMAT, INDEX
 
 _MB: Final = 1 << 20
 BUCKET_BYTES_MAX: Final = 2048 * _MB
@@ -35,13 +42,21 @@ _SMALL_PART: Final = 0.25
 _SNAPSHOTS_PATIENCE: Final = 2
 """Expiry is late once there are so many times the snapshots that it keeps at most, or they are so many times as old."""
 
+_DELETED_PART: Final = 0.05
+"""Minimum share of rows that are deleted and still stored. Fewer cost a read next to nothing."""
+_BEHIND_PART: Final = 0.25
+"""Minimum share of the retention of a shard stream by which its workers are behind: the rest is time to act."""
+_CONSUMERS_SHOWN: Final = 5
+"""Maximum number of consumers that are named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One thing to do.
 
     Attributes:
-        topic: "buckets", "runs", "files", "snapshots", "statistics" or "orphans".
+        topic: "buckets", "runs", "files", "deletes", "indexes", "formats", "consumers", "shards", "snapshots",
+            "statistics" or "orphans".
         problem: a sentence with the numbers, and what they cost.
         remedy: a sentence that says what to do, with the command.
     """
@@ -55,6 +70,21 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardLag:
+    """How far the workers of `Table.follow` are behind in one shard.
+
+    Attributes:
+        shard_id: the shard.
+        rows: stored rows that were not handled.
+        behind: how long ago the first of them was committed.
+    """
+
+    shard_id: str
+    rows: int
+    behind: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What advice is made from.
 
@@ -65,6 +95,10 @@ class Facts:
         now: the time.
         wanted: the number of a rescale that was stopped before it set `bucket`; None: none was.
         number: `bucket` as writers find it now; None: as in the table that is asked.
+        outdated: live files that differ from what the options ask for, by the reason; see `upkeep.outdated`.
+        marked: how many rows the deletion vectors mark, by data file.
+        held: what consumers keep from expiry.
+        lags: how far the workers of the shard stream are behind that keep their leases with the table.
     """
 
     live: LiveFiles
@@ -73,6 +107,10 @@ class Facts:
     now: datetime
     wanted: int | None = None
     number: int | None = None
+    outdated: Mapping[str, Sequence[DataFile]] = field(default_factory=dict)
+    marked: Mapping[str, int] = field(default_factory=dict)
+    held: Sequence[HeldBack] = ()
+    lags: Sequence[ShardLag] = ()
 
 
 def advice_for(table: TableDef, facts: Facts) -> tuple[Advice, ...]:
@@ -84,6 +122,11 @@ def advice_for(table: TableDef, facts: Facts) -> tuple[Advice, ...]:
         _runs,
         _small_files,
         _many,
+        _deletes,
+        _indexes,
+        _formats,
+        _consumers,
+        _shards,
         _old,
         _stats,
     )
@@ -268,6 +311,8 @@ def _old(table: TableDef, facts: Facts) -> Iterator[Advice]:
     least = table.options.get(u.SNAPSHOT_NUM_RETAINED_MIN)
     if facts.oldest is None or facts.snapshots <= least:
         return
+    if facts.held:  # they keep the snapshots
+        return
     age = facts.now - facts.oldest
     too_many = facts.snapshots > _SNAPSHOTS_PATIENCE * most
     too_old = age > _SNAPSHOTS_PATIENCE * keeps and age > timedelta(days=1)
@@ -277,9 +322,140 @@ def _old(table: TableDef, facts: Facts) -> Iterator[Advice]:
         "snapshots",
         f"{facts.snapshots:,} snapshots are kept, the oldest for {_age(age)}; the options keep {most:,} at most, for "
         f"{_age(keeps)}. They keep files that no reader of today needs.",
-        f"Run `merganser expire {table.name}`. A consumer that has stopped may hold them back: "
-        f"`merganser consumers {table.name}`.",
+        f"Run `merganser expire {table.name}`."
+        + (
+            ""
+            if stream_of(table.options, table.branch) is None
+            else " What stays is what the shard stream needs for its retention."
+        ),
     )
+
+
+def _deletes(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    files = [entry.file for entry in facts.live if entry.bucket >= 0]
+    marked = sum(facts.marked.values())
+    holders = [file for file in files if file.delete_row_count] if table.keyed else []
+    rows, stored = sum(file.delete_row_count or 0 for file in holders), sum(file.row_count for file in files)
+    if not marked + rows or marked + rows < _DELETED_PART * stored:
+        return
+    said = [f"marked as deleted ({_counted(len(facts.marked), 'file')})"] if marked else []
+    said += [f"deletes ({_counted(len(holders), 'file')})"] if rows else []
+    verb = "is" if marked + rows == 1 else "are"
+    problem = f"{marked + rows:,} of {_counted(stored, 'stored row')} {verb} {' or '.join(said)}. Reads pass over them."
+    tombstones = Tombstones.of(table, round(facts.now.timestamp() * 1000))
+    kept = sum(file.delete_row_count or 0 for file in holders if file.level and not tombstones.due(file))
+    remedy = f"Run `merganser compact {table.name} --full`."
+    if kept:
+        why = "rows that they take back may still come"
+        if tombstones.lasting.removals:
+            age = facts.now - datetime.fromtimestamp(tombstones.oldest_ms / 1000, facts.now.tzinfo)
+            why = (
+                f"older rows that come late must lose against them for '{u.TOMBSTONE_TIME_RETAINED.key}' ({_age(age)})"
+            )
+        stay = f"{_counted(kept, 'delete')} {'stays' if kept == 1 else 'stay'} for now, since {why}."
+        remedy = f"{remedy} {stay}" if marked or rows > kept else stay[0].upper() + stay[1:]
+    yield Advice("deletes", problem, remedy)
+
+
+def _indexes(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    files = facts.outdated.get(INDEX, ())
+    if files:
+        yield Advice(
+            "indexes",
+            f"{_share(files, facts.live)} lack a Bloom filter that '{w.FILE_INDEX_BLOOM_COLUMNS.key}' asks for. A "
+            "filter on the column skips none of them.",
+            f"Run `merganser compact {table.name} --full`: it rewrites these files.",
+        )
+
+
+def _formats(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    for reason, option, levels in (
+        (FORMAT, w.FILE_FORMAT, w.FILE_FORMAT_PER_LEVEL),
+        (COMPRESSION, w.FILE_COMPRESSION, w.FILE_COMPRESSION_PER_LEVEL),
+    ):
+        files = facts.outdated.get(reason, ())
+        if files:
+            asked = f"'{option.key}' ({table.options.get(option)})" + (
+                f" and '{levels.key}' ask" if table.options.get(levels) else " asks"
+            )
+            yield Advice(
+                "formats",
+                f"{_share(files, facts.live)} have another {reason} than {asked} for. Reads take them as they are.",
+                f"Run `merganser compact {table.name} --full`: it rewrites these files.",
+            )
+
+
+def _consumers(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    last = sorted(facts.held, key=lambda one: -one.count)
+    for one in last[:_CONSUMERS_SHOWN]:
+        name = one.consumer.id
+        size = "files" if one.size_bytes is None else f"{size_text(one.size_bytes)} of data files"
+        heard = _age(max(facts.now - one.consumer.modified, timedelta(0)))  # the clock of the store may be ahead
+        drop = f"`merganser consumer drop {table.name} {shlex.quote(name)}` and `merganser expire {table.name}`"
+        yield Advice(
+            "consumers",
+            f"Consumer '{name}' reads snapshot {one.consumer.next_snapshot:,} next, and was last heard of "
+            f"{heard} ago. It keeps {_counted(one.count, one.kind)} from expiry, the oldest "
+            f"{_age(facts.now - one.since)} old, and {size} that no later {one.kind} needs.",
+            f"Let its reader go on, or run {drop}. '{u.CONSUMER_EXPIRATION_TIME.key}' drops consumers that are not "
+            "heard of.",
+        )
+    if len(last) > _CONSUMERS_SHOWN:
+        yield Advice(
+            "consumers",
+            f"{len(last) - _CONSUMERS_SHOWN:,} more consumers keep snapshots or changelogs from expiry.",
+            f"Run `merganser consumers {table.name}` to see them.",
+        )
+
+
+def _shards(table: TableDef, facts: Facts) -> Iterator[Advice]:
+    stream = stream_of(table.options, table.branch)
+    if stream is None:
+        return
+    late = [lag for lag in facts.lags if lag.rows and lag.behind >= _BEHIND_PART * stream.retention]
+    if not late:
+        return
+    worst = max(late, key=lambda lag: lag.behind)
+    yield Advice(
+        "shards",
+        f"The workers of `Table.follow` are behind in {len(late):,} of {_counted(len(facts.lags), 'shard')}: in "
+        f"'{worst.shard_id}' by {_counted(worst.rows, 'row')}, the first committed {_age(worst.behind)} ago. The "
+        f"stream keeps records for {span_text(stream.retention)}. Workers that fall behind this miss records.",
+        f"Start workers, or keep records longer: `merganser stream enable {table.name} --retention TIME`.",
+    )
+
+
+def orphan_advice(table: TableDef, orphans: Sequence[Orphan], now_ms: int) -> Iterator[Advice]:
+    """Yield what to do about files that no metadata names, of any age."""
+    old = [orphan for orphan in orphans if orphan.modified_ms < now_ms - DAY_MS]
+    young = [orphan for orphan in orphans if orphan.modified_ms >= now_ms - DAY_MS]
+    if old:
+        yield Advice(
+            "orphans",
+            f"{_room(old)} that no snapshot, tag or branch needs, such as '{old[0].path}', take room.",
+            f"Run `merganser orphans {table.name}`, and again with --remove.",
+        )
+    if young:
+        until = datetime.fromtimestamp(max(now_ms, *(orphan.modified_ms for orphan in young)) // 1000 + 1, UTC)
+        yield Advice(
+            "orphans",
+            f"{_room(young)} that no snapshot, tag or branch needs, such as '{young[0].path}', are younger than a day. "
+            "Dropped branches, rollbacks and stopped writers leave such files. Or a writer is about to commit them.",
+            f"`merganser orphans {table.name} --remove` removes them once they are a day old. If nothing writes to the "
+            f"table now, add --older-than {until:%Y-%m-%dT%H:%M:%S} to remove them at once.",
+        )
+
+
+def _room(orphans: Sequence[Orphan]) -> str:
+    return f"{_counted(len(orphans), 'file')} ({size_text(sum(orphan.size for orphan in orphans))})"
+
+
+def _share(files: Sequence[DataFile], live: LiveFiles) -> str:
+    return f"{len(files):,} of {_counted(len(live), 'file')} ({size_text(sum(file.size for file in files))})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _age(age: timedelta) -> str:

@@ -35,13 +35,14 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
 from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.meta.changelogs import ChangelogStore
-from merganser.meta.consumers import ConsumerStore
+from merganser.meta.consumers import Consumer, ConsumerStore
 from merganser.meta.data_file import ADD, SOURCE_APPEND
 from merganser.meta.newest import for_writing
 from merganser.meta.refs import Tag, same_snapshot
@@ -51,6 +52,7 @@ from merganser.meta.snapshot import OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.options import upkeep as u
 from merganser.options import write as w
+from merganser.options.option import INT_MAX
 from merganser.scan.overwrites import is_replaced
 from merganser.scan.source import takes_rows
 from merganser.storage.env import Env
@@ -137,6 +139,43 @@ def end_snapshots(table: TableDef, env: Env, going: Sequence[Snapshot]) -> tuple
     return tuple(run.removed)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What the position of one consumer keeps from expiry.
+
+    Attributes:
+        consumer: the consumer.
+        kind: "snapshot" or, with 'consumer.changelog-only', "changelog".
+        count: how many of them expiry would remove if there were no consumers, and this one keeps.
+        since: when the oldest of them was committed.
+        size_bytes: size of the data files that these snapshots need and no later one; None: not known.
+    """
+
+    consumer: Consumer
+    kind: str
+    count: int
+    since: datetime
+    size_bytes: int | None
+
+
+def held_back(table: TableDef, env: Env) -> tuple[HeldBack, ...]:
+    """Return what consumers keep from expiry, by name; consumers that keep nothing are left out.
+
+    The cost follows the snapshots that they keep: their lists and their own manifests.
+
+    Raises:
+        FormatError: a consumer is damaged.
+    """
+    consumers = ConsumerStore(table.paths, env, table.name).list()
+    if not consumers:
+        return ()
+    run = _Run(table, env)
+    if not consumers_hold_snapshots(table.options):
+        return run.changelogs_held_back(consumers)
+    retention = replace(snapshot_retention(table.options, env.now_ms(), table=table.name), limit=INT_MAX)
+    return run.held_back(retention, consumers)
+
+
 @dataclass
 class _Plan:
     """Files of the expired snapshots; `_keep_needed` takes out those that others still need."""
@@ -208,21 +247,50 @@ class _Run:
         Args:
             ids: the ids of all snapshots, rising, without gaps.
         """
-        if not ids:
-            return ()
-        first, latest = ids[0], ids[-1]
         held = self._held_state() if consumers_hold_snapshots(self.table.options) else None
+        going, seen = self._chosen(retention, ids, held)
+        if seen is not None:
+            self.env.cache.put(self._seen, seen, 100)
+        return going
+
+    def _chosen(
+        self, retention: Retention, ids: Sequence[int], held: int | None
+    ) -> tuple[tuple[Snapshot, ...], tuple[int, int, int] | None]:
+        """Return what `going` does, and what later runs of this process have to know.
+
+        Args:
+            held: the oldest snapshot that consumers hold; None: they hold none.
+        """
+        if not ids:
+            return (), None
+        first, latest = ids[0], ids[-1]
         end = retention.end(first=first, latest=latest, held_from=held)
         found = self._whole(self._read(first, min(end + 1, latest), latest, retention))
         if not found:
-            return ()
+            return (), None
         upto = min(end, found[-1].id)
         times = [snapshot.time_millis for snapshot in found]
         stop = retention.stop(first=found[0].id, latest=latest, end=max(upto, found[0].id), times_ms=times)
         stop, taken_ms = self._before_taken(found, stop)
         after = next((snapshot for snapshot in found if snapshot.id == stop + 1), None)
-        self.env.cache.put(self._seen, (stop, 0 if after is None else after.time_millis, taken_ms), 100)
-        return tuple(snapshot for snapshot in found if snapshot.id <= stop) if stop > found[0].id else ()
+        seen = (stop, 0 if after is None else after.time_millis, taken_ms)
+        return tuple(snapshot for snapshot in found if snapshot.id <= stop) if stop > found[0].id else (), seen
+
+    def held_back(self, retention: Retention, consumers: Sequence[Consumer]) -> tuple[HeldBack, ...]:
+        """Return what consumers keep from expiry; see the function of this name."""
+        free, _ = self._chosen(retention, self.listed(), None)
+        first = {consumer.id: self._needed_by(consumer.next_snapshot) for consumer in consumers}
+        behind = [consumer for consumer in consumers if free and first[consumer.id] < free[-1].id]
+        removed: list[tuple[int, int]] | None = None
+        if behind:
+            with contextlib.suppress(FormatError):
+                removed = list(self._removed(free[1:]).values())
+        found = []
+        for consumer in behind:
+            kept = [snapshot for snapshot in free[:-1] if snapshot.id >= first[consumer.id]]
+            size = None if removed is None else sum(size for number, size in removed if number > kept[0].id)
+            found.append(HeldBack(consumer, "snapshot", len(kept), kept[0].commit_time, size))
+        return tuple(found)
 
     def _before_taken(self, found: Sequence[Snapshot], stop: int) -> tuple[int, int]:
         """Return the oldest snapshot that stays, so that the shard stream has the rows that commits took away.
@@ -280,10 +348,15 @@ class _Run:
         return min((consumer.next_snapshot for consumer in consumers), default=None)
 
     def _held_state(self) -> int | None:
-        """Return the oldest snapshot that consumers hold: of an overwrite they need the rows before it, too."""
+        """Return the oldest snapshot that consumers hold."""
         held = self._held_from()
-        snapshot = self.store.get(held) if held is not None and held > 1 else None
-        return held - 1 if held is not None and snapshot is not None and is_replaced(self.table, snapshot) else held
+        return None if held is None else self._needed_by(held)
+
+    def _needed_by(self, next_snapshot: int) -> int:
+        """Return the first snapshot that a consumer needs: of an overwrite it needs the rows before it, too."""
+        snapshot = self.store.get(next_snapshot) if next_snapshot > 1 else None
+        replaced = snapshot is not None and is_replaced(self.table, snapshot)
+        return next_snapshot - 1 if replaced else next_snapshot
 
     def expire(self, going: Sequence[Snapshot]) -> None:
         """Remove all snapshots except the last one, then the long-lived changelogs that are too old."""
@@ -356,7 +429,7 @@ class _Run:
         """Return the files that are live or named in `gone`, and not in the snapshot that stays."""
         plan = _Plan()
         with self._unreadable_is_kept():
-            plan.data = self._removed([*gone[1:], stays])
+            plan.data = set(self._removed([*gone[1:], stays]))
         for snapshot in gone:
             with self._unreadable_is_kept():
                 if not self.keeps_changelogs:
@@ -385,20 +458,27 @@ class _Run:
         except FormatError as error:
             _log.warning("files of expired snapshots of '%s' are kept as orphans: %s", self.table.name, error)
 
-    def _removed(self, snapshots: Sequence[Snapshot]) -> set[str]:
-        """Return the data files that these commits removed, and that none of them added again."""
-        removed: set[str] = set()
+    def _removed(self, snapshots: Sequence[Snapshot]) -> dict[str, tuple[int, int]]:
+        """Return the data files that these commits removed, and that none of them added again.
+
+        Returns:
+            The commit that removed it and its bytes, by path. A file beside a data file counts as one of 0 bytes.
+        """
+        removed: dict[str, tuple[int, int]] = {}
         lists = self.reader.delta_lists(snapshots)
         found = iter(self.reader.entries_of_each([manifest for manifests in lists for manifest in manifests]))
-        for manifests in lists:
+        for snapshot, manifests in zip(snapshots, lists, strict=True):
             added: set[str] = set()
             for _ in manifests:
                 for entry in next(found):
                     if entry.kind == ADD:  # of a file that changed its level, too
                         added.update(self.needed.data_paths(entry))
                     elif not self.keeps_rows or entry.file.source not in (SOURCE_APPEND, None):
-                        removed.update(self.needed.data_paths(entry))
-            removed -= added
+                        path, *beside = self.needed.data_paths(entry)
+                        removed[path] = snapshot.id, entry.file.size
+                        removed.update(dict.fromkeys(beside, (snapshot.id, 0)))
+            for path in added:
+                removed.pop(path, None)
         return removed
 
     def _keep_needed(self, plan: _Plan, gone: Sequence[Snapshot], stays: Snapshot, tags: Collection[Tag]) -> None:
@@ -460,16 +540,10 @@ class _Run:
     def expire_changelogs(self, retention: Retention) -> None:
         """Remove long-lived changelogs and their files."""
         store = ChangelogStore(self.table.paths, self.env)
-        ids, earliest, latest = store.ids(), self.store.earliest_id(), self.store.latest_id()
-        if not ids or earliest is None or latest is None:
-            return
-        stays = self.store.get(earliest)
-        end = min(retention.end(first=ids[0], latest=latest, held_from=self._held_from()), ids[-1])
-        found = [one for one in self.env.fetch(store.get, [i for i in ids if i <= end]) if one is not None]
-        if stays is None or not found:
-            return
-        gone = _before_stop(found, retention, latest)
-        if not gone:
+        earliest = self.store.earliest_id()
+        stays = None if earliest is None else self.store.get(earliest)
+        found, gone = self._old_changelogs(retention, self._held_from())
+        if stays is None or not gone:
             return
         plan = _Plan()
         for snapshot in gone:
@@ -498,6 +572,33 @@ class _Run:
             _log.warning("files of expired changelogs of '%s' were kept as orphans: %s", self.table.name, error)
             return
         self._remove(plan)
+
+    def _old_changelogs(self, retention: Retention, held: int | None) -> tuple[Sequence[Snapshot], Sequence[Snapshot]]:
+        """Return the oldest long-lived changelogs, and those of them that expire.
+
+        Args:
+            held: the oldest one that consumers hold; None: they hold none.
+        """
+        store = ChangelogStore(self.table.paths, self.env)
+        ids, latest = store.ids(), self.store.latest_id()
+        if not ids or latest is None:
+            return (), ()
+        end = min(retention.end(first=ids[0], latest=latest, held_from=held), ids[-1])
+        found = [one for one in self.env.fetch(store.get, [i for i in ids if i <= end]) if one is not None]
+        return found, _before_stop(found, retention, latest) if found else ()
+
+    def changelogs_held_back(self, consumers: Sequence[Consumer]) -> tuple[HeldBack, ...]:
+        """Return which long-lived changelogs consumers keep from expiry; see `held_back`."""
+        retention = changelog_retention(self.table.options, self.env.now_ms())
+        if retention is None:
+            return ()
+        _, free = self._old_changelogs(replace(retention, limit=INT_MAX), None)
+        kept = {one.id: [old for old in free if old.id >= one.next_snapshot] for one in consumers}
+        return tuple(
+            HeldBack(one, "changelog", len(kept[one.id]), kept[one.id][0].commit_time, None)
+            for one in consumers
+            if kept[one.id]
+        )
 
     def _rows_removed_by(self, snapshot: Snapshot) -> set[str]:
         """Return the appended files that a commit removed; the changelog of earlier commits still needed them."""

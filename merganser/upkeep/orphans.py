@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from merganser.errors import FormatError, NotFoundError
@@ -49,6 +49,26 @@ _NUMBERED: Final = ("schema", "snapshot", "tag", "changelog", "consumer")
 _BUCKET: Final = re.compile(r"bucket-(?:\d+|postpone)")
 
 
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that no metadata names.
+
+    Attributes:
+        path: the whole path.
+        size: bytes.
+        modified_ms: when the store last wrote it, in epoch milliseconds.
+    """
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+def find_orphans(table: TableDef, env: Env, *, older_than_ms: int) -> tuple[Orphan, ...]:
+    """Return the old files that no metadata names, by path; steps 1 to 3. Errors and arguments: `remove_orphans`."""
+    return _Look(table, env, older_than_ms).orphans()
+
+
 def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bool) -> tuple[str, ...]:
     """Remove old files that no metadata names.
 
@@ -64,14 +84,8 @@ def remove_orphans(table: TableDef, env: Env, *, older_than_ms: int, dry_run: bo
         FormatError: metadata is damaged or missing, so the files that it names are unknown; nothing was removed.
         StorageError: the store failed; the files that the run removed before were orphans.
     """
-    if not SchemaStore(table.paths, env).exists():
-        raise NotFoundError(f"cannot look for orphans: there is no table '{table.name}' any more.", table=table.name)
-    needed = _marked(table, env)
     look = _Look(table, env, older_than_ms)
-    found = {path for path in look.files() if _name(path) not in needed}
-    if found:
-        needed = _marked(table, env)
-    paths = tuple(sorted(path for path in found if _name(path) not in needed))
+    paths = tuple(orphan.path for orphan in look.orphans())
     if not dry_run:
         remove_files(table, env, paths)
         remove_empty_directories(table, env, look.directories)
@@ -106,11 +120,21 @@ class _Look:
     table: TableDef
     env: Env
     older_than_ms: int
+    directories: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.directories: set[str] = set()
+    def orphans(self) -> tuple[Orphan, ...]:
+        table, env = self.table, self.env
+        if not SchemaStore(table.paths, env).exists():
+            raise NotFoundError(
+                f"cannot look for orphans: there is no table '{table.name}' any more.", table=table.name
+            )
+        needed = _marked(table, env)
+        found = {file.path: file for file in self.files() if _name(file.path) not in needed}
+        if found:
+            needed = _marked(table, env)
+        return tuple(found[path] for path in sorted(found) if _name(path) not in needed)
 
-    def files(self) -> Iterator[str]:
+    def files(self) -> Iterator[Orphan]:
         """Yield the old files with a known kind of name in the directory of that kind."""
         root = self.table.path
         for name, pattern in _METADATA.items():
@@ -127,11 +151,11 @@ class _Look:
         depth = len(self.table.schema.partition_keys)
         yield from self._data(join(root, self.table.paths.data_directory), depth)
 
-    def _line(self, root: str) -> Iterator[str]:
+    def _line(self, root: str) -> Iterator[Orphan]:
         for name in _NUMBERED:
             yield from self._old(join(root, name), None)
 
-    def _data(self, directory: str, depth: int) -> Iterator[str]:
+    def _data(self, directory: str, depth: int) -> Iterator[Orphan]:
         """Yield the old files of the buckets `depth` partition columns below a directory."""
         names = [entry.name for entry in self._listed(directory) if entry.is_directory]
         if depth:
@@ -146,14 +170,14 @@ class _Look:
                 self.directories.add(path)
                 yield from self._old(path, self._data_names)
 
-    def _all_old(self, directory: str) -> Iterator[str]:
+    def _all_old(self, directory: str) -> Iterator[Orphan]:
         """Yield the old files anywhere below a directory that was made to be renamed."""
         self.directories.add(directory)
         for entry in self._listed(directory):
             if entry.is_directory:
                 yield from self._all_old(join(directory, entry.name))
             elif entry.modified_ms < self.older_than_ms:
-                yield join(directory, entry.name)
+                yield Orphan(join(directory, entry.name), entry.size, entry.modified_ms)
 
     @property
     def _data_names(self) -> re.Pattern[str]:
@@ -168,11 +192,11 @@ class _Look:
         }
         return re.compile(f"(?:{'|'.join(map(re.escape, filter(None, prefixes)))}).+")
 
-    def _old(self, directory: str, pattern: re.Pattern[str] | None) -> Iterator[str]:
+    def _old(self, directory: str, pattern: re.Pattern[str] | None) -> Iterator[Orphan]:
         for entry in self._listed(directory):
             known = _TEMPORARY.fullmatch(entry.name) or (pattern is not None and pattern.fullmatch(entry.name))
             if known and not entry.is_directory and entry.modified_ms < self.older_than_ms:
-                yield join(directory, entry.name)
+                yield Orphan(join(directory, entry.name), entry.size, entry.modified_ms)
 
     def _listed(self, directory: str) -> list[Entry]:
         return self.env.storage.list(directory)

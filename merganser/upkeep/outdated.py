@@ -10,15 +10,17 @@ time.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Final
 
 from merganser.codec.bloom import BLOOM_FILTER
 from merganser.codec.data_format import format_of
 from merganser.codec.file_index import decode_file_index
-from merganser.errors import FormatError, InvalidInputError
-from merganser.files.index import INDEX_SUFFIX
+from merganser.errors import FormatError, InvalidInputError, UnsupportedError
+from merganser.files.index import file_index_path
 from merganser.files.layout import FileLayout, file_layout
 from merganser.meta.data_file import DataFile
+from merganser.meta.live_files import LiveFiles
 from merganser.meta.schemas import SchemaStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
@@ -26,7 +28,8 @@ from merganser.storage.env import Env
 FORMAT: Final = "format"
 COMPRESSION: Final = "compression"
 INDEX: Final = "index"
-_READABLE: Final = ("parquet", "orc", "avro")
+_FORMATS: Final = ("parquet", "orc", "avro")
+"""Formats that this version writes."""
 
 
 class Outdated:
@@ -39,8 +42,7 @@ class Outdated:
     def __init__(self, table: TableDef, env: Env) -> None:
         self._table = table
         self._store = SchemaStore(table.paths, env)
-        self._wanted: dict[int, FileLayout] = {}
-        self._stored: dict[tuple[int, int], FileLayout | None] = {}
+        self._layouts: dict[tuple[int | None, int], FileLayout | None] = {}
 
     def reasons(self, file: DataFile, level: int) -> tuple[str, ...]:
         """Return in what a file differs from a new one: some of `FORMAT`, `COMPRESSION` and `INDEX`.
@@ -48,12 +50,13 @@ class Outdated:
         Args:
             level: of the new one.
         """
-        if level not in self._wanted:
-            self._wanted[level] = file_layout(self._table, level)
-        wanted, then, now = self._wanted[level], self._at(file.schema_id, level), self._at(self._table.schema.id, level)
+        wanted = self._layout(None, level)
+        then, now = self._layout(file.schema_id, level), self._layout(self._table.schema.id, level)
+        if wanted is None or wanted.format not in _FORMATS:
+            return ()
         found = []
         with contextlib.suppress(InvalidInputError):  # a name without an extension
-            if format_of(file.name) != wanted.format and format_of(file.name) in _READABLE:
+            if format_of(file.name) != wanted.format and format_of(file.name) in _FORMATS:
                 found.append(FORMAT)
         if then is not None and now is not None:
             if not found and _compression(then) != _compression(now):
@@ -62,31 +65,52 @@ class Outdated:
                 found.append(INDEX)
         return tuple(found)
 
-    def _at(self, schema_id: int, level: int) -> FileLayout | None:
-        """Return the layout that a stored schema asks for; None if its file is lost or damaged."""
-        if (schema_id, level) not in self._stored:
-            layout = None
-            with contextlib.suppress(FormatError):
-                own = self._table.schema
-                schema = own if schema_id == own.id else self._store.load(schema_id)
-                stored = TableDef(self._table.name, self._table.path, schema, schema.options, self._table.branch)
-                layout = file_layout(stored, level)
-            self._stored[schema_id, level] = layout
-        return self._stored[schema_id, level]
+    def _layout(self, schema_id: int | None, level: int) -> FileLayout | None:
+        """Return the layout that a stored schema asks for; None if nothing can be said of it.
+
+        Args:
+            schema_id: None: the schema and the options of the table as it was opened.
+        """
+        if (schema_id, level) not in self._layouts:
+            found = None
+            # The schema is lost, or another engine has set options that this version does not know.
+            with contextlib.suppress(FormatError, InvalidInputError, UnsupportedError):
+                found = file_layout(self._table if schema_id is None else self._stored_table(schema_id), level)
+            self._layouts[schema_id, level] = found
+        return self._layouts[schema_id, level]
+
+    def _stored_table(self, schema_id: int) -> TableDef:
+        schema = self._table.schema if schema_id == self._table.schema.id else self._store.load(schema_id)
+        return replace(self._table, schema=schema, options=schema.options)
 
     @staticmethod
     def _lacks_index(file: DataFile, wanted: FileLayout, then: FileLayout, now: FileLayout) -> bool:
         """Return whether a file lacks the Bloom filter of a column that it was written with."""
         names = {field.id: field.name for field in then.value_fields}
         due = {one.field.id for one in wanted.filters} & set(names)
-        if file.embedded_index is not None:
+        own = {one.field.id for one in then.filters}
+        if file.embedded_index is not None and not due <= own:  # to decode 50,000 of them takes seconds
             with contextlib.suppress(FormatError):
                 indexes = decode_file_index(file.embedded_index, path=file.name)
                 there = {index.column for index in indexes if index.kind == BLOOM_FILTER}
                 due = {number for number in due if names[number] not in there}
-        elif any(name.endswith(INDEX_SUFFIX) for name in file.extra_files):
-            due &= {one.field.id for one in now.filters} - {one.field.id for one in then.filters}
+        elif file_index_path("", file) is not None:
+            due &= {one.field.id for one in now.filters} - own
         return bool(due)
+
+
+def outdated_files(table: TableDef, env: Env, live: LiveFiles) -> dict[str, list[DataFile]]:
+    """Return the live files in buckets that are outdated where they lie, by the reason.
+
+    Args:
+        table: with its newest schema.
+    """
+    found: dict[str, list[DataFile]] = {}
+    outdated = Outdated(table, env)
+    for entry in live:
+        for reason in outdated.reasons(entry.file, entry.file.level) if entry.bucket >= 0 else ():
+            found.setdefault(reason, []).append(entry.file)
+    return found
 
 
 def _compression(layout: FileLayout) -> str:

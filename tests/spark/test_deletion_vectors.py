@@ -52,6 +52,11 @@ def test_writes_and_compactions_in_tasks_mark_rows_and_reads_need_no_merge(
     ms.compact(spark, table, full=True)
     assert table.system("table_indexes").to_arrow().num_rows == 0
     assert _rows(ms.read(spark, table)) == _rows(ms.read(spark, optimised)) == expected
+    assert ms.compact(spark, table, full=True) is None
+    table = table.alter([mg.changes.set_option("file.format", "orc")])
+    assert ms.compact(spark, table, full=True) is not None
+    assert {path.rpartition(".")[2] for path in table.files()["file_path"].to_pylist()} == {"orc"}
+    assert _rows(ms.read(spark, table)) == expected
 
 
 def test_files_from_before_vectors_were_turned_on_are_merged_and_marked_in_tasks(

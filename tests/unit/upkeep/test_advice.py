@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,12 +16,14 @@ from merganser.meta.data_file import ADD, ManifestEntry
 from merganser.meta.live_files import EMPTY, LiveFiles
 from merganser.meta.snapshots import SnapshotStore
 from merganser.meta.table_state import MetaReader
+from merganser.progress.sizes import size_text
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.upkeep.advice import Facts, advice_for
 
 _names = itertools.count()
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MB = 1 << 20
+MIN_MAX = {"snapshot": (("min", "1"), ("max", "2")), "changelog": (("min", "1"), ("max", "4"))}
 
 
 def _table(**how: Any) -> mg.Table:
@@ -171,6 +174,138 @@ def test_files_without_statistics_are_named_with_what_gives_them_some() -> None:
     other = _table()
     (found,) = advice_for(other.definition, Facts(live, 5, NOW, NOW))
     assert "Another engine wrote them. `merganser compact db.t --full`" in found.remedy
+
+
+def _said(table: mg.Table, topic: str) -> tuple[str, str]:
+    (found,) = [one for one in table.advice() if one.topic == topic]
+    return found.problem, found.remedy
+
+
+def _timed(**how: Any) -> tuple[mg.Table, list[datetime]]:
+    clock = [NOW]
+    catalog = catalog_over(memory_with({}, f"advice-{next(_names)}"), clock=lambda: clock[0])
+    catalog.create_database("db")
+    return catalog.create_table("db.t", "k INT, v STRING", **how), clock
+
+
+def test_consumers_are_named_with_the_snapshots_and_bytes_that_they_keep() -> None:
+    options = {"bucket": "1", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"}
+    options |= {"snapshot.time-retained": "30 d", "snapshot.expire.limit": "2"}
+    table, clock = _timed(primary_key=["k"], options=options)
+    table.consumers.set("near", next_snapshot=4)
+    table.consumers.set("slow", next_snapshot=1)
+    for k in range(4):
+        table.write([{"k": k, "v": "a"}])
+    table.compact(full=True)
+    clock[0] += timedelta(days=3)
+    assert [snapshot.id for snapshot in table.snapshots()] == [1, 2, 3, 4, 5]
+    (found,) = table.advice()
+    assert "Consumer 'slow' reads snapshot 1 next" in found.problem
+    assert "keeps 2 snapshots from expiry, the oldest 3 days old, and 0 bytes of data files" in found.problem
+    assert "`merganser consumer drop db.t slow` and `merganser expire db.t`" in found.remedy
+    assert str(found) in table.describe()
+    for k in range(3):
+        table.write([{"k": k, "v": "b"}])
+    four = {"snapshot.num-retained.max": "2"}
+    found, near = table.with_options(four).advice()
+    assert ("'slow'" in found.problem, "'near'" in near.problem) == (True, True)
+    assert "keeps 3 snapshots" in near.problem
+    before = sum(_data_sizes(table))
+    table.consumers.drop("slow")
+    table.consumers.drop("near")
+    table.with_options(four).expire(max_deletes=100)
+    freed = before - sum(_data_sizes(table))
+    assert f"and {size_text(freed)} of data files" in found.problem
+    assert freed
+    assert table.advice() == ()
+
+
+def test_consumers_that_keep_changelogs_alone_are_named_with_those() -> None:
+    few = {f"{what}.num-retained.{which}": n for what in ("snapshot", "changelog") for which, n in MIN_MAX[what]}
+    options = {"bucket": "1", "changelog-producer": "input", "consumer.changelog-only": "true", **few}
+    table, _ = _timed(primary_key=["k"], options=options | {"num-sorted-run.compaction-trigger": "50"})
+    table.consumers.set("slow", next_snapshot=3)
+    for k in range(10):
+        table.write([{"k": k, "v": "a"}])
+    assert [snapshot.id for snapshot in table.snapshots()] == [9, 10]
+    (found,) = [one for one in table.advice() if one.topic == "consumers"]
+    assert "keeps 4 changelogs from expiry" in found.problem
+    assert "and files that no later changelog needs" in found.problem
+    table.consumers.drop("slow")
+    assert [one for one in table.advice() if one.topic == "consumers"] == []
+
+
+def _data_sizes(table: mg.Table) -> list[int]:
+    storage, bucket = table.env.storage, f"{table.path}/bucket-0"
+    return [entry.size for entry in storage.list(bucket)]
+
+
+def test_workers_of_the_shard_stream_that_are_far_behind_are_named() -> None:
+    table, clock = _timed(primary_key=["k"], options={"bucket": "2"})
+    table.enable_stream("24 h")
+    table.write([{"k": k, "v": "a"} for k in range(20)])
+    clock[0] += timedelta(hours=10)
+    assert table.advice() == ()  # nobody follows it
+    stop = threading.Event()
+    table.follow("one", lambda _: stop.set(), stop=stop, limit=5)
+    problem, remedy = _said(table, "shards")
+    assert "behind in 2 of 2 shards" in problem
+    assert "the first committed 10 hours ago. The stream keeps records for 24 h" in problem
+    assert "merganser stream enable db.t --retention" in remedy
+    stop = threading.Event()
+    threading.Timer(1, stop.set).start()
+    table.follow("one", lambda _: None, stop=stop)
+    assert table.advice() == ()
+
+
+def test_deleted_rows_that_are_still_stored_are_counted() -> None:
+    table, _ = _timed(options={"deletion-vectors.enabled": "true"})
+    table.write([{"k": k, "v": "a"} for k in range(100)])
+    table.delete("k < 4")
+    assert table.advice() == ()
+    table.delete("k < 5")
+    problem, remedy = _said(table, "deletes")
+    assert problem == "5 of 100 stored rows are marked as deleted (1 file). Reads pass over them."
+    assert remedy == "Run `merganser compact db.t --full`."
+    table.compact(full=True)
+    assert table.advice() == ()
+
+
+def test_deletes_that_a_full_compaction_leaves_are_named_with_the_reason() -> None:
+    table, clock = _timed(primary_key=["k"], options={"bucket": "1", "sequence.field": "v"})
+    table.write([{"k": k, "v": "a"} for k in range(10)])
+    table.delete("k < 2")
+    assert _said(table, "deletes")[1] == "Run `merganser compact db.t --full`."
+    table.compact(full=True)
+    assert _said(table, "deletes")[1] == (
+        "2 deletes stay for now, since older rows that come late must lose against them for "
+        "'tombstone.time-retained' (24 hours)."
+    )
+    clock[0] += timedelta(days=3)
+    assert _said(table, "deletes")[1] == "Run `merganser compact db.t --full`."
+    table.compact(full=True)
+    assert table.advice() == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "topic", "problem"),
+    [
+        ("file-index.bloom-filter.columns", "v", "indexes", "lack a Bloom filter that 'file-index.bloom-filter"),
+        ("file.format", "orc", "formats", "have another format than 'file.format' (orc) asks for"),
+        ("file.compression", "none", "formats", "have another compression than 'file.compression' (none) asks for"),
+    ],
+)
+def test_files_that_the_options_now_ask_for_otherwise_are_counted(
+    option: str, value: str, topic: str, problem: str
+) -> None:
+    table = _table().alter([mg.changes.set_option(option, value)])
+    table.write([{"k": 2, "v": "b"}])
+    said, remedy = _said(table, topic)
+    assert said.startswith("1 of 2 files (")
+    assert problem in said
+    assert "`merganser compact db.t --full`" in remedy
+    table.compact(full=True)
+    assert table.advice() == ()
 
 
 @pytest.mark.parametrize(
