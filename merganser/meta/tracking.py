@@ -17,7 +17,6 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from merganser.errors import InvalidInputError
 from merganser.meta.data_file import DataFile
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
@@ -35,24 +34,6 @@ _NAMED_MAX: Final = 1000
 def tracks(table: TableDef) -> bool:
     """Return whether the options of a table let commits publish changes at all."""
     return bool(table.options.get(w.CHANGE_TRACKING))
-
-
-def check_partitions_off(table: TableDef, action: str) -> None:
-    """Refuse partitions without tracking that the table cannot have.
-
-    Raises:
-        InvalidInputError: names the option and the column.
-    """
-    for spec in table.options.get(w.CHANGE_TRACKING_OFF):
-        for part in spec:
-            name = part.partition("=")[0]
-            if name not in table.schema.partition_keys:
-                raise InvalidInputError(
-                    f"{action}: '{w.CHANGE_TRACKING_OFF.key}' names '{part}', and the table is not partitioned by "
-                    f"'{name}'. Nothing was changed. Its partition columns are: "
-                    f"{', '.join(table.schema.partition_keys) or 'none'}.",
-                    option=w.CHANGE_TRACKING_OFF.key,
-                )
 
 
 def untracked_of(table: TableDef, partitions: Iterable[bytes]) -> frozenset[bytes]:

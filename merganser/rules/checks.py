@@ -64,6 +64,7 @@ def check_table_options(table: TableSchema, *, what: str = "cannot use the optio
     _check_row_tracking(table, what)
     _check_log(table, what)
     _check_column_lists(table, what)
+    check_partitions_off(table, what=what)
     _check_filters(table.options, what)
     _check_names(table.options, what)
     _check_record_columns(table, what)
@@ -89,6 +90,24 @@ def check_type(options: Options, *, what: str, table: str) -> None:
             option=w.TYPE.key,
             table=table,
         )
+
+
+def check_partitions_off(table: TableSchema, *, what: str) -> None:
+    """Refuse partitions without change tracking that the table cannot have.
+
+    Raises:
+        InvalidInputError: names the option and the column.
+    """
+    for spec in table.options.get(w.CHANGE_TRACKING_OFF):
+        for part in spec:
+            name = part.partition("=")[0]
+            if name not in table.partition_keys:
+                refuse(
+                    what,
+                    f"'{w.CHANGE_TRACKING_OFF.key}' names '{part}', and the table is not partitioned by '{name}'. "
+                    f"Nothing was changed. Its partition columns are: {', '.join(table.partition_keys) or 'none'}.",
+                    option=w.CHANGE_TRACKING_OFF.key,
+                )
 
 
 # what the format allows

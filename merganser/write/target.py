@@ -15,9 +15,10 @@ from merganser.errors import InvalidInputError, a_type
 from merganser.files.layout import value_limits
 from merganser.ingest.rows import split_kinds
 from merganser.meta.table_def import TableDef
-from merganser.meta.tracking import UNTRACKED_FILE, check_partitions_off, publishes_by_compaction, untracked_of
+from merganser.meta.tracking import UNTRACKED_FILE, publishes_by_compaction, untracked_of
 from merganser.options import write as w
 from merganser.options.registry import did_you_mean
+from merganser.rules.checks import check_partitions_off
 from merganser.rules.dialects import keeps_other_columns
 from merganser.rules.gaps import check_can_write
 from merganser.schema.arrow import arrow_type
@@ -60,7 +61,7 @@ class WriteTarget:
             )
         self._changes = changes
         self.postpones = table.postpones and (streams or not table.options.get(w.POSTPONE_BATCH_WRITE_FIXED_BUCKET))
-        check_partitions_off(table, self.action)
+        check_partitions_off(replace(table.schema, options=table.options), what=self.action)
         self.columns = self._checked_columns(columns)
         if action is None and overwrite is None:
             self._check_columns_can_be_left_out()

@@ -1,13 +1,20 @@
-"""A copy of the table that follows its changes: by `changes`, by a stream with a consumer, or shard by shard."""
+"""A copy of the table that follows its changes: by `changes`, by a stream with a consumer, or shard by shard.
+
+Where a commit left its changes out, the copy reads the partitions that a gap names again. A reader of shards is told of
+no partitions, and begins again.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import merganser as mg
+from merganser.errors import UntrackedError
 from tests.everything.model import Fields
-from tests.everything.replica import Copy
+from tests.everything.replica import Copy, DifferenceError
 from tests.everything.values import Row, converter
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ def follower_of(h: History, rng: random.Random) -> Follower | None:
     """Return what follows a table, as a history draws it; None: its changes do not make its rows."""
     engine, producer, options = h.layout.engine, h.layout.producer, h.model.options
     if options.get("stream.enabled") == "true":
-        return Shards(h)
+        return rng.choice([Shards, Follow])(h)
     plain = engine == "deduplicate" and "sequence.field" not in options and options.get("ignore-delete") != "true"
     plain = plain and options.get("ignore-update-before") != "true" and not h.layout.vectors
     if producer in EXACT or engine == "append" or (plain and not h.layout.postpones):
@@ -90,6 +97,16 @@ class Follower:
         self.copy.model = self.h.model
         self.copy.apply(self.name, changes, strict=self.exact)
 
+    def replace(self, gap: mg.Gap) -> None:
+        """Take the partitions of a gap as they are after its snapshot."""
+        self._check_left_out(gap.snapshot)
+        self.copy.replace(gap.partitions, gap.read().to_pylist(), strict=self.exact)
+        self.h.compared["gaps"] += 1
+
+    def _check_left_out(self, what: object) -> None:
+        if not self.h.leaves_out:
+            raise DifferenceError("gap", f"no commit has left changes out, and there is a gap: {what}")
+
 
 class Changes(Follower):
     """Reads the changes of the snapshots that came."""
@@ -102,8 +119,35 @@ class Changes(Follower):
     def take(self) -> None:
         latest = self.h.table.latest_snapshot()
         if latest is not None and latest.id >= self.next:
-            self.apply(self.h.table.changes(self.next, latest.id).to_pylist())
+            skipped = self.h.table.changes(self.next, latest.id, gaps="skip")
+            gaps = {gap.snapshot: gap for gap in skipped.gaps()}
+            if not gaps:
+                self.apply(self.h.table.changes(self.next, latest.id).to_pylist())
+            else:
+                self._go_through(gaps, latest.id, skipped.count())
             self.next = latest.id + 1
+
+    def _go_through(self, gaps: dict[int, mg.Gap], last: int, count: int) -> None:
+        """Apply the changes of one snapshot after the other, each gap after those of its snapshot.
+
+        Args:
+            count: how many rows a reader gets that passes over the gaps.
+        """
+        try:
+            self.h.table.changes(self.next, last, gaps="error").to_arrow()
+        except UntrackedError as error:
+            if error.context["snapshot"] != min(gaps):
+                raise DifferenceError("gap", f"{sorted(gaps)} are gaps, and the error is: {error}") from error
+        else:
+            raise DifferenceError("gap", f"{sorted(gaps)} are gaps, and are no errors")
+        for number in range(self.next, last + 1):
+            changes = self.h.table.changes(number, number, gaps="skip").to_pylist()
+            self.apply(changes)
+            count -= len(changes)
+            if number in gaps:
+                self.replace(gaps[number])
+        if count:
+            raise DifferenceError("gap", f"a read from {self.next} to {last} has {count} rows more than its parts")
 
 
 class Stream(Follower):
@@ -122,8 +166,11 @@ class Stream(Follower):
         self.take()
 
     def take(self) -> None:
-        for plan in self.h.table.stream(follow=False, consumer=_CONSUMER):
-            self.apply(plan.to_pylist())
+        for plan in self.h.table.stream(follow=False, consumer=_CONSUMER, gaps="mark"):
+            if isinstance(plan, mg.Gap):
+                self.replace(plan)
+            else:
+                self.apply(plan.to_pylist())
 
 
 class Shards(Follower):
@@ -151,10 +198,64 @@ class Shards(Follower):
                 if not page.may_have_more:
                     break
             self.at[name] = at
+        self.apply_records(found)
+
+    def apply_records(self, found: list[Row]) -> None:
         if self.h.layout.moves:
             found.sort(key=lambda record: record["_sequence"])
         self.copy.model = self.h.model
         self.copy.apply_records(found)
 
     def step(self, *, published: bool, complete: bool) -> None:
-        super().step(published=True, complete=complete)
+        try:
+            super().step(published=True, complete=complete)
+        except UntrackedError as error:
+            self._check_left_out(error)
+            self.h.compared["gaps"] += 1
+            super().step(published=False, complete=complete)
+
+
+class Follow(Shards):
+    """Lets workers follow the table, one after the other; each goes on where the one before gave its shards back."""
+
+    name = "follow"
+
+    def begin(self) -> None:
+        Follower.begin(self)
+        self.group = str(self.h.path / f"group-{next(self.h.names)}")
+        self._read(gaps="skip")
+
+    def take(self) -> None:
+        self.apply_records(self._read(gaps="error"))
+
+    def _read(self, gaps: str) -> list[Row]:
+        """Return what a new worker is given until it waits, and all that is there was read."""
+        found: list[Row] = []
+        idle = _Idle(self.h.table, self.group)
+        self.h.table.follow(
+            next(self.h.names),
+            lambda batch: found.extend(batch.records.to_pylist()),
+            self.group,
+            limit=5,
+            full=True,
+            gaps=gaps,
+            stop=idle,
+        )
+        return found
+
+
+class _Idle(threading.Event):
+    """Ends a worker that waits, once its group has read all."""
+
+    def __init__(self, table: mg.Table, group: str) -> None:
+        super().__init__()
+        self._table, self._group = table, group
+        self._waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._waits += 1
+        if self._waits > 100:
+            raise DifferenceError("follow", f"a worker waits: {self._table.followers(self._group)}")
+        if all(each.done or (each.worker and not each.snapshots) for each in self._table.followers(self._group)):
+            self.set()
+        return self.is_set()

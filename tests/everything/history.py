@@ -115,6 +115,9 @@ class History:
         self.lookups: Any = None
         self.looked_at: Any = None
         self.is_published, self.is_complete = True, False
+        options = layout.options
+        self.leaves_out = "change-tracking.off-partitions" in options or "streaming-read-overwrite" in options
+        """Whether a commit may have left its changes out."""
         self.follower: Follower | None = follower_of(self, rng) if rng.random() < 0.8 else None
 
     def _catalog(self) -> mg.Catalog:

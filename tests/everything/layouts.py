@@ -119,6 +119,7 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
         _always_rising(layout)
     if rng.random() < 0.3:
         _odd_names(layout.drawn, rng)
+    _tracking(layout, keys)
     return layout
 
 
@@ -239,6 +240,17 @@ def _stream(layout: Layout, rng: random.Random) -> None:
         return
     if layout.engine == "append" or layout.producer in ("lookup", "full-compaction", "per-record"):
         layout.options.update({"stream.enabled": "true", "stream.retention": "365 d"})
+
+
+def _tracking(layout: Layout, rng: random.Random) -> None:
+    """Let some tables leave out the changes of a partition, or of what overwrites replace."""
+    options, drawn = layout.options, layout.drawn
+    name = drawn.partition[0] if drawn.partition else ""
+    text = name.isascii() and name.isidentifier() and drawn.columns[name] == "STRING"  # as its directory is named
+    if text and "stream.enabled" not in options and rng.random() < 0.25:
+        options["change-tracking.off-partitions"] = f"{name}=a"
+    if layout.producer != "none" and rng.random() < 0.2:
+        options["streaming-read-overwrite"] = "false"
 
 
 def _vectors(layout: Layout, rng: random.Random) -> None:

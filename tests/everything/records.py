@@ -109,9 +109,12 @@ def change_records(h: History, rng: random.Random) -> None:
     takes = not keyed or len({*model.partition} - {*model.key}) == 0
     keeps = keyed and takes and form in ("debezium-json", "debezium-flat") and model.engine == "deduplicate"
     texts, keys, changes = list[str | None](), list[str | None](), list[Change]()
-    unsent = False
+    unsent, ordered, seen, alone = False, "sequence.field" in model.options, set[Any](), set[Any]()
     for _, row in h.changes(rng, rng.choice([1, 4, 10])):
         old = there.get(model.key_of(row)) if keyed else (source.pop() if source and rng.random() < 0.4 else None)
+        key = model.key_of(row)
+        if key in alone:
+            continue
         if keyed and old is not None and model.partition_of(old) != model.partition_of(row):
             row = {**row, **{name: old[name] for name in model.partition}}
         kind = "insert" if old is None else rng.choice(["update", "update", "delete"])
@@ -126,9 +129,18 @@ def change_records(h: History, rng: random.Random) -> None:
         images = [None if each is None else encoded_row(each, model.fields) for each in (old, new)]
         text, kinds = record_of(kind, form, *images, whole=whole)
         sent, kept = new, list[str]()
-        if keeps and kind == "update" and not (form == "debezium-json" and whole) and rng.random() < 0.4:
+        if (
+            keeps
+            and kind == "update"
+            and not (form == "debezium-json" and whole)
+            and rng.random() < 0.4
+            and not (ordered and key in seen)
+        ):
+            # in a call, records of a key follow each other in the order of a column
+            alone |= {key} if ordered else set()
             sent, text, kept = _without_some(h, rng, form, old, row, text)
             unsent = unsent or (text is not None and UNSENT in text)
+        seen.add(key)
         names = model.key if keyed else ()
         own = encoded_row(new or old or {}, [f for f in model.fields if f.name in names])
         keys.append(json.dumps(own) if keyed else None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tests.everything.model import Model, image
 from tests.everything.values import Row
@@ -66,6 +67,18 @@ class Copy:
                 self.by_key[key] = row
         if not self.keyed:
             self.bag = +self.bag
+
+    def replace(self, partitions: Sequence[Mapping[str, Any]], changes: Sequence[Row], *, strict: bool) -> None:
+        """Take other rows for those of some partitions; none of them: for all."""
+
+        def stays(row: Row) -> bool:
+            return bool(partitions) and all(
+                any(row[name] != value for name, value in each.items()) for each in partitions
+            )
+
+        self.by_key = {key: row for key, row in self.by_key.items() if stays(row)}
+        self.bag = Counter({one: count for one, count in self.bag.items() if stays(self.samples[one])})
+        self.apply("gap", changes, strict=strict)
 
     def apply_records(self, records: Sequence[Row]) -> None:
         """Apply records of shards: puts, whole rows of updates, and deletes."""

@@ -36,6 +36,28 @@ def write(h: History, rng: random.Random) -> None:
         h.model.flush(batch)
 
 
+@step(2)
+def write_untracked(h: History, rng: random.Random) -> None:
+    """Write rows whose changes are left out: readers of changes are told."""
+    changes = h.changes(rng, rng.choice([1, 3, 10]))
+    rows = h.arrow(changes)
+    match rng.choice(["write", "writer", "overwrite", "option"]):
+        case "write":
+            h.table.write(rows, kinds="op", changes=False)
+        case "writer":
+            with h.table.writer(changes=False) as writer:
+                writer.write(rows, kinds="op")
+                writer.commit()
+        case "overwrite":
+            h.table.write(rows, kinds="op", overwrite={}, changes=False)
+            h.model.clear(lambda row: True)
+            h.unpublished()
+        case "option":
+            h.table.with_options({"change-tracking": "false"}).write(rows, kinds="op")
+    h.model.flush(changes)
+    h.leaves_out = True
+
+
 @step(1)
 def write_a_refused_kind(h: History, rng: random.Random) -> None:
     """A kind that the table does not take is refused, with all rows beside it."""

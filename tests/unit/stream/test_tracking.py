@@ -120,8 +120,14 @@ def test_partitions_without_tracking_do_not_disturb_readers_of_others(catalog: m
 
 @pytest.mark.parametrize("text", ["p", "p=", "=a", "dt=1"])
 def test_partitions_that_cannot_be_are_refused(catalog: mg.Catalog, text: str) -> None:
+    off = {"change-tracking.off-partitions": text}
     with pytest.raises(InvalidInputError, match=r"change-tracking\.off-partitions"):
-        _write(_table(catalog, **{"change-tracking.off-partitions": text}), 1, 1)
+        _table(catalog, **off)
+    table = _table(catalog)
+    with pytest.raises(InvalidInputError, match=r"change-tracking\.off-partitions"):
+        table.alter([mg.changes.set_option(*each) for each in off.items()])
+    with pytest.raises(InvalidInputError, match=r"change-tracking\.off-partitions"):
+        _write(table.with_options(off), 1, 1)
 
 
 def test_a_mark_is_of_one_snapshot_alone(catalog: mg.Catalog) -> None:
