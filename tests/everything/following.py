@@ -25,14 +25,20 @@ EXACT = ("lookup", "full-compaction", "per-record")
 _CONSUMER = "copy"
 
 
-def follower_of(h: History, rng: random.Random) -> Follower | None:
-    """Return what follows a table, as a history draws it; None: its changes do not make its rows."""
+def follower_of(h: History, rng: random.Random, before: Follower | None = None) -> Follower | None:
+    """Return what follows a table, as a history draws it; None: its changes do not make its rows.
+
+    Args:
+        before: what followed the table before it got a key: a stream goes on.
+    """
     engine, producer, options = h.layout.engine, h.layout.producer, h.model.options
     if options.get("stream.enabled") == "true":
         return rng.choice([Shards, Follow])(h)
     plain = engine == "deduplicate" and "sequence.field" not in options and options.get("ignore-delete") != "true"
     plain = plain and options.get("ignore-update-before") != "true" and not h.layout.vectors
     if producer in EXACT or engine == "append" or (plain and not h.layout.postpones):
+        if isinstance(before, Stream) and h.model.key:
+            return Stream(h, goes_on=True)
         return rng.choice([Changes, Stream])(h)
     return None
 
@@ -151,13 +157,24 @@ class Changes(Follower):
 
 
 class Stream(Follower):
-    """Goes on with a stream where its consumer is."""
+    """Goes on with a stream where its consumer is.
+
+    Args:
+        goes_on: it has read all rows before they got the key that they have now.
+    """
 
     name = "stream"
+
+    def __init__(self, h: History, *, goes_on: bool = False) -> None:
+        self.goes_on = goes_on
+        super().__init__(h)
 
     def begin(self) -> None:
         table = self.h.table
         super().begin()
+        if self.goes_on:
+            self.goes_on = False
+            return
         if any(consumer.id == _CONSUMER for consumer in table.consumers.list()):
             table.consumers.drop(_CONSUMER)
         if table.latest_snapshot() is None:

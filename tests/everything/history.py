@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import merganser as mg
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.storage.env import Env
 from merganser.testing.builders import catalog_over, memory_with
 from merganser.testing.engines_oracle import Change
@@ -111,6 +111,7 @@ class History:
         )
         self.line = self.main = Line(self.opened(table), model, layout.drawn)
         self.branches: dict[str, Line] = {}
+        self.before_key: tuple[Model, DrawnTable] | None = None
         self.consumers: dict[str, int] = {}
         self.lookups: Any = None
         self.looked_at: Any = None
@@ -155,8 +156,10 @@ class History:
         )
         was = line.fields
         line.model.become(fields, options, renamed)
-        if line is self.main and self.follower is not None:
-            self.follower.become(was)
+        if line is self.main:
+            self.layout = self.layout.with_drawn(line.drawn, moves=line.model.moves)
+            if self.follower is not None:
+                self.follower.become(was)
 
     @property
     def merges_schema(self) -> bool:
@@ -304,6 +307,20 @@ class History:
         if self.follower is not None:
             self.follower.begin()
         self.is_published = True
+
+    def take_key(self, model: Model, drawn: DrawnTable) -> None:
+        """Let the table have another key, or none any more."""
+        line = self.main
+        self.compared["keys"] += 1
+        if line.model.key:
+            self.lookups = None
+        else:
+            self.before_key = line.model.copy(), line.drawn
+        line.model, line.drawn = model, drawn
+        line.old.clear()
+        self.layout = self.layout.with_drawn(drawn, moves=model.moves)
+        before, rng = self.follower, random.Random(f"{self.seed} {len(line.states)}")
+        self.follower = follower_of(self, rng, before) if before is not None else None
 
     # what must hold
 
@@ -473,15 +490,25 @@ class History:
         if len(line.states) < 2:
             return
         start, end = sorted(rng.sample(sorted(line.states), 2))
-        changes = line.table.changes(start + 1, end, mode="diff").to_pylist()
-        older, newer = (self.now_of(line.states[number]) for number in (start, end))
-        copy = Copy(line.model, older)
-        copy.apply("diff", changes, strict=True)
-        self.same_rows(f"diff of {start} and {end}", copy.rows(), newer, line.fields)
+        states = line.states[start], line.states[end]
+        keyed = [bool(each.model.key) for each in states]
+        changes = line.table.changes(start + 1, end, mode="diff")
+        if keyed[0] != keyed[1]:
+            self.refused(changes.to_arrow, (ConflictError, "cannot compare two states"))
+            return
+        model = line.model if keyed[1] == bool(line.model.key) else states[1].model
+        older, newer = (self.rows_of(each, model.fields) for each in states)
+        copy = Copy(model, older)
+        copy.apply("diff", changes.to_pylist(), strict=True)
+        self.same_rows(f"diff of {start} and {end}", copy.rows(), newer, model.fields)
 
     def now_of(self, state: State) -> list[Row]:
         """Return the rows of a state with the columns of now."""
-        turn = converter(state.fields, self.line.fields)
+        return self.rows_of(state, self.line.fields)
+
+    def rows_of(self, state: State, fields: Fields) -> list[Row]:
+        """Return the rows of a state with other columns."""
+        turn = converter(state.fields, fields)
         return [turn(row) for row in state.model.visible()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -42,6 +42,10 @@ class Layout:
     drawn: DrawnTable
     moves: bool = False
     spark: bool = False
+
+    def with_drawn(self, drawn: DrawnTable, *, moves: bool) -> Layout:
+        """Return the layout of the same table once it was altered."""
+        return replace(self, drawn=drawn, moves=moves)
 
     @property
     def engine(self) -> str:
@@ -100,6 +104,8 @@ def drawn_layout(seed: str, spark: bool = False) -> Layout:
     rng = random.Random(f"{seed} layout")
     layout = Layout(drawn_table(rng.choice(ENGINES), rng), spark=spark)
     _columns(layout, rng)
+    if layout.engine == "append":
+        layout.drawn.add("u", "BIGINT", lambda rng: rng.randrange(10**6))
     keys = random.Random(f"{seed} key")  # of its own, so that the rest of a history stays what it was
     if layout.engine == "deduplicate" and keys.random() < 0.2:
         _other_key(layout.drawn, keys)

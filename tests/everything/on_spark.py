@@ -167,6 +167,8 @@ class SparkHistory(History):
         )
         if len(self.line.states) >= 2:
             start, end = sorted(rng.sample(sorted(self.line.states), 2))
+            if bool(self.line.states[start].model.key) != bool(self.model.key):
+                return
             theirs = ms.changes(self.spark, self.table, start + 1, end, columns, mode="diff").toArrow().to_pylist()
             ours = self.table.changes(start + 1, end, columns, mode="diff").to_pylist()
             unordered = self.model.unordered()

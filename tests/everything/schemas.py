@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 import merganser as mg
 from merganser import changes as c
-from merganser.errors import InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError
 from merganser.schema import types as t
 from merganser.schema.types_text import parse_type
 from tests.everything.history import History, SkippedError
+from tests.everything.model import Model, image
+from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
-from tests.everything.values import KINDS, LADDERS, converter, default_of, draw
+from tests.everything.values import KINDS, LADDERS, converter, default_of, draw, plain
+from tests.oracle.drawn_tables import choice
 
 OPTIONS = {
     "num-sorted-run.compaction-trigger": ("2", "4", "7"),
@@ -111,6 +117,89 @@ def altered(h: History, changes: list[Any], *, old: bool = True, defaults: Mappi
         else:
             kind = line.table.read().schema.field(name).type
             line.model.defaults[by_name[name]] = pa.array([value], kind)[0].as_py()  # as Arrow gives it back
+
+
+@step(2)
+def set_primary_key(h: History, rng: random.Random) -> None:
+    """Give a key to a table without one; the rows that are there are written anew."""
+    model = h.model
+    if model.key or model.engine != "append" or h.line is not h.main:
+        raise SkippedError
+    kinds = t.TinyInt | t.SmallInt | t.Int | t.BigInt | t.VarChar | t.Date | t.Decimal
+    fields = [f for f in h.line.fields if f.name not in model.partition and isinstance(f.type, kinds)]
+    chosen = [f.name for f in rng.sample(fields, rng.choice([1, 1, 2]) if len(fields) > 1 else len(fields))]
+    own = [f.name for f in fields if f.name == "u" and rng.random() < 0.8]
+    chosen = list(dict.fromkeys([*own, *chosen]))[: rng.choice([1, 2])]
+    if not chosen:
+        raise SkippedError
+    moves = bool(model.partition) and model.options.get("ignore-delete") != "true" and rng.random() < 0.3
+    key = chosen if moves else [*model.partition, *chosen]
+    engine = rng.choice([None, None, "deduplicate", "deduplicate", "first-row", "partial-update", "aggregation"])
+    if (engine == "first-row" and h.write_only) or (moves and engine != "deduplicate"):
+        engine = None
+    changes = [c.set_primary_key(key), *_keyed_options(h, rng, engine, moves=moves)]
+    rows = model.visible()
+    keys = Counter(tuple(plain(row[name]) for name in key) for row in rows)
+    call = partial(h.table.alter, changes)
+    if model.options.get("stream.enabled") == "true":
+        h.refused(call, (InvalidInputError, "its shard stream has records of rows without a key"))
+        return
+    if any(None in each for each in keys):
+        h.refused(call, (InvalidInputError, "null in the primary key"))
+        return
+    if engine is None and len(keys) < len(rows):
+        h.refused(call, (InvalidInputError, r"share \d+ values? of the primary key"))
+        return
+    old, table = h.table, h.opened(call())
+    h.table = table
+    made = Model(
+        engine or "deduplicate",
+        table.schema.fields,
+        key,
+        model.partition,
+        dict(table.options),
+        moves,
+        dict(model.defaults),
+    )
+    if len(keys) < len(rows):  # which of them is newer is known of one bucket alone
+        found = table.read().to_pylist()
+        there = Counter(image(row, model.fields) for row in rows)
+        if len(found) != len(keys) or any(image(row, model.fields) not in there for row in found):
+            raise DifferenceError("key", f"rows {found} of {rows}")
+        rows = found
+    made.flush([("+I", row) for row in rows], given=True)
+    draws = dict(h.drawn.draws)
+    for name in chosen:
+        made.defaults.pop(table.schema.field(name).id, None)
+        kind = table.schema.field(name).type
+        draws[name] = choice(*[row[name] for row in rows[:6]], *(draw(kind, rng) for _ in range(2)))
+    for name in model.partition:
+        values = [value for value in (draws[name](rng) for _ in range(9)) if value is not None]
+        draws[name] = choice(*values, *[row[name] for row in rows[:3] if row[name] is not None])
+    h.take_key(made, replace(h.drawn, engine=made.engine, key=chosen, options=dict(table.options), draws=draws))
+    if rows:
+        reasons = "had no primary key when it was opened|the primary key has changed|Open the table again"
+        given = h.arrow([("+I", rows[0])]).drop_columns(["op"])
+        h.refused(lambda: old.write(given), (ConflictError, reasons))
+
+
+def _keyed_options(h: History, rng: random.Random, engine: str | None, *, moves: bool) -> list[Any]:
+    """Return the changes of options that go with a primary key."""
+    options, given = h.model.options, {"bucket": "-1"}
+    producers = ("none", "lookup") if engine == "first-row" else ("none", "none", "input", "lookup", "full-compaction")
+    given["changelog-producer"] = producer = rng.choice([*producers, *(["per-record"] if len(producers) > 2 else [])])
+    if not moves:
+        given["bucket"] = rng.choice(["1", "2", "-1", *(["-2"] if producer != "per-record" else [])])
+    if given["bucket"] == "-1":
+        given["dynamic-bucket.target-row-num"] = rng.choice(["1", "3", "20"])
+    if engine is not None:
+        given["merge-engine"] = engine
+    hides = h.write_only or moves or engine == "first-row" or producer == "full-compaction"
+    gone = ["bucket-key", *(["deletion-vectors.enabled"] if hides else [])]
+    return [
+        *(c.set_option(*each) for each in given.items()),
+        *(c.remove_option(name) for name in gone if name in options),
+    ]
 
 
 def _change(h: History, rng: random.Random) -> Any:

@@ -179,8 +179,17 @@ def rollback(h: History, rng: random.Random) -> None:
 
 def _go_back(h: History, state: State) -> None:
     """Take the rows of a state, with the columns of now."""
-    now = h.model
-    model = state.model.copy()
+    now, model = h.model, state.model.copy()
+    if h.line is h.main and bool(model.key) != bool(now.key):
+        assert h.before_key is not None
+        h.reopen()
+        before, drawn = h.before_key
+        assert h.table.schema.fields == before.fields
+        model.defaults = {}
+        model.become(before.fields, dict(h.table.options), {})
+        model.defaults = dict(before.defaults)
+        h.take_key(model, drawn)
+        return
     model.defaults = {}
     model.become(
         now.fields,
@@ -264,6 +273,8 @@ def fast_forward(h: History, rng: random.Random) -> None:
     begins = theirs.begins
     main.states = {n: state for n, state in main.states.items() if n <= begins} | theirs.states
     main.tags = {tag: found for tag, found in main.tags.items() if found[0] <= begins} | theirs.tags
+    if bool(main.model.key) != bool(theirs.model.key):
+        h.take_key(theirs.model.copy(), theirs.drawn)
     main.model, main.drawn = theirs.model.copy(), theirs.drawn
     main.old.clear()
     h.reopen()
