@@ -362,8 +362,8 @@ def _indexes(table: TableDef, facts: Facts) -> Iterator[Advice]:
     if files:
         yield Advice(
             "indexes",
-            f"{_share(files, facts.live)} lack a Bloom filter that '{w.FILE_INDEX_BLOOM_COLUMNS.key}' asks for. A "
-            "filter on the column skips none of them.",
+            f"{_share(files, facts.live)} {_verb(files, 'lacks', 'lack')} a Bloom filter that "
+            f"'{w.FILE_INDEX_BLOOM_COLUMNS.key}' asks for. A filter on the column skips none of them.",
             f"Run `merganser compact {table.name} --full`: it rewrites these files.",
         )
 
@@ -380,7 +380,8 @@ def _formats(table: TableDef, facts: Facts) -> Iterator[Advice]:
             )
             yield Advice(
                 "formats",
-                f"{_share(files, facts.live)} have another {reason} than {asked} for. Reads take them as they are.",
+                f"{_share(files, facts.live)} {_verb(files, 'has', 'have')} another {reason} than {asked} "
+                f"for. Reads take them as they are.",
                 f"Run `merganser compact {table.name} --full`: it rewrites these files.",
             )
 
@@ -432,17 +433,19 @@ def orphan_advice(table: TableDef, orphans: Sequence[Orphan], now_ms: int) -> It
     if old:
         yield Advice(
             "orphans",
-            f"{_room(old)} that no snapshot, tag or branch needs, such as '{old[0].path}', take room.",
+            f"{_room(old)} that no snapshot, tag or branch needs, such as '{old[0].path}', "
+            f"{_verb(old, 'takes', 'take')} room.",
             f"Run `merganser orphans {table.name}`, and again with --remove.",
         )
     if young:
         until = datetime.fromtimestamp(max(now_ms, *(orphan.modified_ms for orphan in young)) // 1000 + 1, UTC)
         yield Advice(
             "orphans",
-            f"{_room(young)} that no snapshot, tag or branch needs, such as '{young[0].path}', are younger than a day. "
+            f"{_room(young)} that no snapshot, tag or branch needs, such as '{young[0].path}', "
+            f"{_verb(young, 'is', 'are')} younger than a day. "
             "Dropped branches, rollbacks and stopped writers leave such files. Or a writer is about to commit them.",
-            f"`merganser orphans {table.name} --remove` removes them once they are a day old. If nothing writes to the "
-            f"table now, add --older-than {until:%Y-%m-%dT%H:%M:%S} to remove them at once.",
+            f"`merganser orphans {table.name} --remove` removes files that are a day old. If nothing writes to the "
+            f"table now, add --older-than {until:%Y-%m-%dT%H:%M:%S} to remove these at once.",
         )
 
 
@@ -452,6 +455,10 @@ def _room(orphans: Sequence[Orphan]) -> str:
 
 def _share(files: Sequence[DataFile], live: LiveFiles) -> str:
     return f"{len(files):,} of {_counted(len(live), 'file')} ({size_text(sum(file.size for file in files))})"
+
+
+def _verb(files: Sequence[object], one: str, many: str) -> str:
+    return one if len(files) == 1 else many
 
 
 def _counted(number: int, noun: str) -> str:

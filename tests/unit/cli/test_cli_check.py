@@ -41,7 +41,7 @@ def test_the_doctor_says_what_could_be_better_and_changes_nothing(run: Run, orde
     assert stray.exists()
     os.utime(stray)
     seen = run("doctor", "shop.orders")
-    assert "are younger than a day" in seen.out
+    assert "is younger than a day" in seen.out
     limit = seen.out.partition("--older-than ")[2].partition(" ")[0]
     assert run("orphans", "shop.orders").out == ""
     assert run("orphans", "shop.orders", "--remove", "--older-than", limit).out == f"{stray}\n"

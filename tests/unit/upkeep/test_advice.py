@@ -290,9 +290,9 @@ def test_deletes_that_a_full_compaction_leaves_are_named_with_the_reason() -> No
 @pytest.mark.parametrize(
     ("option", "value", "topic", "problem"),
     [
-        ("file-index.bloom-filter.columns", "v", "indexes", "lack a Bloom filter that 'file-index.bloom-filter"),
-        ("file.format", "orc", "formats", "have another format than 'file.format' (orc) asks for"),
-        ("file.compression", "none", "formats", "have another compression than 'file.compression' (none) asks for"),
+        ("file-index.bloom-filter.columns", "v", "indexes", "lacks a Bloom filter that 'file-index.bloom-filter"),
+        ("file.format", "orc", "formats", "has another format than 'file.format' (orc) asks for"),
+        ("file.compression", "none", "formats", "has another compression than 'file.compression' (none) asks for"),
     ],
 )
 def test_files_that_the_options_now_ask_for_otherwise_are_counted(
