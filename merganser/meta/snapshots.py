@@ -113,7 +113,8 @@ class SnapshotStore:
         if snapshot_id < earliest:
             raise ExpiredError(
                 f"cannot read snapshot {snapshot_id} of '{self.table_name}': snapshots before {earliest} have expired. "
-                f"Read {earliest} or a later one, or raise 'snapshot.num-retained.min' to keep more.",
+                f"Read {earliest} or a later one, or a tag, and raise 'snapshot.time-retained' to keep more from now "
+                "on.",
                 table=self.table_name,
                 snapshot=snapshot_id,
             )

@@ -194,7 +194,8 @@ def newest_by(store: SnapshotStore, wanted: int) -> Snapshot:
         if earliest > 1:
             raise ExpiredError(
                 f"cannot read '{store.table_name}' as of {_shown(wanted)}: snapshots before {earliest} "
-                f"({first.commit_time}) have expired.",
+                f"({first.commit_time}) have expired. Read that time or a later one, or a tag, and raise "
+                "'snapshot.time-retained' to keep more from now on.",
                 table=store.table_name,
             )
         raise NotFoundError(

@@ -314,8 +314,9 @@ def test_a_time_before_the_first_snapshot_that_is_kept_has_expired(orders: mg.Ta
         orders.write([GOOD | {"id": n + 5}], overwrite={})
         orders.write([GOOD], overwrite={})
     Path(orders.path, "snapshot", "snapshot-1").unlink()
-    _refused(lambda: orders.read(timestamp="1999-01-01"), "1999-01-01", error=ExpiredError)
-    _refused(lambda: orders.read(snapshot=1), "snapshots before 2", error=ExpiredError)
+    advice = "or a tag, and raise 'snapshot.time-retained'"
+    _refused(lambda: orders.read(timestamp="1999-01-01"), "1999-01-01", advice, error=ExpiredError)
+    _refused(lambda: orders.read(snapshot=1), "snapshots before 2", advice, error=ExpiredError)
 
 
 # dynamic options
