@@ -39,6 +39,7 @@ from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import TableState
 from merganser.options import write as w
 from merganser.schema import row_kind
+from merganser.schema.literals import default_value
 from merganser.schema.pieces import values_at
 from merganser.storage.env import Env
 from merganser.write.buffer import SMALL_BYTES
@@ -391,12 +392,24 @@ class Keeping:
         """Return the waiting rows with the values of stored rows; without those that are refused."""
         place = np.full(grouped.groups.count, -1)
         place[grouped.order[which]] = np.arange(len(which))
-        filled = _filled_from(table, self._waiting, place, stored)
+        filled = _filled_from(table, _with_defaults(table, self._waiting), place, stored)
         new = filled.refused & ~self._told
         if new.any():
             self._refused(self._waiting.filter(new), _reasons(self._waiting, new))
             self._told |= new
         return replace(self._waiting, rows=filled.rows.rows).filter(~filled.refused)
+
+
+def _with_defaults(table: TableDef, given: Kept) -> Kept:
+    """Return rows with the defaults of columns in place of nulls that were sent: later rows of the write keep these."""
+    rows = given.rows
+    defaults = {field.name: field for field in table.schema.fields_with_defaults if field.default is not None}
+    for i, name in enumerate(given.names):
+        if name in defaults:
+            column, at = rows.column(name), rows.schema.get_field_index(name)
+            whole = pc.if_else(pa.array(given.kept[:, i]), column, pc.coalesce(column, default_value(defaults[name])))
+            rows = rows.set_column(at, rows.schema.field(at), whole)
+    return replace(given, rows=rows)
 
 
 def _accepted(target: WriteTarget, part: Kept) -> Prepared:

@@ -160,6 +160,17 @@ def test_a_stored_null_stays_null_where_the_column_has_a_default(catalog: mg.Cat
     assert rows(table) == [row(1, "x", None, 5), row(2, "y", "given")]
 
 
+@pytest.mark.parametrize("options", [{}, {"sequence.field": "n"}], ids=str)
+def test_a_null_that_was_sent_is_the_default_for_later_rows_of_the_call(
+    catalog: mg.Catalog, options: dict[str, str]
+) -> None:
+    table = made(catalog, **options)
+    table.write([row(1, "a1", "b1", 1)])
+    table = table.alter([mg.changes.set_default("b", "given")])
+    table.write_changes([update(1, "x", None, 5), update(1, "y", UNSENT, 6)], "debezium-json", unavailable="keep")
+    assert rows(table) == [row(1, "y", "given", 6)]
+
+
 def test_bad_records_fail_the_call_if_it_says_so_also_those_that_are_found_by_the_lookup(catalog: mg.Catalog) -> None:
     table, letters = made(catalog), catalog.table("db.letters")
     with pytest.raises(InvalidInputError, match="no row of this key"):
