@@ -1,8 +1,9 @@
 """Automatic tags: one for each day, hour or other period, or for each batch job.
 
 The name of a tag is the beginning of its period. The tag keeps the first snapshot that was committed after the period
-and its delay: this snapshot holds all rows of the period. A writer remembers nothing between commits; the existing
-tags show which period is next. If two writers make the same tag, the table gets it once.
+and its delay: this snapshot holds all rows of the period, and those of its own commit. Other engines of the format make
+the same choice. A writer remembers nothing between commits; the existing tags show which period is next. If two writers
+make the same tag, the table gets it once.
 
 Format: "tag" options. Names and rules are those of the format's engines.
 """

@@ -64,6 +64,20 @@ def test_the_first_commit_after_a_period_is_tagged_with_the_periods_name(catalog
     assert _tags(table) == {"2025-12-31": 1, "2026-01-01": 3}
 
 
+def test_a_tag_holds_the_rows_of_the_commit_that_makes_it_and_none_if_that_has_none(
+    catalog: mg.Catalog, clock: _Clock
+) -> None:
+    table = _table(catalog)
+    empty = table.with_options({"snapshot.ignore-empty-commit": "false"})
+    _write(table, clock, "2026-01-01T10:00")
+    _write(table, clock, "2026-01-02T00:01")
+    clock.now = datetime(2026, 1, 3, tzinfo=UTC)
+    empty.write([])
+    table.write([{"k": 1}])
+    assert _tags(table) == {"2025-12-31": 1, "2026-01-01": 2, "2026-01-02": 3}
+    assert [table.read(tag=name).count() for name in _tags(table)] == [1, 2, 2]
+
+
 def test_the_delay_lets_late_commits_into_the_period(catalog: mg.Catalog, clock: _Clock) -> None:
     table = _table(catalog, creation_period="hourly", creation_delay="10 min")
     for at in ("10:00", "11:09", "11:10"):
