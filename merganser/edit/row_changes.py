@@ -204,13 +204,14 @@ class RowChanges:
         if not news.num_rows:
             return
         self.updated += news.num_rows
+        kinds = np.full(news.num_rows, row_kind.UPDATE_AFTER, np.int8)
+        written = news if self._is_plain else self._reaching(olds, news, kinds, sets)
         if self._pairs:
             every = np.ones(news.num_rows, np.bool_)
             order, kinds = Fate(~every, every, ~every).interleaved()
             self._put(rows_at(joined([olds, news]), order), kinds)
             return
-        kinds = np.full(news.num_rows, row_kind.UPDATE_AFTER, np.int8)
-        self._put(news if self._is_plain else self._reaching(olds, news, kinds, sets), kinds)
+        self._put(written, kinds)
 
     @property
     def _is_plain(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.everything import edits, records, schemas, verbs  # noqa: F401  their steps
+from tests.everything import change_records, edits, records, schemas, verbs  # noqa: F401  their steps
 from tests.everything.history import History, SkippedError, repeatable
 from tests.everything.layouts import drawn_layout
 from tests.everything.replica import DifferenceError

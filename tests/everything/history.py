@@ -114,6 +114,7 @@ class History:
         self.before_key: tuple[Model, DrawnTable] | None = None
         self.consumers: dict[str, int] = {}
         self.lookups: Any = None
+        self.letters: mg.Table | None = None
         self.looked_at: Any = None
         self.is_published, self.is_complete = True, False
         options = layout.options

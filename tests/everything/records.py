@@ -1,190 +1,22 @@
-"""Steps that bring rows in other forms: change records of every format, files, writers that overlap, copies."""
+"""Steps that bring rows in other forms: files, writers that overlap, repeated commits; and copies, lookups."""
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import random
-from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import date, datetime, time
-from decimal import Decimal
-from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.errors import ConflictError
 from merganser.schema import types as t
-from merganser.testing.engines_oracle import Change
+from tests.everything.change_records import encoded_row
 from tests.everything.history import History, SkippedError, begins_with
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
-from tests.everything.values import Row
-
-FORMATS = ("debezium-json", "debezium-flat", "canal-json", "maxwell-json", "ogg-json", "json")
-UNSENT = "__debezium_unavailable_value"
-
-
-def encoded(value: Any, kind: t.DataType) -> Any:
-    """Return a value as change records hold it."""
-    match value, kind:
-        case None, _:
-            return None
-        case Decimal(), _:
-            return str(value)
-        case float(), _ if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case datetime(), _:
-            return value.isoformat(sep=" ").replace("+00:00", "Z")
-        case date() | time(), _:
-            return value.isoformat()
-        case bytes(), _:
-            return base64.b64encode(value).decode()
-        case _, t.Row(fields=fields):
-            return encoded_row(value, fields)
-        case _, t.Map(value=inner):
-            return {key: encoded(each, inner) for key, each in value}
-        case _, t.Array(element=inner):
-            return [encoded(each, inner) for each in value]
-    return value
-
-
-def encoded_row(row: Row, fields: Sequence[t.Field]) -> dict[str, Any]:
-    """Return a row as change records hold it."""
-    return {f.name: encoded(row[f.name], f.type) for f in fields}
-
-
-def record_of(
-    kind: str, form: str, before: dict[str, Any] | None, after: dict[str, Any] | None, *, whole: bool
-) -> tuple[str | None, list[str]]:
-    """Return a record of a change, and which rows it gives: kinds, in order.
-
-    Args:
-        before, after: the old and the new row, as records hold them.
-        kind: insert, update or delete.
-        whole: the record holds the whole old row.
-    """
-    kinds = {"insert": ["+I"], "update": ["-U", "+U"] if whole else ["+U"], "delete": ["-D"]}[kind]
-    found: dict[str, Any] | None
-    match form:
-        case "debezium-json":
-            sent = before if whole or kind == "delete" else None
-            found = {"op": {"insert": "c", "update": "u", "delete": "d"}[kind], "before": sent, "after": after}
-        case "debezium-flat":
-            row = before if kind == "delete" else after
-            assert row is not None
-            op = {"insert": "c", "update": "u", "delete": "d"}[kind]
-            found = {**row, "__deleted": str(kind == "delete").lower(), "__op": op}
-            kinds = {"insert": ["+I"], "update": ["+U"], "delete": ["-D"]}[kind]
-        case "canal-json":
-            found = {"type": kind.upper(), "data": [before if kind == "delete" else after], "old": None}
-            if kind == "update":
-                assert before is not None
-                found["old"] = [before]
-        case "maxwell-json":
-            found = {"type": kind, "data": before if kind == "delete" else after}
-            if kind == "update":
-                found["old"] = before
-        case "ogg-json":
-            found = {"op_type": kind[0].upper(), "before": before, "after": after}
-        case _:
-            found = None if kind == "delete" else after
-            kinds = {"insert": ["+U"], "update": ["+U"], "delete": ["-D"]}[kind]
-    return None if found is None else json.dumps(found), kinds
-
-
-@step(3)
-def change_records(h: History, rng: random.Random) -> None:
-    """Change records of a source that has the rows of the table: inserts, updates, deletes, values not sent."""
-    model = h.model
-    if model.rowkind or model.engine not in ("deduplicate", "counting", "append") or h.layout.adds_only:
-        raise SkippedError
-    form = rng.choice(FORMATS)
-    keyed, source = bool(model.key), model.visible()
-    there = model.by_key() if keyed else {}
-    takes = not keyed or len({*model.partition} - {*model.key}) == 0
-    keeps = keyed and takes and form in ("debezium-json", "debezium-flat") and model.engine == "deduplicate"
-    texts, keys, changes = list[str | None](), list[str | None](), list[Change]()
-    unsent, ordered, seen, alone = False, "sequence.field" in model.options, set[Any](), set[Any]()
-    for _, row in h.changes(rng, rng.choice([1, 4, 10])):
-        old = there.get(model.key_of(row)) if keyed else (source.pop() if source and rng.random() < 0.4 else None)
-        key = model.key_of(row)
-        if key in alone:
-            continue
-        if keyed and old is not None and model.partition_of(old) != model.partition_of(row):
-            row = {**row, **{name: old[name] for name in model.partition}}
-        kind = "insert" if old is None else rng.choice(["update", "update", "delete"])
-        if kind != "insert" and model.engine == "append":
-            continue
-        whole = form != "debezium-json" or not keyed or rng.random() < 0.6
-        if not keyed and kind == "update" and form in ("debezium-flat", "json"):
-            continue  # no old row, and no key
-        if not keyed and kind == "delete" and form == "json":
-            continue
-        new = None if kind == "delete" else row
-        images = [None if each is None else encoded_row(each, model.fields) for each in (old, new)]
-        text, kinds = record_of(kind, form, *images, whole=whole)
-        sent, kept = new, list[str]()
-        if (
-            keeps
-            and kind == "update"
-            and not (form == "debezium-json" and whole)
-            and rng.random() < 0.4
-            and not (ordered and key in seen)
-        ):
-            # in a call, records of a key follow each other in the order of a column
-            alone |= {key} if ordered else set()
-            sent, text, kept = _without_some(h, rng, form, old, row, text)
-            unsent = unsent or (text is not None and UNSENT in text)
-        seen.add(key)
-        names = model.key if keyed else ()
-        own = encoded_row(new or old or {}, [f for f in model.fields if f.name in names])
-        keys.append(json.dumps(own) if keyed else None)
-        texts.append(text)
-        for each in kinds:
-            given = old if each in ("-U", "-D") else sent
-            assert given is not None
-            given = {**model.filled(given), **{name: given[name] for name in kept}}
-            if each == "-D" and form == "json":
-                given = {name: value if name in names else None for name, value in given.items()}
-            changes.append((each, given))
-        if keyed:
-            there = (
-                {**there, model.key_of(row): {**model.filled(sent), **{name: sent[name] for name in kept}}}
-                if sent is not None
-                else {key: value for key, value in there.items() if key != model.key_of(row)}
-            )
-    if not texts:
-        raise SkippedError
-    options: dict[str, Any] = {"binary": "base64"} if form == "canal-json" else {}
-    if unsent:
-        options["unavailable"] = "keep"
-    ordering = {name for name in model.options.get("sequence.field", "").split(",") if name} - set(model.key)
-    if form == "json" and ordering and None in texts:  # a delete that is the key alone would be older than the row
-        refusal = (InvalidInputError, "orders the rows of a key")
-        h.refused(lambda: h.write_changes(rng, texts, form, keys, options), refusal)
-        return
-    h.write_changes(rng, texts, form, keys if keyed else None, options)
-    model.flush(changes, given=True)
-
-
-def _without_some(
-    h: History, rng: random.Random, form: str, old: Row | None, row: Row, text: str | None
-) -> tuple[Row, str | None, list[str]]:
-    """Return a new row some of whose texts the source did not send, its record, and their names: they stay."""
-    own = {*h.model.key, *h.model.partition, *h.model.options.get("sequence.field", "").split(",")}
-    names = [f.name for f in h.model.fields if isinstance(f.type, t.VarChar) and f.name not in own]
-    if old is None or not names or text is None:
-        return row, text, []
-    chosen = rng.sample(names, rng.randrange(1, len(names) + 1))
-    record = json.loads(text)
-    inner = record if form == "debezium-flat" else record["after"]
-    inner |= dict.fromkeys(chosen, UNSENT)
-    return {**row, **{name: old[name] for name in chosen}}, json.dumps(record), chosen
 
 
 @step(2)

@@ -224,8 +224,9 @@ def test_a_column_of_a_sequence_group_is_updated_and_sums_stay(catalog: mg.Catal
     assert by_key(table) == {1: (3, None, 10, "new")}
 
 
-def test_a_row_may_not_become_older_by_its_sequence_field(catalog: mg.Catalog) -> None:
-    table = made(catalog, **{"sequence.field": "n"})
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_a_row_may_not_become_older_by_its_sequence_field(catalog: mg.Catalog, producer: str) -> None:
+    table = made(catalog, **{"sequence.field": "n", "changelog-producer": producer})
     table.write(FIRST)
     table.update("k = 5", {"a": "50"})
     table.update("k = 4", {"n": "n + 1", "a": "40"})
