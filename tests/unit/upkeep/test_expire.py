@@ -110,7 +110,7 @@ def test_an_expired_snapshot_is_an_error_that_says_which_option_keeps_more() -> 
     for _ in range(3):
         write(table)
     table.expire(retain_max=1)
-    with pytest.raises(ExpiredError, match=r"snapshot\.num-retained\.min"):
+    with pytest.raises(ExpiredError, match=r"snapshot\.time-retained"):
         table.read(snapshot=1).to_arrow()
 
 
