@@ -150,7 +150,8 @@ class ShardReader:
         known: _Known = {} if newest is None else {newest.id: newest}
         self._check_history(place, newest, known)
         shard, end = self._bounds(place, newest, known)
-        self._check_retention(place, newest, known)
+        if place.snapshot < end:  # else it has nothing more to read, and nothing can be missing
+            self._check_retention(place, newest, known)
         found = Gathered(shape, self.empty)
         at = place
         last = min(end, place.snapshot + _SNAPSHOTS_MAX)

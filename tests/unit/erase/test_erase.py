@@ -478,6 +478,15 @@ def test_streams_and_shards_go_on(producer: str) -> None:
     assert sorted(state.values(), key=repr) == rows_of(table) == [row("a"), row("b")]
 
 
+def test_shards_whose_records_are_all_gone_are_read_to_their_end() -> None:
+    table = table_of({"stream.enabled": "true"})
+    table.write([row("a"), row("b"), row("c")])
+    for key in "ab":
+        table.erase(f"k = '{key}'", everywhere=True)
+    pages = [table.records(table.shard_iterator(shard.shard_id, at="trim_horizon")) for shard in table.shards()]
+    assert [(page.records.num_rows, page.next_iterator is None) for page in pages] == [(0, True), (0, True), (0, False)]
+
+
 def test_files_outside_of_the_table_are_reported_and_stay(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
