@@ -368,9 +368,8 @@ def dead_letters(h: History, rng: random.Random) -> None:
     wrong = {at: _made_wrong(h, rng, drawn, at) for at in rng.sample(drawn.wrong, rng.choice([1, len(drawn.wrong)]))}
     given = [wrong[at][0] if at in wrong else text for at, text in enumerate(texts)]
     user, options = next(h.names), drawn.options
-    for _ in range(rng.choice([1, 2])):  # a repeated call adds nothing
-        more = {"dead_letters": h.letters, "commit_user": user, "identifier": 1}
-        h.write_changes(rng, given, drawn.form, drawn.keys, options | more)
+    more = {"dead_letters": h.letters, "commit_user": user, "identifier": 1}
+    h.write_changes(rng, given, drawn.form, drawn.keys, options | more, rng.choice([1, 2]))
     model.flush([change for at, each in enumerate(drawn.changes) if at not in wrong for change in each], given=True)
     found = sorted(h.letters.read().to_pylist(), key=lambda letter: letter["position"])
     said = [(each["table"], each["position"], each["text"], each["key"]) for each in found]

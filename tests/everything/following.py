@@ -87,12 +87,20 @@ class Follower:
         if not self.waits or complete:
             self.compare()
 
+    def step_or_begin(self, *, published: bool, complete: bool) -> None:
+        """Follow the table after a step, and begin again behind a commit that left its changes out."""
+        try:
+            Follower.step(self, published=published, complete=complete)
+        except UntrackedError as error:
+            self._check_left_out(error)
+            self.h.compared["gaps"] += 1
+            Follower.step(self, published=False, complete=complete)
+
     def finish(self) -> None:
         """Let all that waits be published, and compare."""
         if self.waits:
             self.h.table.compact(full=True)
-        self.take()
-        self.compare()
+        self.step_or_begin(published=True, complete=True)
 
     def compare(self) -> None:
         h = self.h
@@ -224,12 +232,7 @@ class Shards(Follower):
         self.copy.apply_records(found)
 
     def step(self, *, published: bool, complete: bool) -> None:
-        try:
-            super().step(published=True, complete=complete)
-        except UntrackedError as error:
-            self._check_left_out(error)
-            self.h.compared["gaps"] += 1
-            super().step(published=False, complete=complete)
+        self.step_or_begin(published=True, complete=complete)
 
     def finish(self) -> None:
         try:

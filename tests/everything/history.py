@@ -120,7 +120,7 @@ class History:
         options = layout.options
         self.leaves_out = "change-tracking.off-partitions" in options or "streaming-read-overwrite" in options
         """Whether a commit may have left its changes out."""
-        self.follower: Follower | None = follower_of(self, rng) if rng.random() < 0.8 else None
+        self.follower: Follower | None = self.drawn_follower(rng) if rng.random() < 0.8 else None
 
     def _catalog(self) -> mg.Catalog:
         if self.storage is not None:
@@ -259,13 +259,14 @@ class History:
 
     # the same call, embedded or with Spark
 
-    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None) -> None:
+    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None, *, tracked: bool = True) -> None:
         """Write rows with their kinds as one commit.
 
         Args:
             how: the overwrite; None: none.
+            tracked: False: readers of changes are not to see it.
         """
-        self.table.write(self.arrow(changes), kinds="op", overwrite=how)
+        self.table.write(self.arrow(changes), kinds="op", overwrite=how, changes=tracked)
 
     def compact(self, rng: random.Random, *, full: bool, partitions: Any = None) -> None:
         self.table.compact(full=full, partitions=partitions)
@@ -293,8 +294,16 @@ class History:
         rows = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
         done(lambda: clauses.of(self.table.merge(rows, on)).execute())
 
-    def write_changes(self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any]) -> None:
-        self.table.write_changes(texts, form, keys=keys, **options)
+    def write_changes(
+        self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any], times: int = 1
+    ) -> None:
+        """Write change records.
+
+        Args:
+            times: how often the same call is made.
+        """
+        for _ in range(times):
+            self.table.write_changes(texts, form, keys=keys, **options)
 
     def load(self, rng: random.Random, files: str, kinds: str | None) -> None:
         self.table.load(files, kinds=kinds)
@@ -321,7 +330,11 @@ class History:
         line.old.clear()
         self.layout = self.layout.with_drawn(drawn, moves=model.moves)
         before, rng = self.follower, random.Random(f"{self.seed} {len(line.states)}")
-        self.follower = follower_of(self, rng, before) if before is not None else None
+        self.follower = self.drawn_follower(rng, before) if before is not None else None
+
+    def drawn_follower(self, rng: random.Random, before: Follower | None = None) -> Follower | None:
+        """Return what follows the table; see `follower_of`."""
+        return follower_of(self, rng, before)
 
     # what must hold
 

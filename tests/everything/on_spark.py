@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from merganser.schema import types as t
 from merganser.testing.engines_oracle import Change
+from tests.everything.following import Follower
 from tests.everything.history import History
 from tests.everything.model import image
 from tests.everything.replica import DifferenceError
-from tests.everything.values import Row
+from tests.everything.values import Row, quoted
 
 
 def session() -> Any:
@@ -51,19 +52,31 @@ class SparkHistory(History):
         return rng.random() < 0.6
 
     def _frame(self, rows: pa.Table) -> Any:
-        return self.spark.createDataFrame(rows)
+        frame = self.spark.createDataFrame(rows)
+        plain = {f.name for f in rows.schema if pa.types.is_timestamp(f.type) and f.type.tz is None}
+        columns = {name: frame[quoted(name)] for name in rows.column_names}
+        return frame.select(
+            *(each.cast("timestamp_ntz").alias(name) if name in plain else each for name, each in columns.items())
+        )
 
-    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None) -> None:
+    def drawn_follower(self, rng: random.Random, before: Follower | None = None) -> Follower | None:
+        from tests.everything.following_on_spark import by_spark
+
+        return by_spark(self, super().drawn_follower(rng, before), rng)
+
+    def write(self, rng: random.Random, changes: Sequence[Change], how: Any = None, *, tracked: bool = True) -> None:
         import merganser.spark as ms
 
         if not changes or not self._by_spark(rng):
-            super().write(rng, changes, how)
-        elif how is None and self.line is self.main and rng.random() < 0.4:
+            super().write(rng, changes, how, tracked=tracked)
+        elif how is None and tracked and self.line is self.main and rng.random() < 0.4:
             self._stream(changes)
         else:
             options = {} if how is None else {"overwrite": how}
             through = rng.choice(["auto", "auto", "files"])
-            ms.write(self._frame(self.arrow(changes)), self.table, kinds="op", through=through, **options)
+            ms.write(
+                self._frame(self.arrow(changes)), self.table, kinds="op", through=through, changes=tracked, **options
+            )
 
     def _stream(self, changes: Sequence[Change]) -> None:
         """Write rows as one batch of a stream."""
@@ -136,22 +149,39 @@ class SparkHistory(History):
         else:
             super().load(rng, files, kinds)
 
-    def write_changes(self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any]) -> None:
+    def write_changes(
+        self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any], times: int = 1
+    ) -> None:
         import merganser.spark as ms
 
         if not self._by_spark(rng) or self.line is not self.main:
-            super().write_changes(rng, texts, form, keys, options)
+            super().write_changes(rng, texts, form, keys, options, times)
             return
         numbers = list(range(len(texts)))
         columns = {"value": pa.array(texts, pa.string()), "n": numbers, "source": ["t"] * len(texts)}
         columns["key"] = pa.array(keys if keys else [None] * len(texts), pa.string())
         frame = self._frame(pa.table(columns))
         given = {"key": "key", "position": "n", "table_column": "source"}
-        ms.cdc.write(frame, form, {"t": self.table}, **given, **options)
+        if rng.random() < 0.6:
+            for _ in range(times):
+                ms.cdc.write(frame, form, {"t": self.table}, **given, **options)
+            return
+        options = {name: value for name, value in options.items() if name != "identifier"}
+        name = next(self.names)
+        folder, checkpoint = self.path / f"records-{name}", str(self.path / f"checkpoint-{name}")
+        frame.coalesce(1).write.parquet(str(folder))
+        source = self.spark.readStream.schema(frame.schema).parquet(str(folder))
+        for _ in range(times):  # a query that begins again has nothing left to do
+            query = ms.cdc.write_stream(
+                source, form, {"t": self.table}, checkpoint, trigger="availableNow", **given, **options
+            )
+            query.awaitTermination()
 
     def compare(self, rng: random.Random, last: bool) -> None:
         """Compare what Spark reads, too."""
         super().compare(rng, last)
+        if last or rng.random() < 0.3:
+            self._joined(rng)
         if not last and rng.random() < 0.6:
             return
         import merganser.spark as ms
@@ -178,6 +208,43 @@ class SparkHistory(History):
             )
             if found != wanted:
                 raise DifferenceError("Spark diff", f"{found - wanted} and not {wanted - found}")
+
+    def _joined(self, rng: random.Random) -> None:
+        """Join rows with the rows of their keys, in a batch or a stream."""
+        import merganser.spark as ms
+
+        model, visible = self.model, self.model.visible()
+        names = [*dict.fromkeys([*model.key, *model.partition])]
+        kept = [f for f in self.line.fields if not self._differs(str(f.type)) and f.name not in names]
+        if not model.key or not kept:
+            return
+        rows = [*rng.sample(visible, min(3, len(visible))), {name: self.drawn.draws[name](rng) for name in names}]
+        schema = self.table.read().schema
+        given = {
+            f"_k{i}": pa.array([row[name] for row in rows], schema.field(name).type) for i, name in enumerate(names)
+        }
+        frame = self._frame(pa.table({**given, "_n": list(range(len(rows)))}))
+        how, on = rng.choice(["left", "inner"]), {f"_k{i}": name for i, name in enumerate(names)}
+        found: list[Row] = []
+        asked = {"how": how, "columns": [f.name for f in kept], "shuffle": rng.random() < 0.5}
+        if rng.random() < 0.7:
+            found += ms.lookup_join(frame, self.table, on, **asked).toArrow().to_pylist()
+        else:
+            folder = self.path / f"keys-{next(self.names)}"
+            frame.coalesce(1).write.parquet(str(folder))
+            source = self.spark.readStream.schema(frame.schema).parquet(str(folder))
+            joined = ms.lookup_join(source, self.table, on, **asked)
+            query = joined.writeStream.foreachBatch(lambda batch, _: found.extend(batch.toArrow().to_pylist()))
+            query.trigger(availableNow=True).start().awaitTermination()
+        by_key = {tuple(map(repr, (row[name] for name in names))): row for row in visible}
+        expected = []
+        for number, row in enumerate(rows):
+            partner = by_key.get(tuple(map(repr, (row[name] for name in names))))
+            if partner is not None or how == "left":
+                expected.append({"_n": number, **{f.name: partner and partner[f.name] for f in kept}})
+        number = t.Field(-1, "_n", t.BigInt())
+        self.same_rows(f"{how} join", found, expected, (number, *kept))
+        self.compared["joins"] += 1
 
     def _counted(self, changes: Sequence[Row], fields: Sequence[t.Field]) -> Counter[tuple[str, str]]:
         unordered = self.model.unordered()

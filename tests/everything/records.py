@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 from contextlib import ExitStack
+from typing import Any
 from unittest.mock import patch
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.orc as orc
@@ -17,6 +19,7 @@ from tests.everything.change_records import encoded_row
 from tests.everything.history import History, SkippedError, begins_with
 from tests.everything.replica import DifferenceError
 from tests.everything.steps import step
+from tests.everything.values import Row
 
 
 @step(2)
@@ -109,6 +112,68 @@ def clone(h: History, rng: random.Random) -> None:
     if findings := copy.check():
         raise DifferenceError("clone", "; ".join(map(str, findings)))
     h.catalog.drop_table(copy.name)
+
+
+@step(1)
+def migrate(h: History, rng: random.Random) -> None:
+    """A folder of files becomes a table, which goes on as any other."""
+    model, own = h.model, [*h.model.key, *h.model.partition]
+    if model.rowkind:
+        raise SkippedError
+    rows = rng.sample(model.visible(), min(12, len(model.visible()))) or [row for _, row in h.changes(rng, 1)]
+    keyed = bool(model.key) and rng.random() < 0.5
+    split = [name for name in model.partition if rng.random() < 0.7]
+    schema = h.table.read().schema
+    form = "orc" if all(_orc_holds(f.type) for f in model.fields) and rng.random() < 0.5 else "parquet"
+    folder, expected = h.path / f"folder-{next(h.names)}", list[Row]()
+    for number, row in enumerate(rows):
+        gone = [f.name for f in schema if f.name not in own and rng.random() < 0.1] if number else []
+        given = [f for f in schema if f.name not in (*split, *gone)]
+        narrow = number and rng.random() < 0.3
+        kinds = [pa.int8() if narrow and f.type == pa.int32() and f.name not in own else f.type for f in given]
+        place = folder.joinpath(*(f"{name}={_directory(row[name])}" for name in split))
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            columns = {f.name: pa.array([row[f.name]], kind) for f, kind in zip(given, kinds, strict=True)}
+        except pa.ArrowInvalid:  # an INT that is no TINYINT
+            columns = {f.name: pa.array([row[f.name]], f.type) for f in given}
+        path = place / f"{number:03}.{form}"
+        (pq if form == "parquet" else orc).write_table(pa.table(columns), path)
+        expected.append({**row, **dict.fromkeys(gone)})
+    types = {f.name: str(f.type.with_nullable(True)) for f in model.fields if f.name in split}
+    how = rng.choice(["link", "keep", "copy"]) if h.storage is None and not keyed else None
+    made = h.catalog.migrate(
+        folder,
+        f"db.{next(h.names)}",
+        how=how,
+        types=types,
+        primary_key=[name for name in (f.name for f in model.fields) if name in own] if keyed else (),
+        options={"bucket": rng.choice(["1", "2", "-1"])} if keyed else None,
+    )
+    fields = made.schema.fields
+    h.same("migrated", made.read(), expected, fields)
+    text, holds, names = h.drawn_filter(rng)
+    if names <= {f.name for f in fields}:
+        h.same(f"migrated where {text}", made.read(where=text), [row for row in expected if holds(row)], fields)
+    for verb in rng.sample(["write", "delete", "compact"], 3):
+        match verb:
+            case "write" if not keyed:
+                made.write(pa.Table.from_pylist(rows[:2], schema=made.read().schema))
+                expected += rows[:2]
+            case "delete" if names <= {f.name for f in fields}:
+                made.delete(text)
+                expected = [row for row in expected if not holds(row)]
+            case "compact":
+                made.compact(full=True)
+        h.same(f"migrated, {verb}", made.read(), expected, fields)
+    if findings := [each for each in made.check() if each.code != "unsure"]:  # files without checksums
+        raise DifferenceError("migrated", "; ".join(map(str, findings)))
+    h.catalog.drop_table(made.name)
+
+
+def _directory(value: Any) -> str:
+    """Return a value as it stands in the name of a directory."""
+    return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(str(value), safe="")
 
 
 @step(1)

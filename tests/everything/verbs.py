@@ -43,13 +43,13 @@ def write_untracked(h: History, rng: random.Random) -> None:
     rows = h.arrow(changes)
     match rng.choice(["write", "writer", "overwrite", "option"]):
         case "write":
-            h.table.write(rows, kinds="op", changes=False)
+            h.write(rng, changes, tracked=False)
         case "writer":
             with h.table.writer(changes=False) as writer:
                 writer.write(rows, kinds="op")
                 writer.commit()
         case "overwrite":
-            h.table.write(rows, kinds="op", overwrite={}, changes=False)
+            h.write(rng, changes, {}, tracked=False)
             h.model.clear(lambda row: True)
             h.unpublished()
         case "option":
