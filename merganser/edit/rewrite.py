@@ -49,7 +49,7 @@ from merganser.schema.pieces import rows_at
 from merganser.schema.same import same_rows
 from merganser.schema.table_schema import POSITION
 from merganser.storage.env import Env
-from merganser.write.job import Outcome, messages_of
+from merganser.write.job import FilesJob, Outcome, messages_of
 
 _PART_BYTES: Final = 16 * 1024 * 1024
 """So many bytes of files are worth a job of their own on the threads of a process."""
@@ -73,7 +73,7 @@ class FileJob(Protocol):
 
 
 @dataclass(frozen=True)
-class RewriteJob:
+class RewriteJob(FilesJob):
     """What is changed in some files of a bucket. Pickles; runs wherever there is a core.
 
     Attributes:
@@ -96,16 +96,6 @@ class RewriteJob:
     vectors: Mapping[str, Vector]
     rule: RowRule
     marks: bool
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the files that it looks at."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def file_count(self) -> int:
-        """How many files it looks at."""
-        return len(self.files)
 
     def parts(self) -> Iterator[RewriteJob]:
         """Yield it as several jobs, so that threads share its work, and few of them write small files."""

@@ -35,14 +35,14 @@ from merganser.schema import types as t
 from merganser.schema.arrow import arrow_schema
 from merganser.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from merganser.storage.env import Env
-from merganser.write.job import Outcome
+from merganser.write.job import FilesJob, Outcome
 
 _MARK: Final = re.compile(r"-\d+((?:-untracked)?(?:-until-\d+-\d+)?)\.[a-z0-9.]+$")
 """What the name of a file tells of its rows; see `meta.tracking` and `lsm.tombstones`."""
 
 
 @dataclass(frozen=True)
-class RewritingJob:
+class RewritingJob(FilesJob):
     """Writes files of one bucket again. Pickles; runs wherever there is a core.
 
     Attributes:
@@ -63,16 +63,6 @@ class RewritingJob:
     schemas: Mapping[int, tuple[t.Field, ...]]
     vectors: BucketVectors
     sought: Sought
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def file_count(self) -> int:
-        """How many files there are."""
-        return len(self.files)
 
     def parts(self) -> Iterator[RewritingJob]:
         """Yield the rewriting of each file, if no deletion vectors have to be replaced as a whole."""

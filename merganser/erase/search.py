@@ -22,7 +22,7 @@ from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import join
 from merganser.upkeep.needed_files import NeededFiles
-from merganser.write.job import Outcome
+from merganser.write.job import FilesJob, Outcome
 
 _READ_ROWS = 1 << 18
 
@@ -41,7 +41,7 @@ class Searched(Outcome):
 
 
 @dataclass(frozen=True)
-class SearchJob:
+class SearchJob(FilesJob):
     """Searches files of one bucket. Pickles; runs wherever there is a core.
 
     Attributes:
@@ -61,16 +61,6 @@ class SearchJob:
     schemas: Mapping[int, tuple[t.Field, ...]]
     sought: Sought
     finds_keys: bool
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def file_count(self) -> int:
-        """How many files there are."""
-        return len(self.files)
 
     def parts(self) -> Iterator[SearchJob]:
         """Yield the search of each file."""

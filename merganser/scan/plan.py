@@ -59,8 +59,8 @@ class Plan:
         splits: the portions.
         counts: files left after each step of pruning, by step, for `explain`.
         notes: of changes, what they are, for `explain`: titles and texts.
-        lines: of changes, splits that are right only in their order, so that one task reads them; see `scan.lines`.
-            They hold what `splits` hold. Empty: each split is right by itself.
+        groups: the same files as `splits`, in groups that one task must read in order; see `scan.ordered_splits`.
+            Empty if each split can be read independently.
     """
 
     snapshot: Snapshot | None
@@ -68,7 +68,7 @@ class Plan:
     splits: tuple[AnySplit, ...]
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[tuple[str, str], ...] = ()
-    lines: tuple[tuple[AnySplit, ...], ...] = ()
+    groups: tuple[tuple[AnySplit, ...], ...] = ()
 
 
 def plan(

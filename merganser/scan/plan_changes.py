@@ -39,7 +39,7 @@ from merganser.options import write as w
 from merganser.rules.gaps import check_can_read
 from merganser.scan.forms import LOG_OFFSET, OFFSETS_PER_SNAPSHOT, WHOLE_CHANGES, WITH_OFFSETS, single_rows
 from merganser.scan.gaps import gap_of, refusal, tracked
-from merganser.scan.lines import are_ordered, lines_of
+from merganser.scan.ordered_splits import are_ordered, groups_of
 from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
 from merganser.scan.phases import may_retract
 from merganser.scan.plan import Plan, by_stats, partition_filter, partitions_through
@@ -101,7 +101,7 @@ def _planned(table: TableDef, env: Env, source: Increment, job: ReadJob, *, whol
 
 def _differing(table: TableDef, env: Env, source: Difference, job: ReadJob) -> Plan:
     plan = plan_diff(table, env, source, job)
-    return replace(plan, lines=(plan.splits,) if are_ordered(table, plan.splits) else ())
+    return replace(plan, groups=(plan.splits,) if are_ordered(table, plan.splits) else ())
 
 
 @contextmanager
@@ -228,8 +228,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         )
     splits: list[PublishedSplit | DiffSplit] = []
     waiting: list[_Group] = []
-    spread: dict[bytes, set[int]] = {}
-    anew: set[bytes] = set()
+    bucket_counts: dict[bytes, set[int]] = {}  # by partition
+    reassigned: set[bytes] = set()
     published = 0
     schemas = {table.schema.id: table.schema.fields}
     every = _added(table, env, chosen, changelog=changelog)
@@ -239,9 +239,9 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
                 states, replaced = plan_overwrite(table, env, snapshot, job)
                 splits += [*_parted(waiting, keyed=table.keyed, whole=whole), *replaced]
                 for entry in MetaReader(table.paths, env, table.name).delta(snapshot):
-                    spread.setdefault(entry.partition, set()).add(entry.total_buckets)
+                    bucket_counts.setdefault(entry.partition, set()).add(entry.total_buckets)
                     if table.assigns_keys:
-                        anew.add(entry.partition)
+                        reassigned.add(entry.partition)
                 waiting = []
                 schemas_of = {**job.schemas, **states.schemas}
                 job = replace(job, table=states.table, schemas=schemas_of, key_filter=states.key_filter)
@@ -253,7 +253,7 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         added = next(every)
         published += bool(added)
         for entry in added:
-            spread.setdefault(entry.partition, set()).add(entry.total_buckets)
+            bucket_counts.setdefault(entry.partition, set()).add(entry.total_buckets)
         groups = _groups(table, env, job, snapshot, added, schemas)
         if not _come_in_phases(table, groups):
             waiting += groups
@@ -268,8 +268,8 @@ def _published(table: TableDef, env: Env, source: Published, job: ReadJob, *, wh
         ("snapshots", f"{source.first} to {end}, {counted(published, 'snapshot')} with changes"),
         ("from", "changelog files" if changelog else "the files that commits added"),
     )
-    moving = anew.union(partition for partition, numbers in spread.items() if len(numbers) > 1)
-    return Plan(None, job, tuple(splits), notes=notes, lines=lines_of(table, splits, moving))
+    reassigned.update(partition for partition, counts in bucket_counts.items() if len(counts) > 1)
+    return Plan(None, job, tuple(splits), notes=notes, groups=groups_of(table, splits, reassigned))
 
 
 def published_files(

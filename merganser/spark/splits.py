@@ -29,11 +29,11 @@ Pack = tuple[AnySplit, ...]
 def packed(plan: Plan, *, tasks_max: int) -> tuple[Pack, ...]:
     """Return the splits of a plan in at most `tasks_max` packs of about the same weight, the heaviest first.
 
-    A pack has all splits of a line, in their order.
+    All splits of a group are in one pack, in their order.
     """
-    lines = plan.lines or tuple((split,) for split in plan.splits)
-    weights = [sum(weight_of(split.size_bytes, len(split.files)) for split in line) for line in lines]
-    return tuple(tuple(split for i in pack for split in lines[i]) for pack in balanced(weights, tasks_max=tasks_max))
+    groups = plan.groups or tuple((split,) for split in plan.splits)
+    weights = [sum(weight_of(split.size_bytes, len(split.files)) for split in group) for group in groups]
+    return tuple(tuple(split for i in pack for split in groups[i]) for pack in balanced(weights, tasks_max=tasks_max))
 
 
 def weight_of(size_bytes: int, files: int) -> int:

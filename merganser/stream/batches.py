@@ -33,7 +33,7 @@ from merganser.options import read as r
 from merganser.scan.changes import AsChanges, visible
 from merganser.scan.forms import WHOLE_CHANGES
 from merganser.scan.gaps import gap_of, refusal
-from merganser.scan.lines import are_ordered
+from merganser.scan.ordered_splits import are_ordered
 from merganser.scan.overwrites import is_replaced, plan_overwrite, why_unknown
 from merganser.scan.plan import partition_filter, partitions_through
 from merganser.scan.plan_changes import from_changelog, published_files

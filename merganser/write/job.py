@@ -34,6 +34,22 @@ from merganser.write.target import WriteTarget
 from merganser.write.writer import table_writer
 
 
+class FilesJob:
+    """Base of jobs that read `files`: their weight, by which jobs are spread over threads and Spark tasks."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the files in bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def file_count(self) -> int:
+        """Number of files."""
+        return len(self.files)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one run of a job.

@@ -100,9 +100,9 @@ class _Batches:
 def _of_tasks(table: mg.Table, rng: random.Random) -> list[Row]:
     """Return all changes as tasks read them that run in any order."""
     plan = table.changes(1).plan()
-    lines = list(plan.lines or [(split,) for split in plan.splits])
-    rng.shuffle(lines)
-    splits = [split for line in lines for split in line]
+    groups = list(plan.groups or [(split,) for split in plan.splits])
+    rng.shuffle(groups)
+    splits = [split for group in groups for split in group]
     return [
         row for split in splits for rows in read_split(plan.job, split, table.env.storage) for row in rows.to_pylist()
     ]
