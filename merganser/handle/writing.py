@@ -75,7 +75,8 @@ class WriteVerbs(TableBase):
             columns: the columns that `data` has; the others get their default or null. In a deduplicate table with the
                 changelog producer per-record, they keep their values, as with `upsert`. None: all columns.
             overwrite: {"dt": "2026-01-01"} replaces this partition, {} the whole table, and "dynamic" the partitions
-                that occur in `data`. None: replace nothing.
+                that occur in `data`. Text stands for a value of any type, as in the names of directories: "2026-01-01"
+                for a DATE. None: replace nothing.
             commit_user, identifier: the name of the committer and the number of this commit. Use a larger identifier
                 for each new commit. If it is not larger than the last one of this user, the commit was already
                 applied, and nothing is written.
@@ -367,7 +368,12 @@ class WriteVerbs(TableBase):
         return self.write(pa.schema([]).empty_table(), overwrite={})
 
     def drop_partitions(self, partitions: Iterable[Mapping[str, Any]]) -> Snapshot | None:
-        """Remove all rows of some partitions as one commit. A spec may name only some of the partition columns."""
+        """Remove all rows of some partitions as one commit.
+
+        Args:
+            partitions: specs such as {"dt": "2026-01-01"}, which may name only some of the partition columns. Text
+                stands for a value of any type.
+        """
         if isinstance(partitions, Iterable) and not isinstance(partitions, str | Mapping):
             partitions = list(partitions)
         return drop_partitions(self.definition, self.env, partitions)  # type: ignore[arg-type]

@@ -25,18 +25,14 @@ def drop_partitions(table: TableDef, env: Env, specs: Sequence[Mapping[str, Any]
         InvalidInputError: there is no list of specs, or one that names no partitions of the table.
         ConflictError: lost a race for good; nothing was removed.
     """
-    transaction = begin(table, env)
+    action = f"cannot drop partitions of '{table.name}'"
     if isinstance(specs, str | Mapping) or not isinstance(specs, Sequence):
-        raise InvalidInputError(
-            f"cannot drop partitions of '{table.name}': {specs!r:.60} is not a list of partitions. Write "
-            f"[{{'dt': '2026-01-01'}}]."
-        )
-    stored = [transaction.target.stored_spec(spec) for spec in specs]
+        raise InvalidInputError(f"{action}: {specs!r:.60} is not a list of partitions. Write [{{'dt': '2026-01-01'}}].")
+    transaction = begin(table, env)
+    stored = [transaction.target.stored_spec(spec, action=action) for spec in specs]
     choices = [ow.of_spec(table, spec) for spec in stored if spec]
     if len(choices) < len(stored):
-        raise InvalidInputError(
-            f"cannot drop partitions of '{table.name}': a spec is empty. Use truncate() to remove all rows."
-        )
+        raise InvalidInputError(f"{action}: a spec is empty. Use truncate() to remove all rows.")
 
     def chosen(live: LiveFiles) -> list[ManifestEntry]:
         found = {entry.identity: entry for choice in choices for entry in choice(live)}

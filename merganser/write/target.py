@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -210,35 +211,38 @@ class WriteTarget:
             return ow.of_partitions([message.partition for message in messages]) if messages else None
         return None if self.spec is None else ow.of_spec(self.table, self.spec)
 
-    def stored_spec(self, spec: Mapping[str, Any], whole: str = "") -> dict[str, Any]:
+    def stored_spec(self, spec: Mapping[str, Any], whole: str = "", action: str | None = None) -> dict[str, Any]:
         """Return a partition spec with stored values.
 
         Args:
+            spec: values by the names of partition columns. Text stands for a value of any type, as in the names of
+                directories and in SQL.
+            action: the beginning of messages; None: that of the target.
             whole: how all of a table without partitions is named instead, as the end of a message.
 
         Raises:
             InvalidInputError: a name that is no partition column, or a value that is not of its type.
         """
-        names = self.table.schema.partition_keys
+        action, names = action or self.action, self.table.schema.partition_keys
         out = {}
         if not isinstance(spec, Mapping):
-            raise InvalidInputError(
-                f"{self.action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}."
-            )
+            raise InvalidInputError(f"{action}: {spec!r:.60} is not a partition. Write one as {{'dt': '2026-01-01'}}.")
         for name, value in spec.items():
             if name not in names:
                 hint = did_you_mean(str(name), list(names)) if names else f"The table has no partitions.{whole}"
                 raise InvalidInputError(
-                    f"{self.action}: '{name}' is not a partition column. {hint}",
+                    f"{action}: '{name}' is not a partition column. {hint}",
                     column=name,
                 )
             kind = self.table.schema.field(name).type
             try:
-                scalar = pa.scalar(value) if value is not None else pa.scalar(None)
-                scalar = scalar.cast(arrow_type(kind))
+                given = pa.scalar(value)
+                scalar = given.cast(arrow_type(kind))
+                if isinstance(value, datetime) and not scalar.cast(given.type).equals(given):
+                    raise ValueError("the cast loses the time of day, or digits of seconds")
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InvalidInputError(
-                    f"{self.action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name
+                    f"{action}: {value!r} is not a value of partition column '{name}' {kind}.", column=name
                 ) from error
             out[name] = arrow_to_stored(scalar, kind)
         return out

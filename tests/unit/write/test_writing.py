@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +353,21 @@ def test_partitions_of_nan_and_of_both_zeros_are_overwritten_and_dropped_one_by_
         assert sorted(row["k"] for row in table.read().to_pylist()) == list(range(k + 11, 15))
     with pytest.raises(InvalidInputError, match="outside the partition"):
         table.write([{"k": 1, "p": -0.0}], overwrite={"p": 0.0})
+
+
+def test_partitions_are_named_by_values_or_by_text_and_by_nothing_that_loses_a_part() -> None:
+    table = _table({"day": "DATE", "id": "INT"}, primary_key=["day", "id"], partition_by=["day"])
+    day = date(2026, 10, 3)
+    for named in (day, "2026-10-03", datetime(2026, 10, 3)):
+        table.write([{"day": day, "id": 1}])
+        table.write([{"day": day, "id": 2}], overwrite={"day": named})
+        assert table.read().to_pylist() == [{"day": day, "id": 2}]
+        table.drop_partitions([{"day": named}])
+        assert table.read().count() == 0
+    table.write([{"day": day, "id": 1}])
+    for wrong in (datetime(2026, 10, 3, 5), "2026-10-3", 20, True):
+        with pytest.raises(InvalidInputError, match=r"cannot write to .* is not a value of partition column 'day'"):
+            table.write([{"day": day, "id": 2}], overwrite={"day": wrong})
+        with pytest.raises(InvalidInputError, match=r"cannot drop partitions of .* is not a value of partition column"):
+            table.drop_partitions([{"day": wrong}])
+    assert table.read().to_pylist() == [{"day": day, "id": 1}]
