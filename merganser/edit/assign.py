@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from merganser.errors import InvalidInputError
 from merganser.expr import build
-from merganser.expr.names import Columns, Sides, prefixed, resolve, spelled, spelled_inside
+from merganser.expr.names import Columns, Sides, finds, prefixed, resolve, spelled, spelled_inside
 from merganser.expr.predicate import Projection
 from merganser.expr.setting import Setting
 from merganser.expr.text import parse_projection
@@ -133,7 +133,7 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
     columns, places = Columns(shown.fields), _places(table)
     sides = columns if among is None else among
     for name, text in given.items():
-        field = _field(columns, name, action, setting)
+        field = _field(columns, name, action, setting, among)
         if field.name in values:
             raise InvalidInputError(
                 f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
@@ -153,13 +153,13 @@ def assignments(table: TableDef, given: Any, action: str, setting: Setting, amon
     return Assignments(fields, values, action, shown.primary_keys, prefix, limits=limits, exact_names=exact)
 
 
-def inserted(table: TableDef, given: Any, action: str, setting: Setting, source: Sequence[t.Field]) -> Assignments:
+def inserted(table: TableDef, given: Any, action: str, setting: Setting, sides: Sides) -> Assignments:
     """Return the values of new rows, checked. Columns without a value get their default, or null.
 
     Args:
         given: by column, SQL text or a value that is bound already; None: each column of the source gives the column
             of its name.
-        source: the columns that values are computed from.
+        sides: the columns that values are computed from, of the side `source` alone.
 
     Raises:
         InvalidInputError: a column is unknown or given twice; a key column has no value; a value is no expression, or
@@ -167,16 +167,16 @@ def inserted(table: TableDef, given: Any, action: str, setting: Setting, source:
     """
     schema = table.schema
     if given is None:
-        given = {field.name: value for field, value in by_name(table, source, setting)}
+        given = {field.name: value for field, value in by_name(table, sides[SOURCE], setting)}
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
             f"{action}: the values of new rows are {given!r:.80}. Nothing was written. Give a dict of columns and SQL "
             "texts, such as {'id': 'source.id'}, or None for all columns by name."
         )
     values: dict[str, Projection] = {}
-    columns, sides = Columns(schema.shown.fields), Sides({SOURCE: source})
+    columns = Columns(schema.shown.fields)
     for name, text in given.items():
-        field = _field(columns, name, action, setting)
+        field = _field(columns, name, action, setting, sides)
         if field.name in values:
             raise InvalidInputError(
                 f"{action}: column '{field.name}' is given twice. Nothing was written.", column=field.name
@@ -223,9 +223,12 @@ def _of_source(column: Column) -> Projection:
     return Projection(build.NULL if build.untyped(column) else prefixed(SOURCE, column))
 
 
-def _field(fields: Columns, name: Any, action: str, setting: Setting) -> t.Field:
+def _field(fields: Columns, name: Any, action: str, setting: Setting, sides: Sides | None) -> t.Field:
     if not isinstance(name, str):
         raise InvalidInputError(f"{action}: {name!r:.50} is no name of a column. Nothing was written.")
+    if sides is not None and not finds([name], fields, exact=setting.exact_names):  # as in SET t.amount = ...
+        table, _, rest = name.partition(".")
+        name = rest if rest and sides.called(table, exact=setting.exact_names) == TARGET else name
     try:
         return fields.by_name[resolve([name], fields, exact=setting.exact_names).path[0]]
     except InvalidInputError as error:

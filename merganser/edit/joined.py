@@ -7,8 +7,9 @@ rows, what looks at the source alone leaves out rows of it, and the rest is aske
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merganser.edit.asked import condition_of
+from merganser.edit.asked import condition_of, refused
 from merganser.edit.assign import SOURCE, TARGET
+from merganser.edit.merge_names import DEFAULT, Names, found_names, given_names
 from merganser.errors import InvalidInputError
-from merganser.expr.names import Sides
 from merganser.expr.predicate import Predicate, Projection, conjunction, conjuncts
 from merganser.expr.setting import Setting
 from merganser.expr.tree import Column, Compare, Expression, columns, renamed
@@ -41,12 +42,14 @@ class On:
         of_target: the rest that looks at the target alone, as a filter of it; None: nothing does.
         of_source: the rest that looks at the source alone; None: nothing does.
         of_both: the rest; None: there is none.
+        names: what SQL text calls the two sides.
     """
 
     pairs: tuple[tuple[t.Field, Projection], ...]
     of_target: Predicate | None
     of_source: Predicate | None
     of_both: Predicate | None
+    names: Names = dataclasses.field(default=DEFAULT, compare=False)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -62,15 +65,49 @@ class On:
         return self.of_target is None and self.of_source is None and self.of_both is None
 
 
-def joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, setting: Setting) -> On:
+def joining(
+    text: Any,
+    table: TableDef,
+    source: Sequence[t.Field],
+    action: str,
+    setting: Setting,
+    alias: Any = None,
+    is_source: Callable[[Sequence[str]], bool] | None = None,
+) -> On:
     """Return the condition of a merge.
 
+    Args:
+        source: the columns of the source.
+        alias: what the text calls the target and the source; None: that is found from the text.
+        is_source: see `found_names`.
+
     Raises:
-        InvalidInputError: it is no condition, or has no equality of a column of the target with a value of the source.
+        InvalidInputError: it is no condition, or has no equality of a column of the target with a value of the source;
+            or it is not known which names in it belong to which side.
     """
+    if alias is not None:
+        return _joining(text, table, source, action, setting, given_names(alias, action))
+    may = found_names(text, table, source, exact=setting.exact_names, is_source=is_source)
+    if len(may) == 2:  # if the condition means the same either way, other texts may still do without the names
+        one, other = (_joining(text, table, source, action, setting, names) for names in may)
+        if one == other:
+            return replace(one, names=replace(one.names, are_known=False))
+        raise refused(action, InvalidInputError(may[0].refusal))
+    try:
+        return _joining(text, table, source, action, setting, may[0] if may else DEFAULT)
+    except InvalidInputError as error:
+        if may:
+            raise
+        raise InvalidInputError(
+            f"{error.message} Where the condition calls the table 't' and the source 's', give alias=('t', 's').",
+            **error.context,
+        ) from error
+
+
+def _joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, setting: Setting, names: Names) -> On:
     fields = table.schema.shown.fields
     advice = "Say which row of the source belongs to which row of the table, as in 'target.id = source.id'."
-    whole = condition_of(text, Sides({TARGET: fields, SOURCE: source}), action, setting, advice)
+    whole = condition_of(text, names.sides({TARGET: fields, SOURCE: source}), action, setting, advice)
     pairs: list[tuple[t.Field, Projection]] = []
     rest: dict[frozenset[str], list[Predicate]] = {}
     for part in conjuncts(whole):
@@ -91,6 +128,7 @@ def joining(text: Any, table: TableDef, source: Sequence[t.Field], action: str, 
         None if of_target is None else Predicate(plain(of_target.expression)),
         conjunction(rest.get(frozenset([SOURCE]), [])),
         conjunction(both),
+        names,
     )
 
 

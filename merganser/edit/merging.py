@@ -1,6 +1,6 @@
 """Merge: rows of a source update, delete and insert rows of a table, as one commit.
 
-Docs: decision 0059.
+Docs: decisions 0059, 0066.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from merganser.edit.assign import SOURCE, TARGET, assignments, by_name, fixed_co
 from merganser.edit.clauses import SHOWN_MAX, Clause, Clauses, examples, taken
 from merganser.edit.joined import On, Source
 from merganser.edit.matching import Matching, reads_of_keys
+from merganser.edit.merge_names import Names
 from merganser.edit.merge_rules import SourceRule
 from merganser.edit.merge_source import source_fields, source_of
 from merganser.edit.rewrite import rewriting, run_here
@@ -116,8 +117,8 @@ class Merge:
                 each column takes the value of the column of its name in the source.
             condition: SQL text: which rows of the source. None: all.
         """
-        sets = inserted(self._table, values, self._action, self._setting, self._fields)
-        asked = self._condition(condition, Sides({SOURCE: self._fields}))
+        sets = inserted(self._table, values, self._action, self._setting, self._of_source)
+        asked = self._condition(condition, self._of_source)
         return replace(self, _missing=(*self._missing, Clause(asked, sets, values is None)))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, str], condition: str | None = None) -> Merge:
@@ -127,9 +128,9 @@ class Merge:
             set: SQL text by column, from columns of the target.
             condition: SQL text: which rows. None: all.
         """
-        sides = Sides({TARGET: self._table.schema.shown.fields})
-        sets = assignments(self._table, set, self._action, self._setting, sides)
-        return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), sets)))
+        sets = assignments(self._table, set, self._action, self._setting, self._of_target)
+        asked = self._condition(condition, self._of_target)
+        return replace(self, _unmatched=(*self._unmatched, Clause(asked, sets)))
 
     def when_not_matched_by_source_delete(self, condition: str | None = None) -> Merge:
         """Remove rows that meet no row of the source.
@@ -137,8 +138,8 @@ class Merge:
         Args:
             condition: SQL text: which rows. None: all.
         """
-        sides = Sides({TARGET: self._table.schema.shown.fields})
-        return replace(self, _unmatched=(*self._unmatched, Clause(self._condition(condition, sides), None)))
+        asked = self._condition(condition, self._of_target)
+        return replace(self, _unmatched=(*self._unmatched, Clause(asked, None)))
 
     def execute(self) -> Snapshot | None:
         """Merge.
@@ -220,7 +221,15 @@ class Merge:
 
     @cached_property
     def _sides(self) -> Sides:
-        return Sides({TARGET: self._table.schema.shown.fields, SOURCE: self._fields})
+        return self._on.names.sides({TARGET: self._table.schema.shown.fields, SOURCE: self._fields})
+
+    @cached_property
+    def _of_target(self) -> Sides:
+        return self._on.names.sides({TARGET: self._table.schema.shown.fields})
+
+    @cached_property
+    def _of_source(self) -> Sides:
+        return self._on.names.sides({SOURCE: self._fields})
 
     def _condition(self, text: str | None, sides: Sides) -> Predicate | None:
         if text is None:
@@ -266,6 +275,11 @@ class Merge:
     def table(self) -> TableDef:
         """The table that rows are merged into; when the merge is executed, as it is then."""
         return self._table
+
+    @property
+    def names(self) -> Names:
+        """What SQL text calls the two sides."""
+        return self._on.names
 
     def with_source(self, rows: pa.Table) -> Merge:
         """Return the merge of some rows, to be done in this process."""

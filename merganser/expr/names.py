@@ -34,10 +34,30 @@ class Columns(tuple[t.Field, ...]):
 
 
 class Sides(dict[str, Columns]):
-    """The columns of several tables, by the name that is written before them in SQL text."""
+    """The columns of several tables, by table.
 
-    def __init__(self, sides: Mapping[str, Sequence[t.Field]]) -> None:
+    Attributes:
+        names: what SQL text calls each table, also tables whose columns are not here.
+        refusal: why no text can name a table; empty if it can.
+    """
+
+    def __init__(
+        self, sides: Mapping[str, Sequence[t.Field]], names: Mapping[str, str] | None = None, refusal: str = ""
+    ) -> None:
         super().__init__({side: Columns(fields) for side, fields in sides.items()})
+        self.names = {side: side for side in sides} if names is None else dict(names)
+        self.refusal = refusal
+
+    def called(self, name: str, *, exact: bool) -> str | None:
+        """Return the table that SQL text calls by a name; None: none is called so."""
+        return next((side for side, own in self.names.items() if is_same_name(own, name, exact=exact)), None)
+
+    def unknown(self, path: Sequence[str]) -> InvalidInputError:
+        """Return the error of a column whose first part names no table and no column."""
+        own = [repr(self.names[side]) + ("" if self.names[side] == side else f" for the {side}") for side in self]
+        return InvalidInputError(
+            f"unknown column '{'.'.join(path)}': before a column of a merge stands {' or '.join(own)}", column=path[0]
+        )
 
     @cached_property
     def columns(self) -> Columns:
@@ -69,6 +89,20 @@ def resolve(path: Sequence[str], fields: Sequence[t.Field], *, exact: bool = Fal
         names.append(found.name)
         kind = found.type
     return Column(tuple(names), kind.with_nullable(True))
+
+
+def finds(path: Sequence[str], fields: Sequence[t.Field], *, exact: bool = False) -> bool:
+    """Return whether `resolve` finds a column."""
+    try:
+        resolve(path, fields, exact=exact)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def is_same_name(one: str, other: str, *, exact: bool) -> bool:
+    """Return whether two names are the same, in their case if that counts."""
+    return one == other or (not exact and one.lower() == other.lower())
 
 
 def prefixed(side: str, column: Column) -> Column:

@@ -33,7 +33,7 @@ from merganser.expr.compute import evaluate
 from merganser.expr.from_arrow import predicate_from_arrow
 from merganser.expr.functions import call
 from merganser.expr.literal import from_text, number, zoned
-from merganser.expr.names import Sides, prefixed, resolve
+from merganser.expr.names import Sides, finds, prefixed, resolve
 from merganser.expr.predicate import Predicate, Projection
 from merganser.expr.setting import Setting
 from merganser.expr.times import DAY_MICROS, PARTS, interval
@@ -162,6 +162,16 @@ def parse_projection(
 ) -> Projection:
     """Return the value that SQL text names; arguments and errors as for `parse_predicate`."""
     return Projection(_bind(text, fields, qualifier, "expression", setting))
+
+
+def dotted_names(text: str) -> list[tuple[str, ...]]:
+    """Return the names in SQL text that have several parts, in no order; none if it is no expression."""
+    try:
+        node = _parsed(_without_lists(text)[0], "filter")
+    except (InvalidInputError, RecursionError):
+        return []
+    names = (tuple(part.name for part in column.parts) for column in node.find_all(exp.Column))
+    return [name for name in names if len(name) > 1]
 
 
 def _bind(
@@ -325,18 +335,24 @@ class _Binder:
     def _of_side(self, path: list[str], sides: Sides) -> Expression:
         """Return the column of one of several tables."""
         exact = self.setting.exact_names
-        if len(path) > 1:
-            for side, fields in sides.items():
-                if side.lower() == path[0].lower():
-                    return _or_null(prefixed(side, resolve(path[1:], fields, exact=exact)))
-        found = []
+        named = sides.called(path[0], exact=exact) if len(path) > 1 else None
+        if named is not None and sides.refusal:
+            raise InvalidInputError(sides.refusal, column=path[0])
+        if named is not None and named in sides:
+            return _or_null(prefixed(named, resolve(path[1:], sides[named], exact=exact)))
+        found = {}
         for side, fields in sides.items():
             with contextlib.suppress(InvalidInputError):
-                found.append(prefixed(side, resolve(path, fields, exact=exact)))
+                found[side] = resolve(path, fields, exact=exact)
         if len(found) > 1:
-            names = " or ".join(f"'{column.path[0]}'" for column in found)
-            raise InvalidInputError(f"column '{path[0]}' may be {names}. Write one of them.", column=path[0])
-        return _or_null(found[0] if found else resolve(path, self.fields, exact=exact))
+            names = " or ".join(f"'{sides.names[side]}.{column.path[0]}'" for side, column in found.items())
+            advice = f", and {sides.refusal}" if sides.refusal else ". Write one of them."
+            raise InvalidInputError(f"column '{path[0]}' may be {names}{advice}", column=path[0])
+        if found:
+            return _or_null(prefixed(*next(iter(found.items()))))
+        if len(path) > 1 and not any(finds(path[:1], fields, exact=exact) for fields in sides.values()):
+            raise sides.unknown(path)
+        return _or_null(resolve(path, self.fields, exact=exact))
 
     def _literal(self, node: exp.Expression) -> Expression:
         match node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from merganser.edit.asked import check_is_newest, filter_of
@@ -147,6 +147,7 @@ class EditVerbs(TableBase):
         source: Any,
         on: str,
         *,
+        alias: tuple[str, str] | None = None,
         commit_user: str | None = None,
         identifier: int | None = None,
         timezone: str = "UTC",
@@ -164,14 +165,17 @@ class EditVerbs(TableBase):
             source: the rows; see `write`. They are held in memory. An empty list has the columns of the table.
             on: SQL text: which row of the source belongs to which row of the table. It needs at least one equality of
                 a column of the target with a value of the source. If the whole key is joined, rows are looked up by
-                key; else the table is scanned. Columns are called `target.a` and `source.a`.
+                key; else the table is scanned. Columns are called `target.a` and `source.a`, or by two other names.
+            alias: what SQL text calls the table and the source: ("t", "s") for `t.a` and `s.a`. None: that is found
+                from `on`, where `target`, `source` and the name of the table are known, and of two other names the
+                columns after them say whose they are. If both sides have all these columns, only `on` can use them.
             commit_user, identifier, timezone, changes: see `delete`.
 
         Raises:
             InvalidInputError: the source holds no rows; the condition is invalid; or the handle was opened with an
                 option that says where reads start.
         """
-        return self.merging(source, on, self.setting(timezone), commit_user, identifier, changes)
+        return self.merging(source, on, self.setting(timezone), commit_user, identifier, changes, alias=alias)
 
     def merging(
         self,
@@ -182,15 +186,19 @@ class EditVerbs(TableBase):
         identifier: int | None,
         changes: bool,
         elsewhere: Callable[[Merge], Snapshot | None] | None = None,
+        *,
+        alias: tuple[str, str] | None = None,
+        is_source: Callable[[Sequence[str]], bool] | None = None,
     ) -> Merge:
         """Return a merge of rows into the table; see `merge`.
 
         Args:
             setting: what SQL text means besides its words.
             elsewhere: does the merge when it is executed, with rows that it has; None: it is done in this process.
+            is_source: see `found_names`.
         """
         action = f"cannot merge into '{self.name}'"
         check_is_newest(self.definition, action)
         rows = source_of(source, self.definition, action)
-        found = joining(on, self.definition, source_fields(rows.schema), action, setting)
+        found = joining(on, self.definition, source_fields(rows.schema), action, setting, alias, is_source)
         return Merge(self.definition, self.env, rows, found, setting, commit_user, identifier, changes, elsewhere)

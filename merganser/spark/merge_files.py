@@ -24,12 +24,11 @@ from pyspark.sql import types as s
 from merganser.edit.merge_files import AT, FILE, JOB, NEW, FilesMerge, MergedRows
 from merganser.edit.rewrite import RewriteJob
 from merganser.handle.table import Table
-from merganser.schema import types as t
 from merganser.schema.internal_names import internal_name
 from merganser.schema.table_schema import POSITION
 from merganser.spark.bucketing import TASK, quoted, task_of_bucket, tasks_most, to_tasks
 from merganser.spark.jobs import batch_of, on_any_python
-from merganser.spark.joins import joined_with
+from merganser.spark.joins import joined_with, of_side
 from merganser.spark.session import TASKS_PER_CORE, cores, run_jobs
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
@@ -55,7 +54,8 @@ def files_merged(source: DataFrame, table: Table, on: str, todo: FilesMerge) -> 
     changes, inserts = bool(clauses.matched or clauses.unmatched), bool(clauses.missing)
     names = [name for name in source.columns if name in clauses.of_source] or source.columns[:1]
     numbered = numbered_names(len(names))
-    columns = [f.col(f"source.{t.quoted(name)}").alias(to) for name, to in zip(names, numbered, strict=True)]
+    sides = clauses.on.names
+    columns = [of_side(sides.source, name).alias(to) for name, to in zip(names, numbered, strict=True)]
     places = [f.col(JOB), f.col(FILE), f.col(AT)]
     if not changes:
         places = [
@@ -68,7 +68,7 @@ def files_merged(source: DataFrame, table: Table, on: str, todo: FilesMerge) -> 
     how = "left_anti" if not changes else "left" if inserts else "inner"
     rows = _rows(source, table, todo, packs)
     size = sum(job.size_bytes for job in todo.jobs)
-    frame = joined_with(source, rows, size, on, how).select(*columns, *places)
+    frame = joined_with(source, rows, size, on, how, sides).select(*columns, *places)
     if clauses.unmatched:
         numbers = [(pack << _PACK_BITS | i,) for pack, jobs in enumerate(packs) for i in range(len(jobs))]
         every = spark.createDataFrame(numbers, s.StructType([s.StructField(JOB, s.LongType())]))

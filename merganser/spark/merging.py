@@ -11,12 +11,14 @@ Few rows are fetched by the driver.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -30,15 +32,15 @@ from merganser.edit.merge_jobs import (
     keys_of_source,
     merged_in_tasks,
 )
+from merganser.edit.merge_names import Names
 from merganser.edit.merging import Merge
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_state import MetaReader
-from merganser.schema import types as t
 from merganser.spark.bucketing import assigners_on, one_writer_each
 from merganser.spark.compaction import on_tasks
 from merganser.spark.jobs import batch_of
-from merganser.spark.joins import joined_with
+from merganser.spark.joins import joined_with, of_side
 from merganser.spark.merge_files import files_merged, numbered_names
 from merganser.spark.names import setting_of
 from merganser.spark.scan import frame_of
@@ -55,6 +57,7 @@ def merge(
     source: DataFrame,
     on: str,
     *,
+    alias: tuple[str, str] | None = None,
     commit_user: str | None = None,
     identifier: int | None = None,
     changes: bool = True,
@@ -71,6 +74,7 @@ def merge(
         table: a table, or its path.
         source: the rows.
         on: which row of the source belongs to which row of the table. Text means what it means in Spark.
+        alias: see `Table.merge`. If it is None, a name is also known that the DataFrame has by `source.alias("s")`.
         commit_user, identifier, changes: see `Table.write`.
 
     Raises:
@@ -94,7 +98,7 @@ def merge(
             places = {name: tuple(filter(None, (key, joined.new.get(name)))) for name, key in joined.keys.items()}
             return merged_in_tasks(
                 joined.merge,
-                lambda job: _merged(_with_keys(source, into, on, joined, job.snapshot), into, places, job),
+                lambda job: _merged(_with_keys(source, into, on, merge.names, joined, job.snapshot), into, places, job),
                 compact,
                 assigners,
             )
@@ -104,7 +108,12 @@ def merge(
             rows = source.toArrow()
         return merge.with_source(rows).execute()
 
-    return found.merging(empty, on, setting, commit_user, identifier, changes, done)
+    def is_source(path: Sequence[str]) -> bool:
+        with contextlib.suppress(AnalysisException):
+            return bool(source.select(of_side(path[0], path[1])).columns)
+        return False
+
+    return found.merging(empty, on, setting, commit_user, identifier, changes, done, alias=alias, is_source=is_source)
 
 
 def _is_small(table: Table) -> bool:
@@ -113,7 +122,7 @@ def _is_small(table: Table) -> bool:
 
 
 def _with_keys(
-    source: DataFrame, table: Table, on: str, joined: JoinedElsewhere, snapshot: Snapshot | None
+    source: DataFrame, table: Table, on: str, names: Names, joined: JoinedElsewhere, snapshot: Snapshot | None
 ) -> DataFrame:
     """Return the rows of a source with the keys that they meet in a snapshot: once for each; without inserts no others.
 
@@ -121,24 +130,25 @@ def _with_keys(
 
     Args:
         on: the condition, as Spark understands it.
+        names: what it calls the two sides.
     """
     definition, spark = table.definition, source.sparkSession
     keys = spark_schema(definition, [definition.schema.field(name) for name in joined.keys]).fields
-    columns = [f.col(f"source.{t.quoted(name)}").alias(name) for name in source.columns]
+    columns = [of_side(names.source, name).alias(name) for name in source.columns]
     left = source
     if joined.others:
         left, columns = source.withColumn(MARK, f.lit(True)), [*columns, f.col(MARK)]
     if snapshot is None:
         nulls = (f.lit(None).cast(key.dataType).alias(joined.keys[key.name]) for key in keys)
-        return left.alias("source").select(*columns, *nulls)
+        return left.alias(names.source).select(*columns, *nulls)
     state = MetaReader(definition.paths, table.env, table.name).state(snapshot)
     scan = Matching(definition, table.env, None, f"cannot merge into '{table.name}'").scan(
         state, {*joined.keys, *joined.reads}
     )
     size = sum(split.size_bytes for split in scan.plan().splits)
-    found = [f.col(f"target.{t.quoted(name)}").alias(key) for name, key in joined.keys.items()]
+    found = [of_side(names.target, name).alias(key) for name, key in joined.keys.items()]
     how = ("full" if joined.new else "right") if joined.others else ("left" if joined.new else "inner")
-    return joined_with(left, frame_of(spark, scan, None), size, on, how).select(*columns, *found)
+    return joined_with(left, frame_of(spark, scan, None), size, on, how, names).select(*columns, *found)
 
 
 def _merged(source: DataFrame, table: Table, places: Mapping[str, Sequence[str]], job: MergeJob) -> list[Outcome]:

@@ -284,8 +284,9 @@ def merge(h: History, rng: random.Random) -> None:
         source = list({met(row): row for row in source}.values())
         if model.key:
             source = list({model.key_of(row): row for row in source}.values())
-    on = " AND ".join(f"target.{quoted(name)} = source.{quoted(name)}" for name in names)
     clauses = _Clauses(h, rng)
+    target, source_name = map(quoted, clauses.names)
+    on = " AND ".join(f"{target}.{quoted(name)} = {source_name}.{quoted(name)}" for name in names)
     h.merge(rng, source, on, clauses, lambda call: _merged(h, source, met, clauses, call))
     if model.engine == "append":
         h.unpublished()
@@ -312,19 +313,23 @@ class _Clauses:
         fields = [f for f in h.model.fields if _joins(f.type)]
         text, holds, _ = h.drawn_filter(rng, [rng.choice(fields).name])
         self.text, self.holds = text, holds
+        named = [("target", "source")] * 2
+        self.names = rng.choice([*named, ("t", "s"), ("target", "new rows"), ("source", "target")])
+        self.alias = None if self.names[0] == "target" and rng.random() < 0.5 else self.names
 
     def of(self, merge: Any) -> Any:
         """Return a merge with the clauses."""
         if "delete" in self.kinds:
-            merge = merge.when_matched_delete(condition=self.side("source"))
+            merge = merge.when_matched_delete(condition=self.side(self.names[1]))
         if "update" in self.kinds:
-            merge = merge.when_matched_update({name: f"source.{quoted(name)}" for name in self.sets})
+            merge = merge.when_matched_update({name: f"{quoted(self.names[1])}.{quoted(name)}" for name in self.sets})
         if "others" in self.kinds:
-            merge = merge.when_not_matched_by_source_delete(condition=self.side("target"))
+            merge = merge.when_not_matched_by_source_delete(condition=self.side(self.names[0]))
         return merge.when_not_matched_insert() if "insert" in self.kinds else merge
 
     def side(self, name: str) -> str:
         """Return the condition on one side."""
+        name = quoted(name)
         return self.text.replace("`", f"{name}.`", 1) if self.text.count("`") == 2 else self._each(name)
 
     def _each(self, name: str) -> str:

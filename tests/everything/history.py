@@ -292,7 +292,7 @@ class History:
         done: Callable[[Callable[[], Any]], None],
     ) -> None:
         rows = self.arrow([("+I", row) for row in source]).drop_columns(["op"])
-        done(lambda: clauses.of(self.table.merge(rows, on)).execute())
+        done(lambda: clauses.of(self.table.merge(rows, on, alias=clauses.alias)).execute())
 
     def write_changes(
         self, rng: random.Random, texts: Any, form: str, keys: Any, options: dict[str, Any], times: int = 1

@@ -123,7 +123,7 @@ class SparkHistory(History):
             super().merge(rng, source, on, clauses, done)
             return
         rows = self._frame(self.arrow([("+I", row) for row in source]).drop_columns(["op"]))
-        done(lambda: clauses.of(ms.merge(self.spark, self.table, rows, on)).execute())
+        done(lambda: clauses.of(ms.merge(self.spark, self.table, rows, on, alias=clauses.alias)).execute())
 
     def compact(self, rng: random.Random, *, full: bool, partitions: Any = None) -> None:
         import merganser.spark as ms

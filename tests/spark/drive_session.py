@@ -115,8 +115,8 @@ def row_changes(spark: SparkSession, directory: Path) -> None:
     merge = merge.when_matched_update({"note": "'met ' || source.key"})
     merge = merge.when_not_matched_by_source_update({"note": "'alone'"})
     assert merge.execute().rows_updated == 18  # type: ignore[union-attr]
-    merge = ms.merge(spark, orders, source, on="target.id = source.key AND target.dt = source.dt")
-    merge = merge.when_not_matched_insert({"dt": "source.dt", "id": "source.key", "amount": "source.wanted"})
+    merge = ms.merge(spark, orders, source.alias("s"), on="t.id = s.key AND t.dt = s.dt")
+    merge = merge.when_not_matched_insert({"dt": "s.dt", "id": "s.key", "amount": "s.wanted"})
     assert merge.execute().rows_inserted == 22  # type: ignore[union-attr]
     found = {row.id: (row.amount, row.note) for row in ms.read(spark, orders).collect()}
     assert len(found) == 40
@@ -128,7 +128,8 @@ def row_changes(spark: SparkSession, directory: Path) -> None:
     )
     ms.write(spark.range(0, 40, 1, 4).selectExpr("id", "cast(id as int) n"), log)
     source = spark.range(30, 50, 1, 3).selectExpr("id", "-cast(id as int) n")
-    merge = ms.merge(spark, log, source, on="target.id = source.id").when_matched_update().when_not_matched_insert()
+    merge = ms.merge(spark, log, source.alias("s"), on="x.id = s.id").when_matched_update({"n": "s.n"}, "x.n > s.n")
+    merge = merge.when_not_matched_insert()
     done = merge.when_not_matched_by_source_delete("id < 5").execute()
     assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (10, 10, 5)  # type: ignore[union-attr]
     assert rows(log) == {i: i if i < 30 else -i for i in range(5, 50)}

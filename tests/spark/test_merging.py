@@ -159,6 +159,35 @@ def test_tasks_change_the_files_of_rows_that_meet_one_of_the_source(
         assert compare(spark, tables, BY_KEY, [UPDATE, INSERT, SETS])[0][1:] == (6, 0, 0)  # into an empty table
 
 
+@pytest.mark.campaign(1 / 2)
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("kind", ["lookup", "vectors"])
+def test_spark_joins_by_the_names_of_the_text(spark: SparkSession, catalog: mg.Catalog, kind: str) -> None:
+    keyed = kind in KEYED
+    key, parts, options = (["p.q", "c1"], ["p.q"], KEYED[kind]) if keyed else ([], *APPENDED[kind])
+    table = pair(catalog, key, parts, options)[0]
+    by_value = spark.createDataFrame([(1, 100), (3, 300)], "`a``b` int, v int").repartition(2).alias("new rows")
+    on = "`a table`.`a``b` = `NEW rows`.`a``b`"
+    merge = ms.merge(spark, table, by_value, on).when_matched_update({"a`b": "`a table`.`a``b` + `new rows`.v"})
+    assert result(table, merge, [])[0] == ("MERGE", 0, 2, 0)
+    source = spark.createDataFrame([(2, -2, "x"), (50, 5, "x")], "c0 int, v int, `p.q` string").repartition(2)
+    merge = ms.merge(spark, table, source, "`a b`.c1 = S.c0 AND s.`p.q` = `a b`.`p.q`", alias=("a b", "s"))
+    values = {"c1": "s.c0", "p.q": "'x'", "a`b": "s.v"}
+    merge = merge.when_matched_update({"a b.a`b": "`a b`.`a``b` + s.v"}).when_not_matched_insert(values)
+    assert result(
+        table, merge, [("not_matched_by_source_update", {"set": {"at": "NULL"}, "condition": "`a b`.c1 = 4"})]
+    )
+    assert {row["c1"]: row["a`b"] for row in table.read(where="c1 IN (1, 2, 3, 50)").to_pylist()} == {
+        1: 101, 2: 0, 3: 303, 50: 5
+    }  # fmt: skip
+    twin = spark.createDataFrame([(7, "y")], "c1 int, `p.q` string")
+    on = "u.c1 = s.c1 AND s.`p.q` = u.`p.q`"
+    with pytest.raises(InvalidInputError, match="which of 'u' and 's' is the table"):
+        ms.merge(spark, table, twin, on).when_matched_delete("u.c1 = 7")
+    merge = ms.merge(spark, table, twin, on).when_matched_delete()
+    assert result(table, merge, [])[0] == ("MERGE", 0, 0, 1)
+
+
 def touching(folder: str) -> Any:
     """Return code of a task that leaves a file for each partition that it makes."""
 

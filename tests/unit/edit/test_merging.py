@@ -297,3 +297,90 @@ def test_an_old_handle_leaves_out_no_newer_column_that_the_source_has(catalog: m
     assert by_key(table)[1] == (5, "y", 1, [("x", 1)])
     old.merge([{"k": 1, "n": 2}], on=BY_KEY).when_matched_update().when_not_matched_insert().execute()
     assert by_key(table)[1] == (5, "y", 2, [("x", 1)])
+
+
+@pytest.mark.parametrize(
+    ("on", "alias"),
+    [
+        ("t.k = s.k", ("t", "s")),
+        ("S.k = T.k", ("t", "s")),
+        ("`the table`.k = `S.x`.k", ("the table", "s.x")),
+        ("source.k = target.k", ("source", "target")),
+        ("a.k = b.k", ("a", "b")),
+        ("k.k = n.k", ("k", "n")),
+        ("t.k = source.k", None),
+        ("db.k = target.k", None),
+        ("t.k = updates.k", None),
+        ("x.k = y.k AND y.more > 0", None),
+        ("x.k = y.k AND x.a >= 0", None),
+    ],
+)
+def test_text_names_the_sides_by_aliases(catalog: mg.Catalog, on: str, alias: tuple[str, str] | None) -> None:
+    table = made(catalog)
+    rows = [{"k": 1, "n": 5, "more": 1}, {"k": 2, "n": 6, "more": 1}, {"k": 9, "n": 7, "more": 1}]
+    found = table.merge(rows, on, alias=alias)
+    names = found.names
+    t, s = (f"`{name}`" for name in (names.target, names.source))
+    merge = (
+        found.when_matched_delete(f"{t}.k = 2")
+        .when_matched_update({f"{names.target}.n": f"10 * {t}.n + {s}.n"}, f"{s}.more = 1")
+        .when_not_matched_insert({"k": f"{s}.k", "n": f"{s}.n"}, f"{s}.n > 0")
+        .when_not_matched_by_source_update({"n": f"-{t}.n"}, f"{t}.k > 4")
+        .when_not_matched_by_source_delete(f"{t}.k = 0")
+    )
+    assert counts(merge.execute()) == (1, 2, 2)
+    assert {k: row[-1] for k, row in by_key(table).items()} == {1: 15, 3: 3, 4: 4, 5: -5, 9: 7}
+
+
+def test_names_of_columns_on_both_sides_do_for_clauses_without_names(catalog: mg.Catalog) -> None:
+    table = made(catalog)
+    merge = table.merge([{"k": 1, "n": 5}, {"k": 9, "n": 7}], "x.k = y.k")
+    with pytest.raises(InvalidInputError, match=r"which of 'x' and 'y' is the table.*alias=\('x', 'y'\) if 'x' is"):
+        merge.when_matched_update({"n": "y.n"})
+    with pytest.raises(InvalidInputError, match=r"'n' may be 'x.n' or 'y.n', and it is not known"):
+        merge.when_matched_delete("n > 1")
+    assert counts(merge.when_matched_update().when_not_matched_insert().execute()) == (1, 1, 0)
+    assert (by_key(table)[1][-1], by_key(table)[9][-1]) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("on", "alias", "said"),
+    [
+        ("x.k = y.k AND x.n > 3", None, "not known which of 'x' and 'y' is the table.*Nothing was written"),
+        ("x.k = y.k", ("t", "s"), "unknown column 'x.k': before .* stands 't' for the target or 's' for the source"),
+        ("x.k = y.k AND z.a = 1", None, r"unknown column 'x.k': .*'target' or 'source'.* give alias=\('t', 's'\)"),
+        ("k = y.k", None, r"'k' may be 'target.k' or 'source.k'.* give alias=\('t', 's'\)"),
+        ("x.kk = y.k", None, "unknown column 'kk'. Did you mean 'k'"),
+        ("t.k = T.k", ("t", "T"), "alias gives the table and the source one name, 't'"),
+        ("t.k = s.k", ("t", ""), r"alias is \('t', ''\).*Give two names"),
+        ("t.k = s.k", "ts", "alias is 'ts'.*Give two names"),
+    ],
+)
+def test_aliases_that_do_not_fit_are_refused(catalog: mg.Catalog, on: str, alias: Any, said: str) -> None:
+    table = made(catalog)
+    with pytest.raises(InvalidInputError, match=said):
+        table.merge([{"k": 1, "n": 5}], on, alias=alias)
+
+
+def test_clauses_use_the_names_of_the_condition(catalog: mg.Catalog) -> None:
+    merge = made(catalog).merge([{"k": 1, "n": 5, "a": 1}], "target.k = s.k")
+    with pytest.raises(InvalidInputError, match=r"unknown column 'source.n': .*'target' or 's' for the source"):
+        merge.when_matched_update({"n": "source.n"})
+    with pytest.raises(InvalidInputError, match=r"'a' may be 'target.a' or 's.a'. Write one of them"):
+        merge.when_matched_update({"n": "a"})
+    with pytest.raises(InvalidInputError, match=r"unknown column 'target.n': before a column of a merge stands 's'"):
+        merge.when_not_matched_insert({"k": "s.k", "n": "target.n"})
+
+
+def test_a_row_column_comes_before_a_name_that_is_not_given(catalog: mg.Catalog) -> None:
+    kinds = {"id": "INT", "s": "ROW<id INT>", "n": "INT"}
+    table = catalog.create_table("db.rows", kinds, primary_key=["id"], options={"bucket": "1"})
+    table.write([{"id": 1, "s": {"id": 7}, "n": 0}])
+    rows = pa.table({"id": pa.array([7], pa.int32()), "n": pa.array([1], pa.int32())})
+    with pytest.raises(InvalidInputError, match=r"unknown column 't.s'.* give alias=\('t', 's'\)"):
+        table.merge(rows, "t.s = s.id")
+    found = table.merge(rows, "target.s.id = source.id AND s.id = 7 AND target.id = source.n")
+    assert counts(found.when_matched_update({"n": "s.id"}).execute()) == (0, 1, 0)
+    found = table.merge(rows, "t.s.id = s.id AND t.id = s.n", alias=("t", "s"))
+    assert counts(found.when_matched_update({"n": "t.s.id + s.n"}).execute()) == (0, 1, 0)
+    assert table.read().to_pylist() == [{"id": 1, "s": {"id": 7}, "n": 8}]
