@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ from merganser.edit.matching import Matching, reads_of_keys
 from merganser.edit.merge_names import Names
 from merganser.edit.merge_rules import SourceRule
 from merganser.edit.merge_source import source_fields, source_of
+from merganser.edit.other_names import OF_MERGE, no_method
 from merganser.edit.rewrite import rewriting, run_here
 from merganser.edit.rounds import check_columns, in_rounds, in_transactions
 from merganser.edit.row_changes import RowChanges, check_can_delete, check_can_update
@@ -201,6 +202,11 @@ class Merge:
                 if done:
                     return snapshot
             return in_rounds(session.table, self._env, lambda first: self._round(session, first), session.begin_anew)
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_method(self, name, OF_MERGE)
 
     def __repr__(self) -> str:
         named = {"matched": self._matched, "not matched": self._missing, "not matched by source": self._unmatched}

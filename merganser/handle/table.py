@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from merganser.changes import Change
+from merganser.edit.other_names import OF_TABLE, no_method
 from merganser.edit.primary_key import is_rekeying, set_primary_key
 from merganser.errors import FormatError, NotFoundError
 from merganser.handle.editing import EditVerbs
@@ -61,6 +62,11 @@ class Table(ReadVerbs, WriteVerbs, EditVerbs, UpkeepVerbs, StreamVerbs):
         changes = checked_changes(changes, f"cannot alter '{self.name}'")
         make = set_primary_key if is_rekeying(self.definition, self.env, changes) else alter
         return replace(self, definition=make(self.definition, self.env, changes))
+
+    if not TYPE_CHECKING:  # a wrong name is to be found
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_method(self, name, OF_TABLE)
 
     def describe(self) -> str:
         """Return a description of the table for people: columns, keys, options, size, and how far back reads can go."""
