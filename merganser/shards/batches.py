@@ -157,11 +157,24 @@ class ShardBatches(TableBatches):
             raise no_stream(self._table.name, self._action)
         if now.id != self._stream.id:
             raise self._other_stream(self._stream.id, now)
-        self._newest = self.reader.newest()
-        read_ms = start.part_ms if start.files else start.after_ms
-        place = Place(self._stream.id, "", start.next, start.files, -1 if read_ms is None else read_ms)
-        self.reader.check_kept(place, self._newest)
+        self._check_kept(start)
         return super().advance(start, limited=limited, head=head)
+
+    def check(self, position: Position) -> None:
+        """Refuse a position from which the stream cannot be followed.
+
+        Raises:
+            TrimmedDataError: see `advance`.
+            ConflictError: the table was rolled back behind the position.
+        """
+        self._check_kept(position)
+        super().check(position)
+
+    def _check_kept(self, position: Position) -> None:
+        self._newest = self.reader.newest()
+        read_ms = position.part_ms if position.files else position.after_ms
+        place = Place(self._stream.id, "", position.next, position.files, -1 if read_ms is None else read_ms)
+        self.reader.check_kept(place, self._newest)
 
     def shards(self, start: Position | None, end: Position) -> list[list[Piece]]:
         """Return what lies between two positions: of each shard with records, the pieces in order.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from merganser.spark.files import load
     from merganser.spark.lookup import lookup_join
     from merganser.spark.merging import merge
+    from merganser.spark.reset import reset_stream
     from merganser.spark.scan import changes, read
     from merganser.spark.sink import write
     from merganser.spark.source import register
@@ -34,6 +35,7 @@ __all__ = [
     "read_stream",
     "register",
     "rescale",
+    "reset_stream",
     "update",
     "write",
     "write_stream",
@@ -51,6 +53,7 @@ _HOMES = {
     "read_stream": "merganser.spark.stream_source",
     "register": "merganser.spark.source",
     "rescale": "merganser.spark.compaction",
+    "reset_stream": "merganser.spark.reset",
     "update": "merganser.spark.editing",
     "write": "merganser.spark.sink",
     "write_stream": "merganser.spark.stream_sink",

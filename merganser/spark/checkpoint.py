@@ -72,6 +72,15 @@ class Checkpoint:
             note = json.dumps({"table": place, "made": now}).encode()
             self.storage.replace(self._path(self._note(table)), note, durable=True)
 
+    def tables(self) -> list[str]:
+        """Return the places of the tables that the query has written to, as far as that is noted."""
+        found = []
+        with contextlib.suppress(MerganserError, OSError):
+            for entry in self.storage.list(self._path("merganser")):
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    found.append(str(json.loads(self._read(f"merganser/{entry.name}") or b"")["table"]))
+        return found
+
     def _noted(self, table: TableDef) -> str | None:
         data = self._read(self._note(table))
         return None if data is None else _made_of(data)

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from merganser.errors import ConflictError, InvalidInputError
+from merganser.errors import ConflictError, InvalidInputError, NotFoundError
 from merganser.expr.predicate import Predicate
 from merganser.files.masks import vectors_by_bucket
 from merganser.files.read import is_small
@@ -66,7 +66,7 @@ class Position:
         of: of how many; None: not known yet.
         next: the snapshot that is read next.
         files: how many portions of it were read: files, or what it published in a shard.
-        after_ms: when the snapshot before `next` was committed; None: not known.
+        after_ms: when the snapshot before `next` was committed, which may be that of the state; None: not known.
         part_ms: when `next` was committed, of which a part was read; None: none was, or it is not known.
     """
 
@@ -88,7 +88,8 @@ class Position:
         if self.made_since is not None:
             found["made_since_ms"] = self.made_since
         if self.splits is not None:
-            return found | {"splits": self.splits} | ({} if self.of is None else {"of": self.of})
+            more = {"of": self.of, "after_ms": self.after_ms}
+            return found | {"splits": self.splits} | {key: value for key, value in more.items() if value is not None}
         found |= {"first": self.first, "next": self.next}
         if self.files:
             found["files"] = self.files
@@ -113,7 +114,8 @@ def position_of(value: Mapping[str, Any], name: str) -> Position | None:
         state = value.get("state")
         if state is not None and "splits" in value:
             since, of = value.get("made_since_ms"), value.get("of")
-            return Position(state, since, state + 1, value["splits"], state + 1, of=of)
+            after = value.get("after_ms")
+            return Position(state, since, state + 1, value["splits"], state + 1, after_ms=after, of=of)
         if "first" in value and "next" in value and "splits" not in value:
             return Position(
                 state,
@@ -312,7 +314,7 @@ class TableBatches:
         self._consumer = table.options.get(r.CONSUMER_ID)
         self._consumers = ConsumerStore(table.paths, env, table.name)
         self._store = SnapshotStore(table.paths, env, table.name)
-        self._line = Line(self._table, env, self._consumer)
+        self._line = Line(self._table, env, self._consumer, reset=True)
         self._states: dict[tuple[int, int | None], tuple[Part, ...]] = {}
         self._plans: dict[int, list[Part]] = {}
         self._taken: dict[int, list[Part]] = {}
@@ -348,7 +350,53 @@ class TableBatches:
             return self._at(Position(None, None, found.next, None, found.next))
         assert found.state.snapshot is not None
         since = found.state.millis if isinstance(found.state, MadeSince) else None
-        return Position(found.state.snapshot.id, since, found.next, 0, found.next)
+        return self._at(Position(found.state.snapshot.id, since, found.next, 0, found.next))
+
+    def after(self, snapshot: int) -> Position:
+        """Return the position behind what a snapshot published; 0: before all snapshots.
+
+        Raises:
+            NotFoundError, ExpiredError: there is no such snapshot, or the changes after it are no longer kept.
+        """
+        if not 0 <= snapshot <= self.head():
+            raise NotFoundError(
+                f"{self._action}: there is no snapshot {snapshot}. The newest one is {self.head()}. Nothing was "
+                "changed.",
+                table=self._table.name,
+                snapshot=snapshot,
+            )
+        position = self._at(Position(None, None, snapshot + 1, None, snapshot + 1))
+        self.check(position)
+        return position
+
+    def before(self, position: Position) -> Position:
+        """Return where the stream began that has come to a position.
+
+        The newest state stands for the state that the stream began with. A start that a rollback removed is the end of
+        the table.
+        """
+        newest = self._store.latest()
+        behind = 1 if newest is None else newest.id + 1
+        if position.state is None or newest is None:
+            first = min(position.first, behind)
+            return self._at(Position(None, None, first, None, first))
+        return self._at(Position(newest.id, position.made_since, behind, 0, behind))
+
+    def check(self, position: Position) -> None:
+        """Refuse a position from which the table cannot be followed.
+
+        Raises:
+            ConflictError: the table was rolled back behind the position.
+            NotFoundError, ExpiredError: what comes next is no longer kept.
+        """
+        self._note_last(position)
+        if position.next > self.head() + 1:
+            raise self._line.rolled_back(position.next - 1)
+        if position.splits is not None:
+            assert position.state is not None
+            self._store.load(position.state)
+        else:
+            self._line.get(position.next, waits=False)
 
     def head(self) -> int:
         """Return the newest snapshot; 0: there is none."""
@@ -470,6 +518,7 @@ class TableBatches:
 
     def _through_state(self, start: Position, room: Room[Any]) -> Position:
         assert start.splits is not None
+        self._note_last(start)
         parts = self._state_parts(start)
         taken = start.splits
         while taken < len(parts) and room.takes(parts[taken]):

@@ -59,16 +59,18 @@ class Line:
 
     Args:
         consumer: the name of the reader, if it has one.
+        reset: an engine keeps the position of the reader, and `ms.reset_stream` changes it.
 
     Attributes:
         last: the snapshot that was read last; None: none, or it is not known.
     """
 
-    def __init__(self, table: TableDef, env: Env, consumer: str | None) -> None:
+    def __init__(self, table: TableDef, env: Env, consumer: str | None, *, reset: bool = False) -> None:
         self.last: Snapshot | None = None
         self._table = table
         self._env = env
         self._consumer = consumer
+        self._reset = reset
         self._store = SnapshotStore(table.paths, env, table.name)
         self._looks = 0
 
@@ -111,9 +113,12 @@ class Line:
 
         Raises:
             ExpiredError: it has expired; says how many have.
+            ConflictError: the table was rolled back behind it.
         """
         found = self._store.get(number) or ChangelogStore(self._table.paths, self._env).get(number)
         if found is None:
+            if number > (self._store.latest_id() or 0):
+                raise self.rolled_back(number)
             raise self._expired(number, oldest_changes(self._table, self._env) or number)
         return found
 
@@ -139,10 +144,20 @@ class Line:
             ConflictError: the table was dropped and re-created.
         """
         check_not_replaced(self._table, self._env, f"cannot follow '{self._table.name}'")
+        if self._reset:
+            todo = (
+                "Keep the checkpoint, and stop the query. Call ms.reset_stream(spark, checkpoint, "
+                f"'{self._table.path}', table=...) with the table that the query writes: it says to which snapshot "
+                "that table has to be rolled back, and then makes the query go on from there"
+            )
+        else:
+            todo = (
+                "Undo what came from the snapshots that were removed, and start again from 'latest-full'"
+                f"{self._without_consumer}"
+            )
         return ConflictError(
             f"cannot follow '{self._table.name}': the table was rolled back behind snapshot {number}, which "
-            "this reader has handed over already. Undo what came from the snapshots that were removed, and start again "
-            f"from 'latest-full'{self._without_consumer}.",
+            f"this reader has handed over already. {todo}.",
             table=self._table.name,
             snapshot=number,
         )

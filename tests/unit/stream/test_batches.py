@@ -242,6 +242,32 @@ def test_a_rollback_is_noticed_inside_of_a_snapshot(tmp_path: Path) -> None:
             each.advance(_again(at))
 
 
+def test_a_rollback_is_noticed_inside_of_the_state_at_the_start(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"bucket": "4"})
+    table.write([{"k": 0, "v": 0}])
+    table.write([{"k": k, "v": 1} for k in range(8)])
+    batches = _batches(table, Limits(files=1))
+    middle = batches.advance(batches.start())
+    assert middle.splits == 1
+    assert _batches(table, Limits(files=1)).advance(_again(middle)) == batches.advance(middle)
+    table.rollback(snapshot=1)
+    table.write([{"k": k, "v": 2} for k in range(8)])
+    with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 2"):
+        _batches(table, Limits(files=1)).advance(_again(middle))
+
+
+def test_a_batch_that_is_repeated_after_a_rollback_is_no_expired_one(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.write([{"k": 1, "v": 1}])
+    batches = _batches(table)
+    start = batches.advance(batches.start())
+    table.write([{"k": 2, "v": 2}])
+    end = batches.advance(start)
+    table.rollback(snapshot=1)
+    with pytest.raises(mg.errors.ConflictError, match="rolled back behind snapshot 2"):
+        _batches(table).turns(_again(start), _again(end))
+
+
 def test_snapshots_that_expired_are_no_rollback(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.write([{"k": 1, "v": 1}])
