@@ -223,6 +223,7 @@ def _reopen(column: str, file: _File, fact: str, **context: str) -> ConflictErro
         "object was opened. Other columns can be read; select them by name. To read this one, open the table again.",
         column=column,
         path=file.name,
+        fact=fact,
         **context,
     )
 

@@ -12,6 +12,7 @@ committed in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -39,6 +40,7 @@ from merganser.spark.names import Spelling, setting_of, spelling_of
 from merganser.spark.pythons import warn_of_other_python
 from merganser.spark.session import check_frame, opened
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
+from merganser.spark.workers import in_query
 from merganser.storage.env import Env
 from merganser.storage.process import process_env
 from merganser.storage.protocol import Storage
@@ -214,7 +216,9 @@ class LookupJoin:
                 snapshot = None if moment is None else _snapshot_at(self.table, self.storage, moment)
                 rows = rows.select(range(rows.num_columns - 1))
             if rows.num_rows:
-                yield from spark_batches(self._joined(rows, snapshot), self.schema)
+                with in_query() if self.timed else nullcontext():
+                    joined = self._joined(rows, snapshot)
+                yield from spark_batches(joined, self.schema)
 
     def _joined(self, rows: pa.Table, snapshot: Snapshot | None) -> pa.Table:
         keys = pa.table([rows.column(i) for i in self.positions], names=list(self.key))

@@ -28,7 +28,7 @@ from merganser.scan.split import What
 from merganser.schema import types as t
 from merganser.spark.splits import balanced, weight_of
 from merganser.spark.types import arrow_schema_of, spark_batches, spark_schema
-from merganser.spark.workers import settle
+from merganser.spark.workers import in_query, settle
 from merganser.storage.env import Env
 from merganser.storage.protocol import Storage
 from merganser.stream.batches import NOWHERE, Limits, Position, TableBatches, Turn
@@ -208,8 +208,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty plan Spark may run a task without a partition of this source.
         if isinstance(partition, RowsPartition):
-            for rows in partition.rows():
-                yield from spark_batches(rows, partition.schema)
+            with in_query():
+                for rows in partition.rows():
+                    yield from spark_batches(rows, partition.schema)
             settle()
 
     def commit(self, end: dict[str, Any]) -> None:

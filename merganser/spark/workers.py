@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from merganser.errors import ConflictError
 from merganser.storage.tuning import tune_process
 
 _IS_KEPT: Final = os.environ.get("SPARK_REUSE_WORKER") == "1"
@@ -24,6 +26,29 @@ def tune() -> None:
     """Tune this process for merganser if it is one that Spark has started for its tasks; call it first in a task."""
     if _IS_KEPT:
         tune_process()
+
+
+@contextlib.contextmanager
+def in_query() -> Iterator[None]:
+    """Say how a streaming query goes on whose columns are older than a value that was read.
+
+    Raises:
+        ConflictError: the value does not fit the column as it was when the query started; names both types.
+    """
+    try:
+        yield
+    except ConflictError as error:
+        fact, column, path = (error.context.get(name) for name in ("fact", "column", "path"))
+        if fact is None:
+            raise
+        raise ConflictError(
+            f"cannot read column '{column}' of '{path}' in this query: {fact}. The schema of the table has changed "
+            "since the query was made, and Spark fixes the columns of a query when it starts. The batch was not "
+            "finished. Open the table again, make the DataFrame again, and start the query from the same checkpoint: "
+            "it repeats this batch with the new columns, and no row is lost or doubled. If the query writes the column "
+            "to a table, change it there first.",
+            **error.context,
+        ) from error
 
 
 def settle() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as f
 
 import merganser as mg
 import merganser.spark as ms
@@ -135,3 +137,115 @@ def test_writes_by_a_wider_type_than_the_table_has_now_are_refused(spark: Any, t
     with pytest.raises(StreamingQueryException, match=fact):
         query.awaitTermination(60)
     assert rows(ms.read(spark, table.path)) == []
+
+
+WIDER = {
+    "INT": ("BIGINT", 7, 2**40),
+    "FLOAT": ("DOUBLE", 0.5, 0.1),
+    "DECIMAL(5, 2)": ("DECIMAL(12, 2)", Decimal("1.25"), Decimal("1234567.25")),
+    "VARCHAR(3)": ("STRING", "abc", "abcdef"),
+    "ROW<a INT>": ("ROW<a BIGINT>", {"a": 1}, {"a": 2**40}),
+    "INT NOT NULL": ("INT", 7, None),
+}
+
+
+@pytest.mark.parametrize("door", ["read_stream", "source", "shards"])
+@pytest.mark.parametrize("old", ["INT", "ROW<a INT>"])
+def test_a_query_takes_values_that_fit_stops_at_one_that_does_not_and_goes_on_from_its_checkpoint(
+    spark: Any, tmp_path: Path, door: str, old: str
+) -> None:
+    check_restart(spark, tmp_path, door, old)
+
+
+@pytest.mark.campaign(1 / 2)
+@pytest.mark.parametrize("old", ["FLOAT", "DECIMAL(5, 2)", "VARCHAR(3)", "INT NOT NULL"])
+def test_a_query_stops_at_a_value_of_any_wider_type_and_goes_on_from_its_checkpoint(
+    spark: Any, tmp_path: Path, old: str
+) -> None:
+    check_restart(spark, tmp_path, "read_stream", old)
+
+
+def check_restart(spark: Any, tmp_path: Path, door: str, old: str) -> None:
+    new, fits, large = WIDER[old]
+    catalog = mg.catalog(str(tmp_path / "w"), options={"local.sync": "false"})
+    catalog.create_database("db")
+    options = {"bucket": "1", "changelog-producer": "lookup", "stream.enabled": "true"}
+    table, copy = (
+        catalog.create_table(f"db.{name}", {"id": "INT", "n": old}, primary_key=["id"], options=options)
+        for name in ("t", "copy")
+    )
+    wider = [c.retype_column("n.a", "BIGINT") if "ROW" in old else c.retype_column("n", new)]
+    if old.endswith("NOT NULL"):
+        wider = [c.set_nullable("n", True)]
+    log = tmp_path / "log"
+
+    def made(source: mg.Table) -> Any:
+        if door == "source":
+            ms.register(spark)
+            return spark.readStream.format("merganser").load(source.path)
+        frame = ms.read_stream(spark, source, shards=door == "shards")
+        return frame.select("id", "n") if door == "shards" else frame.drop("_row_kind")
+
+    def run(frame: Any) -> None:
+        ms.write_stream(frame, mg.table(copy.path), checkpoint=str(log), trigger="availableNow").awaitTermination()
+
+    table.write([{"id": 1, "n": fits}])
+    running = made(table)
+    run(running)
+    newer = table.alter(wider)
+    newer.write([{"id": 2, "n": fits}])
+    if door == "source":  # a DataFrame of the path looks at the table whenever its query starts
+        newer.write([{"id": 3, "n": large}])
+        with pytest.raises(StreamingQueryException, match="load the table anew"):
+            run(running)
+    else:
+        run(running)
+        newer.write([{"id": 3, "n": large}])
+        with pytest.raises(StreamingQueryException) as caught:
+            run(running)
+        told = str(caught.value)
+        assert "Open the table again, make the DataFrame again" in told
+        if large is not None and "ROW" not in old:
+            assert f"'{large}' was written as {new} and does not fit {old}" in told
+    copy.alter(wider)
+    run(made(mg.table(table.path)))
+    seen = [{"id": 1, "n": fits}, {"id": 2, "n": fits}, {"id": 3, "n": large}]
+    result = mg.table(copy.path)
+    assert sorted(result.read().to_pylist(), key=lambda row: row["id"]) == seen
+    assert sorted(row["id"] for row in result.changes().to_pylist()) == [1, 2, 3]  # each was written once
+
+
+def test_state_goes_on_with_a_wider_column_unless_it_holds_the_column(spark: Any, tmp_path: Path) -> None:
+    catalog = mg.catalog(str(tmp_path / "w"), options={"local.sync": "false"})
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"id": "INT", "n": "INT"}, primary_key=["id"], options={"bucket": "1"})
+    sums = catalog.create_table("db.sums", {"half": "INT", "total": "BIGINT"})
+    keys = catalog.create_table("db.keys", {"n": "BIGINT", "rows": "BIGINT"})
+
+    def total(source: mg.Table) -> None:
+        frame = ms.read_stream(spark, source).groupBy((f.col("id") % 2).alias("half"))
+        frame = frame.agg(f.sum("n").alias("total"))
+        run(frame, sums, "sums")
+
+    def count(source: mg.Table) -> None:
+        frame = ms.read_stream(spark, source).groupBy("n").agg(f.count("*").alias("rows"))
+        run(frame, keys, "keys")
+
+    def run(frame: Any, target: mg.Table, name: str) -> None:
+        query = ms.write_stream(frame, target, checkpoint=str(tmp_path / name), mode="complete", trigger="availableNow")
+        query.awaitTermination()
+
+    table.write([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
+    total(table)
+    count(table)
+    made = table.alter([c.retype_column("n", "BIGINT")])
+    made.write([{"id": 3, "n": 2**40}])
+    with pytest.raises(StreamingQueryException, match=r"does not fit INT.*from the same checkpoint"):
+        total(table)
+    total(made)
+    assert sorted(sums.read().to_pylist(), key=lambda row: row["half"]) == [
+        {"half": 0, "total": 2},
+        {"half": 1, "total": 2**40 + 1},
+    ]
+    with pytest.raises(StreamingQueryException, match="STATE"):
+        count(made)
