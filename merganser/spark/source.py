@@ -181,7 +181,9 @@ class MerganserSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
-        return StreamReader(_request(self.options, schema.names), arrow_schema_of(schema))
+        request = _request(self.options, schema.names)
+        _check_declared(request.table.name, request.schema, schema)
+        return StreamReader(request, arrow_schema_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream; this checks the schema against the table."""
@@ -230,7 +232,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:  # type: ignore[override]
         scan = _scan(self._options, self._schema.names)
-        _check_declared(scan, self._schema)
+        _check_declared(scan.table.name, spark_schema(scan.table, scan.columns), self._schema)
         plan = scan.plan()
         schema = arrow_schema_of(self._schema)
         wanted = _number(self._options, "parallelism")
@@ -449,12 +451,12 @@ def _number(options: Mapping[str, str], key: str) -> int | None:
         raise InvalidInputError(f"option '{key}' is '{text}'. It is a whole number.", option=key) from None
 
 
-def _check_declared(scan: Scan, schema: StructType) -> None:
+def _check_declared(name: str, columns: StructType, schema: StructType) -> None:
     """Refuse a schema that differs from the columns: the user gave it, or the table has changed since."""
-    for found, declared in zip(spark_schema(scan.table, scan.columns), schema, strict=True):
+    for found, declared in zip(columns, schema, strict=True):
         if arrow_schema_of(StructType([found])).field(0).type != arrow_schema_of(StructType([declared])).field(0).type:
             raise InvalidInputError(
-                f"cannot read '{scan.table.name}': column '{found.name}' is declared as "
+                f"cannot read '{name}': column '{found.name}' is declared as "
                 f"{declared.dataType.simpleString()} and is {found.dataType.simpleString()}. Leave the schema out, "
                 "or load the table anew if it has changed since.",
                 column=found.name,
