@@ -157,7 +157,14 @@ class ShardBatches(TableBatches):
             raise no_stream(self._table.name, self._action)
         if now.id != self._stream.id:
             raise self._other_stream(self._stream.id, now)
-        self._check_kept(start)
+        try:
+            self._check_kept(start)
+        except TrimmedDataError as error:
+            raise TrimmedDataError(
+                f"{error.message} With the checkpoint of a query, stop the query and call ms.reset_stream(spark, "
+                f"checkpoint, '{self._table.path}', ...) instead.",
+                **error.context,
+            ) from None
         return super().advance(start, limited=limited, head=head)
 
     def check(self, position: Position) -> None:

@@ -164,13 +164,22 @@ class Line:
 
     def _expired(self, number: int, earliest: int) -> ExpiredError:
         name = f" of consumer '{self._consumer}'" if self._consumer is not None else ""
+        if self._reset:
+            todo = (
+                "Empty the table that the query writes, and start the query with a new checkpoint. To do without these "
+                f"changes, stop the query and call ms.reset_stream(spark, checkpoint, '{self._table.path}', "
+                f"start={earliest - 1})"
+            )
+        else:
+            todo = (
+                f"Read the table again from 'latest-full'{self._without_consumer}, or go on at 'from-snapshot' with "
+                f"'scan.snapshot-id' = '{earliest}' and do without these changes"
+            )
         return ExpiredError(
             f"cannot follow '{self._table.name}': the reader{name} would go on with snapshot {number}, and the "
             f"table keeps the changes from snapshot {earliest} on. {earliest - number} snapshots have expired that "
-            "were not read. Nothing of them was handed over. Read the table again from 'latest-full'"
-            f"{self._without_consumer}, or go on at "
-            f"'from-snapshot' with 'scan.snapshot-id' = '{earliest}' and do without these changes. A consumer keeps "
-            "snapshots from expiring; 'changelog.time-retained' keeps changes for longer.",
+            f"were not read. Nothing of them was handed over. {todo}. A consumer keeps snapshots from "
+            "expiring; 'changelog.time-retained' keeps changes for longer.",
             table=self._table.name,
             snapshot=number,
             earliest=earliest,

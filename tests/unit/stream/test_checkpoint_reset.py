@@ -10,7 +10,9 @@ import pytest
 
 import merganser as mg
 from merganser.errors import ConflictError, ExpiredError, InvalidInputError, NotFoundError, StorageError
+from merganser.meta.shard_stream import stream_of
 from merganser.scan.split import What
+from merganser.shards.batches import Beginning, ShardBatches
 from merganser.spark.checkpoint import Checkpoint
 from merganser.spark.checkpoint_reset import check_choice, checkpoint_logs, reset_checkpoint
 from merganser.spark.query_logs import QueryLogs
@@ -200,6 +202,52 @@ def test_a_start_says_where_to_go_on(engine: Engine, start: int | str, rows: lis
     assert sorted(row["id"] for row in engine.copy.read().to_pylist()) == rows
 
 
+def test_a_stream_of_records_goes_back_to_a_batch_or_a_start(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    table = mg.catalog(tmp_path / "warehouse").create_table(
+        "db.keyed",
+        schema={"id": "INT"},
+        primary_key=["id"],
+        options={"bucket": "1", "changelog-producer": "input"},
+    )
+    table.enable_stream()
+    table = mg.catalog(tmp_path / "warehouse").table("db.keyed")
+    stream = stream_of(table.schema.options, None)
+    assert stream is not None
+
+    def batches() -> ShardBatches:
+        columns = table.schema.user_fields
+        return ShardBatches(table.definition, table.env, stream, columns=columns, beginning=Beginning())
+
+    for batch in range(3):
+        table.write([{"id": batch}])
+        at = batches().start() if not batch else batches().position(engine.offset(batch - 1))
+        assert at is not None
+        lines = ["v1", "{}", json.dumps(batches().value(batches().advance(at)))]
+        (engine.place / "offsets" / str(batch)).write_text("\n".join(lines))
+        (engine.place / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        engine.copy.write([{"id": batch}], commit_user=QUERY, identifier=batch)
+
+    table.rollback(snapshot=table.snapshots()[-2].id)
+    at = batches().position(engine.offset(2))
+    assert at is not None
+    with pytest.raises(mg.errors.TrimmedDataError, match=r"ms\.reset_stream\(spark, checkpoint, '.*keyed'"):
+        batches().advance(at)
+    with pytest.raises(ConflictError, match=r"Roll 'db.copy' back with table.rollback\(snapshot=2\)"):
+        reset_checkpoint(engine.logs(), [table], table=engine.copy, start=None)
+    engine.copy.rollback(snapshot=2)
+    found = reset_checkpoint(engine.logs(), [table], table=engine.copy, start=None)
+    assert found.table_batch == 1
+    assert engine.offset(found.next_batch - 1) == engine.offset(1)
+    with pytest.raises(InvalidInputError, match="'latest' or 'trim_horizon'"):
+        reset_checkpoint(engine.logs(), [table], table=None, start="latest-full")
+    for start, wanted in (("trim_horizon", (0,)), ("latest", (2,)), (1, (1,))):
+        assert reset_checkpoint(engine.logs(), [table], table=None, start=start).after == wanted
+        again = batches().position(engine.offset(engine.log("offsets")[-1]))
+        assert again is not None
+        assert batches().advance(again).next == 3
+
+
 def test_what_does_not_fit_is_refused_and_changes_nothing(engine: Engine, tmp_path: Path) -> None:
     before = {one: one.read_bytes() for one in engine.place.rglob("*") if one.is_file()}
     with pytest.raises(NotFoundError, match="there is no snapshot 4"):
@@ -255,3 +303,14 @@ def test_changes_that_have_expired_are_no_start(engine: Engine) -> None:
     engine.source.expire(retain_max=1, retain_min=1, older_than=None)
     with pytest.raises(ExpiredError):
         engine.reset(start=0)
+
+
+def test_a_query_behind_expired_changes_goes_on_where_the_error_says(engine: Engine) -> None:
+    for i in range(3, 7):
+        engine.put(i)
+    engine.source.expire(retain_max=2, retain_min=2, older_than=None)
+    with pytest.raises(ExpiredError, match=r"ms\.reset_stream\(spark, checkpoint, '.*source', start=6\)"):
+        engine.run()
+    assert engine.reset(start=6).after == (6,)
+    engine.run()
+    assert sorted(row["id"] for row in engine.copy.read().to_pylist()) == [0, 1, 2, 6]
