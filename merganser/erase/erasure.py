@@ -25,6 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from merganser.commit.conflict import Reads
+from merganser.commit.message import CommitMessage
 from merganser.commit.publish import Change as Commit
 from merganser.commit.publish import Publisher
 from merganser.edit.asked import as_it_is_now, check_is_newest, filter_of
@@ -39,6 +40,7 @@ from merganser.erase.inventory import (
     Inventory,
     Line,
     StoredFile,
+    may_be_of,
     may_hold,
     schemas_of,
     take_inventory,
@@ -137,6 +139,8 @@ class Erasing:
     _clean: dict[str, int] = field(default_factory=dict)
     _later: set[str] = field(default_factory=set)
     _untold: set[str] = field(default_factory=set)
+    _read: set[str] = field(default_factory=set)
+    _read_for: Sought | None = None
 
     def done(self) -> Erasure:
         """Erase, verify and return the report.
@@ -389,8 +393,9 @@ class Erasing:
         renewed: Snapshot | None = state.snapshot
         snapshot = state.snapshot
         stale = sum(one.added + one.deleted for one in reader.manifests(snapshot)) != len(state.live)
-        if stale or snapshot.statistics is not None or snapshot.changelog_manifest_list is not None:
-            change = Commit((), self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
+        empty = _indexes_of_nothing(table, reader, state)
+        if stale or empty or snapshot.statistics is not None or snapshot.changelog_manifest_list is not None:
+            change = Commit(empty, self.commit_user, kind=COMPACT, allow_empty=True, renews_manifests=True)
             renewed = Publisher(table, self.env).commit(change)
         assert renewed is not None
         self._clean[table.branch] = renewed.id
@@ -416,11 +421,21 @@ class Erasing:
 
     def _dirty(self, inventory: Inventory) -> frozenset[str]:
         """Return the manifests that name a file that holds rows that are sought, or is gone and may have held some."""
+        sought = self._finder.sought
         hits = {path for path, count in self._finder.hits.items() if count}
-        unread = may_hold(self.env, inventory.gone, self._finder.sought)
+        unread = may_hold(self.env, inventory.gone, sought)
+        if sought is self._read_for:
+            unread -= self._read  # this call has read them before it removed them
         if unread:
             unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
-        return inventory.naming(hits | unread)
+        dirty = hits | unread
+        known = inventory.partitions(dirty)
+        indexes = {
+            name
+            for name, (table, partitions) in inventory.indexed.items()
+            if not partitions <= known and may_be_of(table, partitions - known, sought)
+        }
+        return inventory.naming(dirty) | indexes
 
     # what is left
 
@@ -432,6 +447,8 @@ class Erasing:
     def _verified(self, started: datetime) -> Erasure:
         """Read what is left, and return the report; step 6."""
         outside = sorted(self._finder.outside)
+        self._read = {path for path, count in self._finder.hits.items() if not count}
+        self._read_for = self._finder.sought
         self._finder = Finder(self.table, self.env, self._finder.sought, self.run)
         inventory = self._searched()
         dirty = self._dirty(inventory)
@@ -465,3 +482,15 @@ class Erasing:
             rows_read=sum(file.row_count for file in files),
             bytes_read=sum(file.size for file in files),
         )
+
+
+def _indexes_of_nothing(table: TableDef, reader: MetaReader, state: TableState) -> tuple[CommitMessage, ...]:
+    """Return the removal of index files of partitions without files: an index manifest names their partitions."""
+    if not table.schema.partition_keys:
+        return ()
+    there = {partition for partition, _ in state.live.buckets}
+    return tuple(
+        CommitMessage(one.partition, one.bucket, -1, (), index_removed=(one,))
+        for one in reader.index(state.snapshot)
+        if one.partition not in there
+    )

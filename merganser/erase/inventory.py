@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 from merganser.codec.binary_row import deserialize_columns, serialize
 from merganser.codec.data_format import format_of, open_reader
 from merganser.codec.stats import EMPTY_ROW, encode_stats
-from merganser.erase.sought import Sought
+from merganser.erase.sought import Sought, among
 from merganser.errors import FormatError, MerganserError, NotFoundError
 from merganser.lsm.levels import dense_ranks
 from merganser.meta.changelogs import ChangelogStore
@@ -36,7 +36,7 @@ from merganser.meta.schemas import SchemaStore
 from merganser.meta.snapshot import Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader
-from merganser.scan.plan import may_concern, partitions_table
+from merganser.scan.plan import by_stats, may_concern, partition_filter, partitions_table, partitions_through
 from merganser.schema import types as t
 from merganser.storage.env import Env
 from merganser.storage.paths import TablePaths
@@ -71,7 +71,7 @@ class Holder:
         kind: "snapshot", "tag" or "changelog".
         name: of a tag; else the id of the snapshot.
         snapshot: the snapshot that it is, or keeps.
-        manifests: names of its manifests.
+        manifests: names of its manifests, and of its index manifest if the table has partitions.
     """
 
     kind: str
@@ -109,12 +109,19 @@ class Inventory:
             changelogs may be missing.
         files: the files that are there, by path.
         gone: the files that are not.
+        indexed: of each index manifest of a table with partitions, the partitions that it names, with the line.
     """
 
     lines: tuple[Line, ...]
     paths: Mapping[str, frozenset[str]]
     files: Mapping[str, StoredFile]
     gone: Mapping[str, StoredFile]
+    indexed: Mapping[str, tuple[TableDef, frozenset[bytes]]]
+
+    def partitions(self, without: Collection[str]) -> set[bytes]:
+        """Return the partitions of all files that are named, apart from some paths."""
+        every = (*self.files.items(), *self.gone.items())
+        return {one.entry.partition for path, one in every if path not in without}
 
     def naming(self, paths: Collection[str]) -> frozenset[str]:
         """Return the manifests that name one of some files."""
@@ -177,11 +184,46 @@ def unnamed_file(table: TableDef, env: Env, path: str) -> StoredFile | None:
 
 
 def may_hold(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set[str]:
-    """Return those of some files that may hold rows that are sought, as far as manifests tell."""
+    """Return those of some files that may hold rows that are sought, as far as manifests tell.
+
+    A file that is gone may have held the only row that the filter matched, so its key is among no known ones. Its value
+    statistics tell then.
+    """
     if sought.by is None:
         return {path for path, one in files.items() if may_concern(one.table, one.entry, sought.where)}
+    found = _with_keys(env, files, sought)
+    of_lines: dict[str, dict[str, StoredFile]] = {}
+    for path in files.keys() - found:
+        of_lines.setdefault(files[path].table.branch, {})[path] = files[path]
+    for left in of_lines.values():
+        table = next(iter(left.values())).table
+        kept = may_be_of(table, {one.entry.partition for one in left.values()}, replace(sought, keys=None))
+        paths = {id(one.entry): path for path, one in left.items() if one.entry.partition in kept}
+        entries = [left[path].entry for path in paths.values()]
+        stores = SchemaStore(table.paths, env)
+        found |= {paths[id(entry)] for entry in by_stats(table, entries, sought.where, stores)}
+    return found
+
+
+def may_be_of(table: TableDef, partitions: Collection[bytes], sought: Sought) -> set[bytes]:
+    """Return those of some partitions, of which no file is known, that may have held rows that are sought."""
+    kept = partitions_through(table, set(partitions), partition_filter(table, sought.where))
+    if sought.by is None or sought.keys is None:
+        return set(kept)
+    names = [name for name in table.schema.partition_keys if name in sought.by]
+    if not names:
+        return set(partitions)
+    every = list(partitions)
+    rows = partitions_table(table, every).select(names)
+    known = among(rows, sought.keys.select(names), names)
+    return {*kept, *(every[i] for i in np.flatnonzero(known).tolist())}
+
+
+def _with_keys(env: Env, files: Mapping[str, StoredFile], sought: Sought) -> set[str]:
+    """Return those of some files whose first and last key admit a key that is sought."""
     if sought.keys is None:
         return set()
+    assert sought.by is not None
     groups: dict[tuple[str, int], list[str]] = {}
     for path, one in files.items():
         groups.setdefault((one.table.branch, one.entry.file.schema_id), []).append(path)
@@ -216,12 +258,16 @@ def _taken(table: TableDef, env: Env) -> Inventory:
     lines: list[Line] = []
     paths_of: dict[str, frozenset[str]] = {}
     named: dict[str, StoredFile] = {}
+    indexed: dict[str, tuple[TableDef, frozenset[bytes]]] = {}
     for paths in sorted(needed.lines(), key=lambda paths: paths.branch != table.branch):
         line_table = line_of(table, env, paths)
         if line_table is None:
             continue
         line, of_line = _line(line_table, needed, paths)
+        line, partitions = _with_indexes(line, needed.reader(paths))
         lines.append(line)
+        indexed |= partitions
+        paths_of |= dict.fromkeys(partitions, frozenset[str]())
         for name, entries in of_line.items():
             files = {next(iter(needed.data_paths(entry))): entry for entry in entries}
             paths_of[name] = frozenset(files)
@@ -229,7 +275,23 @@ def _taken(table: TableDef, env: Env) -> Inventory:
                 named.setdefault(path, StoredFile(path, line_table, entry))
     there = _there(env, named)
     gone = {path: one for path, one in named.items() if path not in there}
-    return Inventory(tuple(lines), paths_of, {path: named[path] for path in named if path in there}, gone)
+    return Inventory(tuple(lines), paths_of, {path: named[path] for path in named if path in there}, gone, indexed)
+
+
+def _with_indexes(line: Line, reader: MetaReader) -> tuple[Line, dict[str, tuple[TableDef, frozenset[bytes]]]]:
+    """Return a line whose holders also name their index manifests, and the partitions that each of these names."""
+    found: dict[str, tuple[TableDef, frozenset[bytes]]] = {}
+    if not line.table.schema.partition_keys:
+        return line, found
+    holders = []
+    for holder in line.holders:
+        name = holder.snapshot.index_manifest
+        if name is not None and holder.kind != "changelog":
+            if name not in found:
+                found[name] = line.table, frozenset(entry.partition for entry in reader.index(holder.snapshot))
+            holder = replace(holder, manifests=holder.manifests | {name})
+        holders.append(holder)
+    return replace(line, holders=tuple(holders)), found
 
 
 def _line(table: TableDef, needed: NeededFiles, paths: TablePaths) -> tuple[Line, dict[str, tuple[ManifestEntry, ...]]]:

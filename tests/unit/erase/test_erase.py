@@ -117,6 +117,9 @@ CASES = [
     ("d", {"bucket": "1", "changelog-producer": "input", "case": "partitions-input"}, "d k", "d"),
     ("k", {"bucket": "1", "case": "partitions"}, "d k", "d"),
     ("d", {"bucket": "-1", "case": "moving"}, "k", "d"),
+    ("d", {"bucket": "-1", "case": "dynamic-partitions"}, "d k", "d"),
+    ("k", {"bucket": "-1", "case": "dynamic-partitions"}, "d k", "d"),
+    ("d", {"deletion-vectors.enabled": "true", "case": "vectors-partitions"}, "", "d"),
     ("d", {"case": "append-partitions"}, "", "d"),
     ("v", {"write-mode": "change-log", "bucket": "1", "case": "counting"}, "", ""),
 ]
@@ -255,6 +258,59 @@ def test_statistics_of_gone_files_of_appended_rows_count() -> None:
     table.erase(f"k = '{TOKEN}'", everywhere=True)
     assert found(table) == []
     assert rows_of(table) == [row("b"), row("c")]
+
+
+def test_statistics_of_gone_files_count_for_a_filter_on_other_columns() -> None:
+    """No stored version shows the key of a row that was overwritten and has expired."""
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old")])
+    table.write([row("b")], overwrite={})
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert found(table)
+    assert not table.erase(f"v = '{TOKEN}-old'").is_complete
+    assert table.erase(f"v = '{TOKEN}-old'", everywhere=True).is_complete
+    assert found(table) == []
+    assert rows_of(table) == [row("b")]
+
+
+@pytest.mark.parametrize("where", [f"k = '{TOKEN}'", f"d = '{TOKEN}'", f"v = '{TOKEN}-old'"])
+@pytest.mark.parametrize("kept", [False, True], ids=["erased", "deleted-first"])
+def test_partitions_go_from_index_manifests(where: str, kept: bool) -> None:
+    """Partitions without files stay in the index manifests of dynamic buckets after a delete."""
+    table = table_of({"bucket": "-1"}, "d k", "d")
+    table.write([row("a")])
+    table.tags.create("before")
+    table.write([mine("old", TOKEN)])
+    table.tags.create("holding")
+    if kept:
+        table.delete(f"k = '{TOKEN}'")
+        table.compact(full=True)
+        table.tags.create("deleted")
+    beside = opened(table.env.storage)
+    beside.write([row("b")])
+    held = table.erase(where)
+    assert {"holding"} <= {one.name for one in held.held if one.kind == "tag"}
+    assert table.erase(where, everywhere=True).is_complete
+    assert found(table) == []
+    assert [tag.name for tag in table.tags.list()] == ["before"]
+    beside.write([row("c"), mine("new", TOKEN)])
+    table.write([row("e"), row("b", "newer")])
+    assert rows_of(table) == sorted([row("a"), row("b", "newer"), row("c"), row("e"), mine("new", TOKEN)], key=repr)
+    assert sound(table)
+
+
+def test_tags_do_not_end_later_for_files_that_were_read() -> None:
+    """Files that a call removes are gone when it verifies: it has read them, so their statistics decide nothing."""
+    table = table_of({"write-only": "true"})
+    table.write([row("a"), row("zz")])
+    table.write([row("b"), row("zy")])
+    table.with_options({"write-only": "false", "compaction.min.file-num": "2"}).compact(full=True)
+    table.tags.create("compacted")
+    table.write([mine("old"), row("c")])
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert report.is_complete, report
+    assert [tag.name for tag in table.tags.list()] == ["compacted"]
+    assert found(table) == []
 
 
 def test_changelogs_that_outlive_their_snapshots_end() -> None:
