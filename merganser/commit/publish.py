@@ -82,6 +82,7 @@ from merganser.meta.live_files import LiveFiles
 from merganser.meta.newest import bucket_numbers
 from merganser.meta.row_counts import ROWS_CHANGED, RowEdit, counted
 from merganser.meta.schemas import SchemaStore
+from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, BATCH_IDENTIFIER, COMPACT, OVERWRITE, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -730,7 +731,7 @@ def _measured(stored: Snapshot, metrics: CommitMetrics | None, attempts: int, se
 def _carried(previous: Snapshot | None) -> dict[str, str]:
     """Return the properties that a snapshot has from the one before."""
     there = {} if previous is None else previous.properties or {}
-    return {name: text for name, text in there.items() if name not in (UNTRACKED, ROWS_CHANGED)}
+    return {name: text for name, text in there.items() if name not in (UNTRACKED, ROWS_CHANGED, FORGOTTEN)}
 
 
 def _later(before: int | None, now: int | None) -> int | None:

@@ -16,7 +16,7 @@ Docs: decision 0065.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -60,6 +60,9 @@ from merganser.meta.data_file import ManifestEntry
 from merganser.meta.kept import is_kept
 from merganser.meta.live_files import BucketId
 from merganser.meta.row_counts import RowCounts, RowEdit
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import stream_of
+from merganser.meta.shards import FORGOTTEN
 from merganser.meta.snapshot import APPEND, COMPACT, Snapshot
 from merganser.meta.table_def import TableDef
 from merganser.meta.table_state import MetaReader, TableState
@@ -85,6 +88,11 @@ _OUTSIDE: Final = "The file lies outside of the table, so it is as it was. Remov
 _UNNAMED: Final = (
     "No snapshot names the file: a writer has not committed it, or was stopped. When no writer runs, call "
     "table.remove_orphans(older_than=..., dry_run=False), and repeat the call."
+)
+
+_SHARDS: Final = (
+    "The file remembers the shards of the table's stream, and a shard is of a partition that the rows were in. "
+    "erase(..., everywhere=True) takes the partition from it. A damaged file is written again by table.repair()."
 )
 
 
@@ -162,6 +170,7 @@ class Erasing:
         self._erase_line(self.table)
         if self.everywhere:
             self._end(found)
+            self._forget_shards()
         old_ms = self.env.now_ms() - DAY_MS
         self._removed.update(remove_orphans(self.table, self.env, older_than_ms=old_ms, dry_run=False))
         self._drop_copies()
@@ -421,6 +430,17 @@ class Erasing:
 
     def _dirty(self, inventory: Inventory) -> frozenset[str]:
         """Return the manifests that name a file that holds rows that are sought, or is gone and may have held some."""
+        dirty = self._dirty_paths(inventory)
+        known = inventory.partitions(dirty)
+        indexes = {
+            name
+            for name, (table, partitions) in inventory.indexed.items()
+            if may_be_of(table, partitions - known, self._finder.sought)
+        }
+        return inventory.naming(dirty) | indexes
+
+    def _dirty_paths(self, inventory: Inventory) -> set[str]:
+        """Return the files that hold rows that are sought, and those that are gone and may have held some."""
         sought = self._finder.sought
         hits = {path for path, count in self._finder.hits.items() if count}
         unread = may_hold(self.env, inventory.gone, sought)
@@ -428,14 +448,45 @@ class Erasing:
             unread -= self._read  # this call has read them before it removed them
         if unread:
             unread -= inventory.named(lambda line, one: self._is_later(line, one, or_equal=True))
-        dirty = hits | unread
-        known = inventory.partitions(dirty)
-        indexes = {
-            name
-            for name, (table, partitions) in inventory.indexed.items()
-            if not partitions <= known and may_be_of(table, partitions - known, sought)
-        }
-        return inventory.naming(dirty) | indexes
+        return hits | unread
+
+    def _forget_shards(self) -> None:
+        """Take partitions that nothing else names from the shards of streams, and from the files that remember them.
+
+        The commit goes first: processes that know the shards learn of it, and find the same ones.
+        """
+        inventory = take_inventory(self.table, self.env)
+        for line, store, of_files in self._shards(inventory):
+            newest = Publisher(line.table, self.env).latest().snapshot
+            if newest is None or not any(of_files.values()):
+                continue
+            with store.lock:
+                every = {one.id: one.partition for one in store.up_to(newest) if one.partition}
+            mine = self._partitions_sought(inventory, line, set(every.values()))
+            ids = [name for name, partition in every.items() if partition in mine]
+            if ids:
+                marked = {FORGOTTEN: ",".join(ids)}
+                change = Commit((), self.commit_user, kind=COMPACT, allow_empty=True, properties=marked)
+                newest = Publisher(line.table, self.env).commit(change) or newest
+            store.remember_alone(newest)
+
+    def _shards(self, inventory: Inventory) -> Iterator[tuple[Line, ShardStore, dict[str, bool]]]:
+        """Yield lines with a shard stream, and which files remember shards of partitions of rows that are sought."""
+        for line in inventory.lines:
+            stream = stream_of(line.table.schema.options, line.table.branch)
+            if stream is None or not line.table.schema.partition_keys:
+                continue
+            store = ShardStore(line.table, self.env, stream)
+            of_files = {
+                path: named is None or bool(self._partitions_sought(inventory, line, named))
+                for path, named in store.partitions().items()
+            }
+            yield line, store, of_files
+
+    def _partitions_sought(self, inventory: Inventory, line: Line, partitions: Collection[bytes]) -> set[bytes]:
+        """Return those of some partitions that rows may have been in that are sought, and that no other file is in."""
+        strange = set(partitions) - inventory.partitions(self._dirty_paths(inventory))
+        return may_be_of(line.table, strange, self._finder.sought)
 
     # what is left
 
@@ -461,6 +512,9 @@ class Erasing:
                 self._finder.search([stored])
             if stored is None or self._finder.hits[path]:
                 held.append(Holding("file", path.rpartition("/")[2], self.table.branch, _UNNAMED))
+        for line, _, of_files in self._shards(inventory):
+            names = sorted(path.rpartition("/")[2] for path, holds in of_files.items() if holds)
+            held += [Holding("file", name, line.table.branch, _SHARDS) for name in names]
         latest = inventory.lines[0].of_kind("snapshot")
         sought = self._finder.sought
         return Erasure(

@@ -198,6 +198,28 @@ class ShardStore:
         if needless:
             self.env.storage.delete([self._path(number) for number in needless])
 
+    def partitions(self) -> dict[str, frozenset[bytes] | None]:
+        """Return the serialized partitions that each file names, by its path; None: the file cannot be read."""
+        found: dict[str, frozenset[bytes] | None] = {}
+        for number in self._numbers():
+            path = self._path(number)
+            try:
+                shards, _ = _read(self.env.storage.read(path), path, number)
+                found[path] = frozenset(one.partition for one in shards if one.partition)
+            except NotFoundError:
+                continue
+            except FormatError:
+                found[path] = None
+        return found
+
+    def remember_alone(self, newest: Snapshot) -> None:
+        """Write the shards as of the newest snapshot, then remove the files of earlier ones."""
+        known = self._known()
+        with known.lock:
+            shards = self.up_to(newest)
+            self._remember(known, shards)
+            self.env.storage.delete([self._path(number) for number in self._numbers() if number < shards.head])
+
     def look(self, newest: Snapshot | None) -> Looked:
         """Hold the files that remember shards against the commits. Costs one read of the lists of all commits.
 

@@ -14,6 +14,10 @@ The records of a closed shard are those of snapshots before the closing one, and
 or what a rescale published: changes that waited for a compaction, which lie in the buckets that it closes. A partition
 without files can get rows with another number of buckets: these are records of the new shards alone.
 
+An erasure commits which shards are forgotten (`FORGOTTEN`). If their partition has no files after that commit, it
+closes them and takes their partition from them, which may be a value of an erased row. They end like other closed
+shards, and the next shards of that partition have no parents.
+
 Semantics: "Table Store Stream".
 """
 
@@ -35,6 +39,8 @@ _NUMBER_DIGITS: Final = 6
 _ID: Final = re.compile(rf"{_PREFIX}[0-9]{{{_COMMIT_DIGITS},19}}[-.][0-9]{{{_NUMBER_DIGITS},10}}")
 NO_PARTITION: Final = b"\0" * 12
 """The serialized partition of a table without partition columns."""
+FORGOTTEN: Final = "merganser.forgotten-shards"
+"""Property of a snapshot: ids of shards, separated by commas. Later snapshots do not have it."""
 
 
 def is_shard_id(text: str) -> bool:
@@ -47,7 +53,7 @@ class Shard(NamedTuple):
 
     Attributes:
         id: sorts in the order in which shards were opened.
-        partition: serialized.
+        partition: serialized; empty: it was erased.
         total: the number of buckets of its partition; 0: buckets are added as keys arrive.
         opened: the first snapshot whose records it has.
         closed: the snapshot that closed it; None: it is open.
@@ -149,6 +155,7 @@ class Shards:
                 added[entry.partition] = (max(total, entry.total_buckets, 0), buckets)
             elif entry.kind == DELETE and overwrites:
                 removed.add(entry.partition)
+        forgotten = self._without_files(snapshot, filled)
         emptied = removed & added.keys()
         if thinned := (removed - added.keys()) & self._open.keys():
             there_still = filled()
@@ -163,6 +170,8 @@ class Shards:
                 opening[partition] = (total, missing)
         for partition in emptied:
             self._close(partition, snapshot)
+        for partition in forgotten:
+            self._forget(partition, snapshot)
         self._open_all(snapshot.id, opening)
         self.head = snapshot.id
 
@@ -173,7 +182,8 @@ class Shards:
             (
                 one._replace(closed=None, closed_ms=None) if one.closed is not None and one.closed > number else one
                 for one in self
-                if one.opened <= number or (one.opened == number + 1 and not one.is_opened_by(one.opened))
+                if (one.partition or one.closed is None or one.closed <= number)
+                and (one.opened <= number or (one.opened == number + 1 and not one.is_opened_by(one.opened)))
             ),
         )
 
@@ -201,6 +211,8 @@ class Shards:
         self.changes += 1
         self._every[shard.id] = shard
         self._ids.append(shard.id)
+        if not shard.partition:
+            return
         if shard.closed is None:
             self._open.setdefault(shard.partition, {})[shard.bucket] = shard.id
             return
@@ -220,6 +232,25 @@ class Shards:
         for shard_id in closing.values():
             shard = self._every[shard_id]
             self._every[shard_id] = shard._replace(closed=snapshot.id, closed_ms=snapshot.time_millis)
+
+    def _without_files(self, snapshot: Snapshot, filled: Callable[[], Container[BucketId]]) -> set[bytes]:
+        """Return the partitions of the shards that a commit forgets, without those that have files after it."""
+        text = (snapshot.properties or {}).get(FORGOTTEN, "")
+        every = [shard for one in text.split(",") if (shard := self._every.get(one)) is not None and shard.partition]
+        if not every:
+            return set()
+        there = filled()
+        return {one.partition for one in every} - {
+            one.partition for one in self if (one.partition, one.bucket) in there
+        }
+
+    def _forget(self, partition: bytes, snapshot: Snapshot) -> None:
+        """Close all shards of a partition, and take it from them."""
+        self._close(partition, snapshot)
+        self._closed.pop(partition, None)
+        for shard in [one for one in self if one.partition == partition]:
+            self._every[shard.id] = shard._replace(partition=b"")
+            self.changes += 1
 
     def _open_all(self, named: int, opening: dict[bytes, tuple[int, set[int]]]) -> None:
         """Open shards, named after the snapshot that opened them, or after the last one before the stream."""

@@ -434,6 +434,8 @@ class ShardReader:
 
     def _parts_in(self, snapshot: Snapshot, shard: Shard, every: Sequence[Part]) -> tuple[Part, ...]:
         """Return those of the parts that a snapshot published which are records of a shard."""
+        if not shard.partition:
+            return ()  # they were erased
         directory = self.table.bucket_directory(shard.partition, shard.bucket)
         closes = shard.closed == snapshot.id
         mine = (part for part in every if part.directory == directory)
@@ -449,7 +451,7 @@ class ShardReader:
         """Return the shard whose records a part holds; None: no shard, since the rows wait for their buckets."""
         if self._lines_of != (shards, shards.changes):
             self._lines = {}
-            for shard in shards:
+            for shard in (one for one in shards if one.partition):
                 directory = self.table.bucket_directory(shard.partition, shard.bucket)
                 self._lines.setdefault(directory, []).append(shard)
             self._lines_of = (shards, shards.changes)

@@ -60,7 +60,8 @@ class Shard:
         parent_sibling_id: the second parent, if rows of several shards came together.
         closed: no records are added any more.
         bucket: the number of the bucket.
-        partition: the values of the partition columns; empty for a table without partitions.
+        partition: the values of the partition columns; empty for a table without partitions, and if an erasure has
+            taken them from a closed shard.
         parents: all parents. Read them to their ends before this shard, and each key has its records in order.
         opened: the snapshot that opened it.
         closed_by: the snapshot that closed it.
@@ -242,7 +243,7 @@ class Verbs:
 
     def _shown(self, shards: Sequence[StoredShard]) -> tuple[Shard, ...]:
         keys = self.table.schema.partition_keys
-        distinct = sorted({shard.partition for shard in shards}) if keys else []
+        distinct = sorted({shard.partition for shard in shards if shard.partition}) if keys else []
         values: dict[bytes, Mapping[str, Any]] = {}
         if distinct:
             rows = partition_values(self.table, distinct)

@@ -19,6 +19,8 @@ import merganser as mg
 from merganser.erase import endings, erasure
 from merganser.erase.erasure import Erasing
 from merganser.errors import ExpiredError, InvalidInputError
+from merganser.meta.shard_store import ShardStore
+from merganser.meta.shard_stream import stream_of
 from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.gaps import Gap
 from merganser.storage.protocol import Storage
@@ -120,6 +122,9 @@ CASES = [
     ("d", {"bucket": "-1", "case": "dynamic-partitions"}, "d k", "d"),
     ("k", {"bucket": "-1", "case": "dynamic-partitions"}, "d k", "d"),
     ("d", {"deletion-vectors.enabled": "true", "case": "vectors-partitions"}, "", "d"),
+    ("d", {"bucket": "2", "stream.enabled": "true", "case": "shards"}, "d k", "d"),
+    ("k", {"bucket": "-1", "stream.enabled": "true", "case": "dynamic-shards"}, "d k", "d"),
+    ("d", {"stream.enabled": "true", "case": "append-shards"}, "", "d"),
     ("d", {"case": "append-partitions"}, "", "d"),
     ("v", {"write-mode": "change-log", "bucket": "1", "case": "counting"}, "", ""),
 ]
@@ -541,6 +546,35 @@ def test_shards_whose_records_are_all_gone_are_read_to_their_end() -> None:
         table.erase(f"k = '{key}'", everywhere=True)
     pages = [table.records(table.shard_iterator(shard.shard_id, at="trim_horizon")) for shard in table.shards()]
     assert [(page.records.num_rows, page.next_iterator is None) for page in pages] == [(0, True), (0, True), (0, False)]
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_partitions_go_from_shards_that_end(everywhere: bool) -> None:
+    table = table_of({"bucket": "1", "stream.enabled": "true"}, "d k", "d")
+    table.write([mine("old", TOKEN), row("a")])
+    beside = opened(table.env.storage)
+    assert len(beside.shards()) == 2
+    if not everywhere:
+        store = ShardStore(table.definition, table.env, stream_of(table.definition.options, "main"))
+        store.remember(table.snapshots()[-1])
+        assert "shards-1" in [one.name for one in table.erase(f"k = '{TOKEN}'").held]
+        [shard] = [one for one in table.shards() if one.partition["d"] == TOKEN]
+        page = table.records(table.shard_iterator(shard.shard_id, at="trim_horizon"))
+        assert page.records["_action"].to_pylist() == ["PUT", "DELETE"]
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    assert found(table) == []
+
+    for one in (table, beside, opened(table.env.storage)):
+        assert [(each.partition, each.closed) for each in one.shards()] == [({"d": "a"}, False), ({}, True)]
+        [gone] = [each.shard_id for each in one.shards() if each.closed]
+        page = one.records(one.shard_iterator(gone, at="trim_horizon"))
+        assert (page.records.num_rows, page.next_iterator) == (0, None)
+    beside.write([mine("new", TOKEN), row("b")])
+    for one in (table, beside, opened(table.env.storage)):
+        assert [each.partition.get("d") for each in one.shards() if not each.closed] == ["a", TOKEN]
+    assert sound(table)
+    assert table.erase(f"k = '{TOKEN}'", everywhere=True).is_complete
+    assert found(table) == []
 
 
 def test_files_outside_of_the_table_are_reported_and_stay(tmp_path: Path) -> None:

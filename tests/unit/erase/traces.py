@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import fastavro
+import pyarrow.ipc
 import pyarrow.orc
 import pyarrow.parquet
 
@@ -26,6 +27,8 @@ def _decoded(data: bytes) -> Iterator[str]:
             yield repr(file.metadata.row_group(group).to_dict())
     elif data[:3] == b"ORC":
         yield repr(pyarrow.orc.ORCFile(io.BytesIO(data)).read().to_pylist())
+    elif data[:6] == b"ARROW1":
+        yield from _texts(pyarrow.ipc.open_file(data).read_all().to_pylist())
     elif data[:4] == b"Obj\x01":
         reader = fastavro.reader(io.BytesIO(data))
         yield json.dumps(reader.metadata)

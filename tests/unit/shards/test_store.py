@@ -254,7 +254,9 @@ def test_all_processes_find_the_same_shards(world: World, seed: int) -> None:
     awake, sleeper = world.table("db.t"), world.table("db.t")
     for _ in range(20):
         table = world.table("db.t")
-        match rng.choices(["write", "rescale", "drop", "overwrite", "expire", "rollback"], [8, 2, 2, 2, 3, 1])[0]:
+        match rng.choices(
+            ["write", "rescale", "drop", "overwrite", "expire", "rollback", "erase"], [8, 2, 2, 2, 3, 1, 2]
+        )[0]:
             case "write":
                 write(table, *rng.sample([1, 2, 3], rng.randrange(1, 3)))
             case "rescale" if table.definition.bucket > 0:
@@ -267,6 +269,9 @@ def test_all_processes_find_the_same_shards(world: World, seed: int) -> None:
                 table.expire(retain_max=rng.randrange(1, 5))
             case "rollback" if len(kept := table.snapshots()) > 1:
                 table.rollback(rng.choice(kept).id)
+            case "erase":
+                report = table.erase(f"p = {rng.randrange(1, 4)}", everywhere=True)
+                assert [one for one in report.held if one.name.startswith("shards-")] == []
         shards = world.table("db.t").shards()
         assert awake.shards() == shards
         if rng.random() < 0.2:
