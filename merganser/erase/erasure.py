@@ -110,11 +110,13 @@ def erasing(
     """Return a call of `Table.erase`.
 
     Raises:
-        InvalidInputError: there is no filter, or it or the user is invalid.
+        InvalidInputError: there is no filter, or it, `everywhere` or the user is invalid.
     """
     action = f"cannot erase rows of '{table.name}'"
     found = filter_of(where, table, action, setting)
     check_user(commit_user, action)
+    if not isinstance(everywhere, bool):
+        raise InvalidInputError(f"{action}: everywhere is {everywhere!r:.50}. Give True or False. Nothing was written.")
     user = commit_user or env.new_id()
     return Erasing(table, env, found, str(where), action, everywhere, user, run, run_compactions)
 

@@ -91,10 +91,11 @@ class Erasure:
     def __str__(self) -> str:
         """Return the report for people, some lines."""
         rows = "rows of whole files" if self.rows is None else f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        read = f"{self.files_read:,} files, {self.rows_read:,} stored rows, {self.bytes_read:,} bytes"
         lines = [
             f"erased {rows} of {self.table} where {self.where}",
             f"files      {len(self.rewritten):,} written again, {len(self.removed):,} removed",
-            f"verified   {self.files_read:,} files, {self.rows_read:,} stored rows, {self.bytes_read:,} bytes",
+            f"verified   {read if self.files_read else 'the table has no data or changelog file'}",
         ]
         if self.ended:
             lines.append(f"ended      {_listed(self.ended)}")

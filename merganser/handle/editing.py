@@ -97,7 +97,8 @@ class EditVerbs(TableBase):
             read to verify it.
 
         Raises:
-            InvalidInputError: there is no filter, or it is invalid; or the table refuses deletes. Nothing was written.
+            InvalidInputError: there is no filter; it or `everywhere` is invalid; or the table refuses deletes. Nothing
+                was written.
             ConflictError: other commits changed the rows again and again. Repeat the call.
             FormatError: metadata or a file is damaged. What was erased before stays erased.
             StorageError, CommitUnknownError: the store failed. Repeat the call.

@@ -401,6 +401,22 @@ def test_an_erasure_is_refused_before_anything_is_written(options: dict[str, str
     assert contents(table.env.storage) == before
 
 
+@pytest.mark.parametrize("everywhere", ["yes", 1, None])
+def test_everywhere_is_true_or_false(everywhere: Any) -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old")])
+    before = contents(table.env.storage)
+    with pytest.raises(InvalidInputError, match=rf"everywhere is {everywhere!r}\. Give True or False"):
+        table.erase(f"k = '{TOKEN}'", everywhere)
+    assert contents(table.env.storage) == before
+
+
+def test_a_report_of_a_table_without_files_says_so() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([mine("old")])
+    assert "verified   the table has no data or changelog file" in str(table.erase(f"k = '{TOKEN}'", everywhere=True))
+
+
 def test_directories_and_lookup_copies_on_a_disk_go(tmp_path: Path) -> None:
     catalog = mg.catalog(tmp_path / "warehouse")
     catalog.create_database("db")
