@@ -439,7 +439,22 @@ class Erasing:
             for name, (table, partitions) in inventory.indexed.items()
             if may_be_of(table, partitions - known, self._finder.sought)
         }
-        return inventory.naming(dirty) | indexes
+        found = inventory.naming(dirty) | indexes
+        return found | self._dirty_statistics(inventory, found)
+
+    def _dirty_statistics(self, inventory: Inventory, manifests: frozenset[str]) -> set[str]:
+        """Return files of statistics that may hold values of rows that are sought.
+
+        They hold the smallest and largest value of each column. Those of a snapshot that is kept tell of its rows,
+        which were read.
+        """
+        found = set()
+        for line in inventory.lines:
+            kept = [one for one in line.holders if one.kind != "changelog"]
+            read = {one.snapshot.id for one in kept if one.manifests.isdisjoint(manifests)}
+            names = {one.snapshot.statistics for one in kept if one.snapshot.statistics is not None}
+            found |= {name for name in names if inventory.analyzed.get(name) not in read}
+        return found
 
     def _dirty_paths(self, inventory: Inventory) -> set[str]:
         """Return the files that hold rows that are sought, and those that are gone and may have held some."""

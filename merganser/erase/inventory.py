@@ -12,6 +12,7 @@ file that its manifests name, and not only for those that are live in it.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -71,7 +72,7 @@ class Holder:
         kind: "snapshot", "tag" or "changelog".
         name: of a tag; else the id of the snapshot.
         snapshot: the snapshot that it is, or keeps.
-        manifests: names of its manifests, and of its index manifest if the table has partitions.
+        manifests: names of its manifests, of its index manifest if the table has partitions, and of its statistics.
     """
 
     kind: str
@@ -110,6 +111,7 @@ class Inventory:
         files: the files that are there, by path.
         gone: the files that are not.
         indexed: of each index manifest of a table with partitions, the partitions that it names, with the line.
+        analyzed: of each file of statistics, the snapshot whose rows it tells of; None: the file does not say it.
     """
 
     lines: tuple[Line, ...]
@@ -117,6 +119,7 @@ class Inventory:
     files: Mapping[str, StoredFile]
     gone: Mapping[str, StoredFile]
     indexed: Mapping[str, tuple[TableDef, frozenset[bytes]]]
+    analyzed: Mapping[str, int | None]
 
     def partitions(self, without: Collection[str]) -> set[bytes]:
         """Return the partitions of all files that are named, apart from some paths."""
@@ -259,15 +262,18 @@ def _taken(table: TableDef, env: Env) -> Inventory:
     paths_of: dict[str, frozenset[str]] = {}
     named: dict[str, StoredFile] = {}
     indexed: dict[str, tuple[TableDef, frozenset[bytes]]] = {}
+    analyzed: dict[str, int | None] = {}
     for paths in sorted(needed.lines(), key=lambda paths: paths.branch != table.branch):
         line_table = line_of(table, env, paths)
         if line_table is None:
             continue
         line, of_line = _line(line_table, needed, paths)
         line, partitions = _with_indexes(line, needed.reader(paths))
+        line, statistics = _with_statistics(line, env)
         lines.append(line)
         indexed |= partitions
-        paths_of |= dict.fromkeys(partitions, frozenset[str]())
+        analyzed |= statistics
+        paths_of |= dict.fromkeys((*partitions, *statistics), frozenset[str]())
         for name, entries in of_line.items():
             files = {next(iter(needed.data_paths(entry))): entry for entry in entries}
             paths_of[name] = frozenset(files)
@@ -275,7 +281,30 @@ def _taken(table: TableDef, env: Env) -> Inventory:
                 named.setdefault(path, StoredFile(path, line_table, entry))
     there = _there(env, named)
     gone = {path: one for path, one in named.items() if path not in there}
-    return Inventory(tuple(lines), paths_of, {path: named[path] for path in named if path in there}, gone, indexed)
+    kept = {path: one for path, one in named.items() if path in there}
+    return Inventory(tuple(lines), paths_of, kept, gone, indexed, analyzed)
+
+
+def _with_statistics(line: Line, env: Env) -> tuple[Line, dict[str, int | None]]:
+    """Return a line whose holders also name their files of statistics, and the snapshot that each of these tells of."""
+    found: dict[str, int | None] = {}
+    holders = []
+    for holder in line.holders:
+        name = holder.snapshot.statistics
+        if name is not None:
+            if name not in found:
+                found[name] = _analyzed(env, line.table.paths.statistics(name))
+            holder = replace(holder, manifests=holder.manifests | {name})
+        holders.append(holder)
+    return replace(line, holders=tuple(holders)), found
+
+
+def _analyzed(env: Env, path: str) -> int | None:
+    try:
+        number = json.loads(env.storage.read(path))["snapshotId"]
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return number if isinstance(number, int) else None
 
 
 def _with_indexes(line: Line, reader: MetaReader) -> tuple[Line, dict[str, tuple[TableDef, frozenset[bytes]]]]:

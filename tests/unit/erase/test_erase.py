@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,7 @@ from merganser.meta.snapshots import SnapshotStore
 from merganser.scan.gaps import Gap
 from merganser.storage.protocol import Storage
 from merganser.testing.builders import catalog_over, contents, memory_with
+from tests.seeds import seeds
 from tests.unit.erase.traces import traces
 
 TOKEN = "qZx7"
@@ -166,6 +169,82 @@ def test_no_byte_tells_of_an_erased_row(by: str, options: dict[str, str], key: s
     table.write([row("f")])
     table.compact(full=True)
     assert row("f") in rows_of(table)
+
+
+def _random_table(rng: random.Random) -> mg.Table:
+    """Return a table of a random layout."""
+    keyed, parted = rng.random() < 0.65, rng.random() < 0.6
+    options = {"file.format": rng.choice(["parquet", "parquet", "orc", "avro"])}
+    if rng.random() < 0.3:
+        options |= INDEXES | rng.choice([{}, {"file-index.in-manifest-threshold": "1 kb"}])
+    if rng.random() < 0.3:
+        options |= {"metadata.stats-mode": rng.choice(["none", "counts", "truncate(2)", "full"])}
+    moves = False
+    if keyed:
+        moves = parted and rng.random() < 0.2
+        options |= {"bucket": "-1" if moves else rng.choice(["1", "2", "-1", "-1", "-2"])}
+        engine = rng.choice(list(ENGINES))
+        options |= {} if moves else ENGINES[engine]
+        if options["bucket"] != "-2":
+            options |= rng.choice([{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
+            if engine == "first-row":
+                options.pop("deletion-vectors.enabled", None)
+            if engine == "deduplicate" and not moves:
+                options |= rng.choice([{}, {"stream.enabled": "true"}])
+                if "stream.enabled" in options:
+                    options.pop("changelog-producer", None)
+                    options.pop("deletion-vectors.enabled", None)
+    else:
+        options |= rng.choice([{}, {"deletion-vectors.enabled": "true"}, {"stream.enabled": "true"}])
+        options |= rng.choice([{}, {"bucket": "2", "bucket-key": "k"}]) if "stream.enabled" not in options else {}
+    options |= rng.choice([{}, {"write-only": "true"}, {"num-sorted-run.compaction-trigger": "2"}])
+    key = "" if not keyed else "k" if moves or not parted else "d k"
+    return table_of(options, key, "d" if parted else "")
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_no_file_tells_of_an_erased_row_after_a_random_history(seed: int) -> None:
+    """Every file under the directory of the table is decoded, whatever its kind; see `traces`."""
+    rng = random.Random(seed)
+    table = _random_table(rng)
+    own = rng.choice([TOKEN, "a"])
+    for number in range(rng.randrange(3, 12)):
+        match rng.choices(
+            ["mine", "others", "compact", "delete", "overwrite", "expire", "tag", "branch", "reopen"],
+            [4, 4, 2, 1, 1, 1, 1, 1, 1],
+        )[0]:
+            case "mine":
+                table.write([mine(str(number), own), row(rng.choice("abc"))])
+            case "others":
+                table.write([row(rng.choice("abcdef"), f"x{number}", rng.choice("ab")) for _ in range(2)])
+            case "compact":
+                table.compact(full=True)
+            case "delete":
+                with contextlib.suppress(InvalidInputError):  # of an engine without a rule for deletes
+                    table.delete(f"k = '{TOKEN}'")
+            case "overwrite":
+                table.write([row("b", f"over{number}")], overwrite={})
+            case "expire":
+                table.expire(retain_max=rng.randrange(1, 3), retain_min=1, older_than="2100-01-01")
+            case "tag" if table.snapshots():
+                table.tags.create(f"t{number}")
+            case "branch" if table.tags.list() and "b" not in [one.name for one in table.branches.list()]:
+                table.branches.create("b", tag=table.tags.list()[-1].name)
+            case "reopen":
+                table = opened(table.env.storage)
+    where = rng.choice([f"k = '{TOKEN}'", f"v LIKE '{TOKEN}%'", f"w = 'w-{TOKEN}'"])
+    kept = None
+    if "deletion-vectors.enabled" in table.definition.options:
+        table.compact(full=True)  # reads see the rows that wait
+    if where.startswith("k"):
+        kept = others(rows_of(table))
+    report = table.erase(where, everywhere=True)
+    assert report.is_complete, report
+    assert found(table) == []
+    assert kept is None or rows_of(table) == kept
+    assert sound(table)
+    again = table.erase(where, everywhere=True)
+    assert (again.is_complete, again.rewritten, again.versions) == (True, (), 0)
 
 
 def test_without_everywhere_the_report_says_what_holds_rows_and_streams_read_the_deletion() -> None:
@@ -348,17 +427,50 @@ def test_rows_of_older_schemas_are_erased() -> None:
     assert [one["k"] for one in rows_of(table)] == ["a", "b"]
 
 
+def analyzed(table: mg.Table, text: str) -> mg.Table:
+    """Return a table whose newest snapshot names statistics, as another engine writes them."""
+    paths, env = table.definition.paths, table.env
+    snapshot = table.snapshots()[-1]
+    env.storage.create(paths.statistics("stat-1"), json.dumps({"snapshotId": snapshot.id, "max": text}).encode())
+    env.storage.delete([paths.snapshot(snapshot.id)])
+    SnapshotStore(paths, env, "db.t").create(replace(snapshot, statistics="stat-1"))
+    return opened(env.storage)
+
+
 def test_statistics_of_the_table_go() -> None:
     table = table_of({"bucket": "1"}, "k")
     table.write([mine("old"), row("a")])
-    paths, env = table.definition.paths, table.env
-    env.storage.create(paths.statistics("stat-1"), json.dumps({"max": TOKEN}).encode())
-    store, [snapshot] = SnapshotStore(paths, env, "db.t"), table.snapshots()
-    env.storage.delete([paths.snapshot(1)])
-    store.create(replace(snapshot, statistics="stat-1"))
-    table = opened(env.storage)
+    table = analyzed(table, TOKEN)
     table.erase(f"k = '{TOKEN}'", everywhere=True)
     assert found(table) == []
+
+
+@pytest.mark.parametrize("where", [f"k = '{TOKEN}'", f"v = '{TOKEN}-old'"])
+def test_statistics_of_a_snapshot_that_has_expired_count(where: str) -> None:
+    table = table_of({"bucket": "1", "manifest.full-compaction-threshold-size": "1 b"}, "k")
+    table.write([mine("old")])
+    table = analyzed(table, TOKEN)
+    table.write([row("a")], overwrite={})
+    for number in range(3):
+        table.write([row("a", str(number))])
+    table.expire(retain_max=1, retain_min=1, older_than="2100-01-01")
+    table.tags.create("after")
+    assert [path.rpartition("/")[2] for path in found(table)] == ["stat-1"]
+    assert ("tag", "after") in [(one.kind, one.name) for one in table.erase(where).held]
+    assert table.erase(where, everywhere=True).is_complete
+    assert found(table) == []
+
+
+def test_statistics_of_rows_that_were_read_do_not_count() -> None:
+    table = table_of({"bucket": "1"}, "k")
+    table.write([row("a")])
+    table = analyzed(table, "a")
+    table.tags.create("kept")
+    table.write([row("b")])
+    assert table.erase(f"k = '{TOKEN}'").is_complete
+    report = table.erase(f"k = '{TOKEN}'", everywhere=True)
+    assert (report.is_complete, report.ended) == (True, ())
+    assert [tag.snapshot.statistics for tag in table.tags.list()] == ["stat-1"]
 
 
 def test_files_that_no_snapshot_names_are_held_until_they_are_removed() -> None:
