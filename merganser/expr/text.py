@@ -80,7 +80,7 @@ _ONE_ROW: Final = pa.table({"": pa.nulls(1)})
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-class _Filters(Spark):  # type: ignore[misc]
+class Dialect(Spark):  # type: ignore[misc]
     """Spark's dialect, in which a doubled quote inside a string is a quote, as in Spark 4 and standard SQL."""
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
@@ -217,7 +217,7 @@ def _parsed(text: str, what: str) -> exp.Expression:
         advice = " Leave it out to take every row." if what == "filter" else ""
         raise InvalidInputError(f"cannot read the {what} '{text}': it is empty.{advice}")
     try:
-        node = sqlglot.parse_one(text, dialect=_Filters, into=exp.Condition)
+        node = sqlglot.parse_one(text, dialect=Dialect, into=exp.Condition)
     except sqlglot.errors.ParseError as error:
         found = error.errors[-1] if error.errors else {}
         place = f", at line {found['line']}, column {found['col']}" if found.get("line") else ""

@@ -1,0 +1,380 @@
+"""Statements that define: databases, tables, columns, options, tags, buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+
+from sqlglot import exp
+
+from merganser import changes as ch
+from merganser.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from merganser.expr.setting import Setting
+from merganser.handle.table import Table
+from merganser.options.registry import did_you_mean
+from merganser.schema import types as t
+from merganser.schema.types_text import UNNUMBERED
+from merganser.sql import statements as s
+from merganser.sql.engine import Engine
+from merganser.sql.literals import default_text, value_of
+from merganser.sql.result import Result
+from merganser.sql.rows import insert_into
+from merganser.sql.state import State
+
+_COMMENT: Final = "comment"
+_TRACKING: Final = "change-tracking"
+_OFF: Final = "change-tracking.off-partitions"
+
+
+def _create_database(state: State, engine: Engine, statement: s.CreateDatabase) -> Result:
+    state.catalog.create_database(state.database_of(statement.name), if_not_exists=statement.if_not_exists)
+    return Result()
+
+
+def _drop_database(state: State, engine: Engine, statement: s.DropDatabase) -> Result:
+    name = state.database_of(statement.name)
+    _check_database(state, name, statement.if_exists)
+    state.catalog.drop_database(name, if_exists=statement.if_exists, cascade=statement.cascade)
+    return Result()
+
+
+def _check_database(state: State, name: str, if_exists: bool = False) -> None:
+    known = state.catalog.list_databases()
+    if name not in known and not if_exists:
+        raise NotFoundError(f"there is no database '{name}'. {did_you_mean(name, known or ['default'])}", database=name)
+
+
+def _use(state: State, engine: Engine, statement: s.Use) -> Result:
+    name = statement.name
+    if len(name) == 1 and name[0] == state.catalog_name and name[0] not in state.catalog.list_databases():
+        return Result()
+    database = state.database_of(name)
+    _check_database(state, database)
+    state.database = database
+    return Result()
+
+
+def _create_table(state: State, engine: Engine, statement: s.CreateTable) -> Result:
+    full = state.full(statement.name)
+    if "$" in full:
+        raise InvalidInputError(f"cannot create '{full}': '$' stands before the name of a branch or system table.")
+    options = dict(statement.options)
+    if statement.primary_key is not None and "primary-key" in options:
+        raise InvalidInputError(
+            f"cannot create '{full}': the primary key is given twice, by PRIMARY KEY and by the option 'primary-key'. "
+            "Leave one of them out."
+        )
+    options = {**state.new_table_options(), **options}
+    options = _of_fluss(full, options, statement)
+    how: dict[str, Any] = {"comment": statement.comment}
+    if statement.like is not None:
+        return _create_like(state, full, statement)
+    if statement.query is not None:
+        return _create_as(state, engine, full, statement, options, how)
+    fields = [_field(column, f"cannot create '{full}'") for column in statement.columns]
+    state.catalog.create_table(
+        full, fields, primary_key=statement.primary_key or (), partition_by=statement.partition_by, options=options,
+        if_not_exists=statement.if_not_exists, **how,
+    )  # fmt: skip
+    return Result()
+
+
+def _of_fluss(full: str, options: dict[str, str], statement: s.CreateTable) -> dict[str, str]:
+    """Take the names of Fluss for buckets. Its tables have the partition columns in their key."""
+    if "bucket.num" in options or "bucket.key" in options:
+        key = statement.primary_key or tuple(k.strip() for k in options.get("primary-key", "").split(",") if k.strip())
+        lacking = [column for column in statement.partition_by if key and column not in key]
+        if lacking:
+            raise InvalidInputError(
+                f"cannot create '{full}': the primary key ({', '.join(key)}) lacks the partition column '{lacking[0]}', "
+                "which a table with 'bucket.num' needs. Add it to the primary key.",
+                column=lacking[0],
+            )
+        for theirs, ours in (("bucket.num", "bucket"), ("bucket.key", "bucket-key")):
+            if theirs in options:
+                options[ours] = options.pop(theirs)
+    return options
+
+
+def _field(column: s.ColumnDef, what: str) -> t.Field:
+    default = _default(column.default, f"{what}: the default of column '{column.name}'")
+    return t.Field(UNNUMBERED, column.name, column.type, column.comment, default)
+
+
+def _default(tree: exp.Expression | None, what: str) -> str | None:
+    value = None if tree is None else value_of(tree, Setting(), what)
+    return None if value is None else default_text(value)
+
+
+def _create_like(state: State, full: str, statement: s.CreateTable) -> Result:
+    source = state.table(statement.like or ())
+    if statement.if_not_exists and _exists(state, full):
+        return Result()
+    schema = source.schema
+    own = dict(source.definition.schema.options) if statement.like_options else {}
+    options = {**own, **statement.options}
+    for key in ("path", "primary-key", "partition"):
+        options.pop(key, None)
+    state.catalog.create_table(
+        full, schema.fields, primary_key=schema.primary_keys, partition_by=schema.partition_keys, options=options,
+        comment=statement.comment if statement.comment is not None else schema.comment,
+        if_not_exists=statement.if_not_exists,
+    )  # fmt: skip
+    return Result()
+
+
+def _exists(state: State, full: str) -> bool:
+    try:
+        state.catalog.table(full)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _create_as(
+    state: State, engine: Engine, full: str, statement: s.CreateTable, options: dict[str, str], how: dict[str, Any]
+) -> Result:
+    if _exists(state, full):
+        if statement.if_not_exists:
+            return Result()
+        raise AlreadyExistsError(f"table '{full}' already exists. Choose another name.", table=full)
+    relation = engine.query(state, statement.query)  # type: ignore[arg-type]
+    fields = [
+        t.Field(UNNUMBERED, name, nullable_throughout(kind))
+        for name, kind in zip(relation.names, relation.types, strict=True)
+    ]
+    table = state.catalog.create_table(full, fields, partition_by=statement.partition_by, options=options, **how)
+    try:
+        return insert_into(state, engine, table, relation)
+    except BaseException:
+        state.catalog.drop_table(full, if_exists=True)
+        raise
+
+
+def nullable_throughout(kind: t.DataType) -> t.DataType:
+    """Return a type of which every part may be null; keys of maps stay as they are."""
+    kind = kind.with_nullable(True)
+    match kind:
+        case t.Array():
+            return t.Array(element=nullable_throughout(kind.element))
+        case t.Map():
+            return t.Map(key=kind.key, value=nullable_throughout(kind.value))
+        case t.Multiset():
+            return t.Multiset(element=nullable_throughout(kind.element))
+        case t.Row():
+            return t.Row(
+                fields=tuple(
+                    t.Field(f.id, f.name, nullable_throughout(f.type), f.description, f.default) for f in kind.fields
+                )
+            )
+    return kind
+
+
+def _drop_table(state: State, engine: Engine, statement: s.DropTable) -> Result:
+    full = state.full(statement.name)
+    if "$" in full:
+        raise InvalidInputError(f"cannot drop '{full}': it belongs to another table. Use CALL sys.delete_branch.")
+    if not statement.if_exists:
+        state.handle(statement.name)
+    elif full.partition(".")[0] not in state.catalog.list_databases():
+        return Result()
+    state.catalog.drop_table(full, if_exists=statement.if_exists)
+    return Result()
+
+
+def _rename_table(state: State, engine: Engine, statement: s.RenameTable) -> Result:
+    state.table(statement.name)
+    old = state.full(statement.name)
+    new = statement.new_name if len(statement.new_name) > 1 else (old.partition(".")[0], *statement.new_name)
+    state.catalog.rename_table(old, state.full(new))
+    return Result()
+
+
+def _alter(state: State, name: s.Name, changes: list[ch.Change]) -> Result:
+    state.table(name).alter(changes)
+    return Result()
+
+
+def _add_columns(state: State, engine: Engine, statement: s.AddColumns) -> Result:
+    what = f"cannot alter '{state.full(statement.name)}'"
+    return _alter(state, statement.name, [
+        ch.add_column(
+            c.name, c.type, after=c.after, first=c.first, comment=c.comment,
+            default=_default(c.default, what),
+        )
+        for c in statement.columns
+    ])  # fmt: skip
+
+
+def _drop_columns(state: State, engine: Engine, statement: s.DropColumns) -> Result:
+    columns = list(statement.columns)
+    if statement.if_exists:
+        names = {field.name.lower() for field in state.table(statement.name).schema.fields}
+        columns = [c for c in columns if "." in c or c.lower() in names]
+        if not columns:
+            return Result()
+    return _alter(state, statement.name, [ch.drop_column(column) for column in columns])
+
+
+def _rename_column(state: State, engine: Engine, statement: s.RenameColumn) -> Result:
+    return _alter(state, statement.name, [ch.rename_column(statement.column, statement.new_name)])
+
+
+def _alter_column(state: State, engine: Engine, statement: s.AlterColumn) -> Result:
+    made: list[ch.Change] = []
+    column = statement.column
+    if statement.type is not None:
+        made.append(ch.retype_column(column, statement.type.with_nullable(True)))
+        if statement.with_nullability:
+            made.append(ch.set_nullable(column, statement.type.nullable))
+    if statement.nullable is not None:
+        made.append(ch.set_nullable(column, statement.nullable))
+    if statement.default is not None:
+        what = f"cannot alter '{state.full(statement.name)}': the default of column '{column}'"
+        made.append(ch.set_default(column, _default(statement.default, what)))
+    if statement.drop_default:
+        made.append(ch.set_default(column, None))
+    if statement.comment is not None:
+        made.append(ch.comment_column(column, statement.comment))
+    if statement.first or statement.after:
+        made.append(ch.move_column(column, after=statement.after, first=statement.first))
+    return _alter(state, statement.name, made)
+
+
+def _set_options(state: State, engine: Engine, statement: s.SetOptions) -> Result:
+    if statement.partition is not None:
+        return _track_partition(state, statement)
+    made: list[ch.Change] = []
+    for key, value in statement.options.items():
+        made.append(ch.set_comment(value) if key == _COMMENT else ch.set_option(key, value))
+    return _alter(state, statement.name, made)
+
+
+def _track_partition(state: State, statement: s.SetOptions) -> Result:
+    others = [key for key in statement.options if key != _TRACKING]
+    full = state.full(statement.name)
+    if others:
+        raise InvalidInputError(
+            f"cannot set '{others[0]}' for a partition of '{full}': only '{_TRACKING}' can be set per partition."
+        )
+    value = statement.options[_TRACKING].strip().lower()
+    if value not in ("true", "false"):
+        raise InvalidInputError(f"cannot set '{_TRACKING}' to '{value}'. Give true or false.")
+    table = state.table(statement.name)
+    stored = table.stored_specs([statement.partition or {}], "alter")
+    named = {k: v for k, v in (statement.partition or {}).items()}
+    lacking = [column for column in table.partition_by if column not in named]
+    if lacking or not stored:
+        raise InvalidInputError(f"cannot alter '{full}': PARTITION must name all of {', '.join(table.partition_by)}.")
+    text = "/".join(f"{column}={named[column]}" for column in table.partition_by)
+    off = [part for part in table.options.get(_OFF, "").split(";") if part.strip()]
+    off = [part for part in off if part != text] + ([text] if value == "false" else [])
+    change = ch.set_option(_OFF, ";".join(off)) if off else ch.remove_option(_OFF)
+    if not off and _OFF not in table.options:
+        return Result()
+    table.alter([change])
+    return Result()
+
+
+def _reset_options(state: State, engine: Engine, statement: s.ResetOptions) -> Result:
+    made = [ch.set_comment(None) if key == _COMMENT else ch.remove_option(key) for key in statement.keys]
+    return _alter(state, statement.name, made)
+
+
+def _add_primary_key(state: State, engine: Engine, statement: s.AddPrimaryKey) -> Result:
+    return _alter(state, statement.name, [ch.set_primary_key(statement.columns)])
+
+
+def _drop_partitions(state: State, engine: Engine, statement: s.DropPartitions) -> Result:
+    table = state.table(statement.name)
+    there = set(partitions_of(table))
+    chosen = []
+    for spec, stored in zip(
+        statement.partitions, table.stored_specs(statement.partitions, "drop partitions of") or (), strict=True
+    ):
+        places = [table.partition_by.index(name) for name in stored]
+        if any(all(part[i] == stored[table.partition_by[i]] for i in places) for part in there):
+            chosen.append(spec)
+        elif not statement.if_exists:
+            named = ", ".join(f"{key}={value}" for key, value in spec.items())
+            raise NotFoundError(f"cannot drop the partition {named} of '{table.name}': there is no such partition.")
+    snapshot = table.drop_partitions(chosen) if chosen else None
+    return Result(snapshot=snapshot)
+
+
+def partitions_of(table: Table) -> list[tuple[Any, ...]]:
+    """Return the stored values of the partitions that have files."""
+    from merganser.codec.binary_row import deserialize
+    from merganser.meta.table_state import MetaReader
+
+    latest = table.latest_snapshot()
+    if latest is None:
+        return []
+    definition = table.definition
+    live = MetaReader(definition.paths, table.env, table.name).state(latest).live
+    found = {entry.partition for entry in live}
+    return [tuple(deserialize(part, definition.partition_types)) for part in found]
+
+
+def _compact(state: State, engine: Engine, statement: s.Compact) -> Result:
+    table = state.table(statement.name)
+    partitions = None if statement.partition is None else [statement.partition]
+    return Result(snapshot=engine.compact(table, full=True, partitions=partitions))
+
+
+def _cluster_into(state: State, engine: Engine, statement: s.ClusterInto) -> Result:
+    table = state.table(statement.name)
+    partitions = None if statement.partition is None else [statement.partition]
+    return Result(snapshot=engine.rescale(table, statement.buckets, partitions))
+
+
+def _create_tag(state: State, engine: Engine, statement: s.CreateTag) -> Result:
+    table = state.table(statement.name)
+    there = any(tag.name == statement.tag for tag in table.tags.list())
+    if there and statement.if_not_exists:
+        return Result()
+    if statement.must_exist and not there:
+        names = [tag.name for tag in table.tags.list()]
+        raise NotFoundError(f"cannot replace the tag '{statement.tag}' of '{table.name}': there is no such tag. {did_you_mean(statement.tag, names or ['none'])}")  # fmt: skip
+    if there and statement.replace:
+        table.tags.drop(statement.tag)
+    table.tags.create(statement.tag, snapshot=statement.snapshot, retain=statement.retain)
+    return Result()
+
+
+def _delete_tags(state: State, engine: Engine, statement: s.DeleteTags) -> Result:
+    table = state.table(statement.name)
+    there = {tag.name for tag in table.tags.list()}
+    for tag in statement.tags:
+        if tag in there or not statement.if_exists:
+            table.tags.drop(tag)
+    return Result()
+
+
+def _rename_tag(state: State, engine: Engine, statement: s.RenameTag) -> Result:
+    table = state.table(statement.name)
+    table.tags.rename(statement.tag, statement.new_name)
+    return Result()
+
+
+def _analyze(state: State, engine: Engine, statement: s.Analyze) -> Result:
+    columns = () if statement.columns is None else (statement.columns or None)
+    return Result(snapshot=state.table(statement.name).analyze(columns))
+
+
+def _truncate(state: State, engine: Engine, statement: s.Truncate) -> Result:
+    table = state.table(statement.name)
+    if statement.partition is None:
+        return Result(snapshot=table.truncate() if table.latest_snapshot() is not None else None)
+    return Result(snapshot=table.drop_partitions([statement.partition]))
+
+
+RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
+    s.CreateDatabase: _create_database, s.DropDatabase: _drop_database, s.Use: _use, s.CreateTable: _create_table,
+    s.DropTable: _drop_table, s.RenameTable: _rename_table, s.AddColumns: _add_columns, s.DropColumns: _drop_columns,
+    s.RenameColumn: _rename_column, s.AlterColumn: _alter_column, s.SetOptions: _set_options,
+    s.ResetOptions: _reset_options, s.AddPrimaryKey: _add_primary_key, s.DropPartitions: _drop_partitions,
+    s.Compact: _compact, s.ClusterInto: _cluster_into, s.CreateTag: _create_tag, s.DeleteTags: _delete_tags,
+    s.RenameTag: _rename_tag, s.Analyze: _analyze, s.Truncate: _truncate,
+}  # fmt: skip

@@ -1,0 +1,200 @@
+"""The engine of this process: queries run in DuckDB over our scans, changes run through the table's verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr import build
+from merganser.expr.predicate import Projection
+from merganser.expr.setting import Setting
+from merganser.expr.tree import Column
+from merganser.handle.table import Table
+from merganser.meta.snapshot import Snapshot
+from merganser.schema import types as t
+from merganser.schema.arrow import arrow_type, nullable_schema
+from merganser.sql.engine import Assigned, Relation
+from merganser.sql.literals import value_of
+from merganser.sql.query import bind, run
+from merganser.sql.sources import Sources
+from merganser.sql.state import MAX_ROWS, TIMEOUT, State
+
+
+class Embedded:
+    """Runs queries in this process."""
+
+    def query(self, state: State, tree: exp.Expression) -> Relation:
+        if state.streaming and tree.find(exp.Table):
+            raise UnsupportedError(
+                "cannot run the query with 'execution.runtime-mode' = streaming: it would never end. Use Table.stream, or "
+                "ms.read_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
+            )
+        bound = bind(tree, Sources(state).source, setting_of(state))
+        reader = run(bound, timeout=_seconds(state))
+        return Relation(bound.names, bound.types, reader)
+
+    def result(self, state: State, relation: Relation) -> pa.Table:
+        limit = state.options.get(MAX_ROWS)
+        if limit is None:
+            return relation.rows.read_all()
+        batches, count, most = [], 0, _whole(MAX_ROWS, limit)
+        for batch in relation.rows:
+            count += batch.num_rows
+            if count > most:
+                raise InvalidInputError(
+                    f"the query gives more than {most} rows, the limit of '{MAX_ROWS}'. Add LIMIT, or RESET {MAX_ROWS}."
+                )
+            batches.append(batch)
+        return pa.Table.from_batches(batches, relation.rows.schema)
+
+    def explain(self, state: State, tree: exp.Expression) -> str:
+        bound = bind(tree, Sources(state).source, setting_of(state))
+        lines = []
+        for reference in bound.references:
+            scan = reference.source.open(reference.columns, reference.where, reference.limit)
+            lines.append(f"read {reference.source.name}")
+            explain = getattr(scan, "explain", None)
+            lines.append(str(explain()) if explain is not None else f"columns  {', '.join(reference.columns)}")
+        return "\n".join(lines) or "no table is read"
+
+    def assigned(self, state: State, relation: Relation, columns: Sequence[Assigned]) -> Any:
+        return batches_assigned(relation, columns, state)
+
+    def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
+        counted = _Counted(rows)
+        return table.write(counted.reader(), **how), counted.rows
+
+    def insert_stream(self, state: State, table: Table, statement: Any) -> NoReturn:
+        raise UnsupportedError(
+            f"cannot write into '{table.name}' with 'execution.runtime-mode' = streaming: the query would never end. Use "
+            "Table.stream, or ms.read_stream and ms.write_stream on Spark, or SET 'execution.runtime-mode' = 'batch'."
+        )
+
+    def delete(self, state: State, table: Table, where: str) -> Snapshot | None:
+        return table.delete(where, timezone=state.zone)
+
+    def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None:
+        return table.update(where, values, timezone=state.zone)
+
+    def merge(self, state: State, table: Table, source: Relation, on: str, alias: tuple[str, str]) -> Any:
+        return table.merge(source.rows.read_all(), on, timezone=state.zone, alias=alias)
+
+    def compact(self, table: Table, **how: Any) -> Snapshot | None:
+        return table.compact(**how)
+
+    def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None:
+        return table.rescale(buckets, partitions)
+
+
+def setting_of(state: State) -> Setting:
+    """Return what texts mean in a session: the zone and the time."""
+    return Setting(state.zone, state.catalog.env.now_ms())
+
+
+def _seconds(state: State) -> float | None:
+    text = state.options.get(TIMEOUT)
+    if text is None:
+        return None
+    from merganser.options.option import DURATION
+
+    return DURATION.parse(text).total_seconds()
+
+
+def _whole(key: str, text: str) -> int:
+    if not text.strip().isdigit():
+        raise InvalidInputError(f"'{key}' is '{text}'. Give a whole number.")
+    return int(text)
+
+
+class _Counted:
+    """Counts the rows of a reader as they pass."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader, self.rows = reader, 0
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._reader.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def batches_assigned(relation: Relation, columns: Sequence[Assigned], state: State) -> pa.RecordBatchReader:
+    """Return rows in the columns of a table, cast as Spark's store assignment does.
+
+    Raises:
+        InvalidInputError: the type of a column cannot be stored in the table's, or a value does not fit.
+    """
+    schema = nullable_schema([column.field for column in columns])
+    casts = [_cast(relation, column, state) for column in columns]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in relation.rows:
+            made = [cast(batch) for cast in casts]
+            yield from pa.table(made, schema=schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _cast(relation: Relation, column: Assigned, state: State) -> Any:
+    field = column.field
+    kind = field.type.with_nullable(True)
+    target = arrow_type(kind)
+    if column.source is None:
+        value = value_of(column.value, setting_of(state), f"the value of '{field.name}'")
+        scalar = pa.scalar(value) if value is None else pa.scalar(value).cast(target)
+        return lambda batch: pa.array([scalar.as_py()] * 1, target).take(pa.array([0] * batch.num_rows, pa.int64()))
+    position = column.source
+    given = relation.types[position]
+    what = f"cannot write column '{field.name}'"
+    if _nested(kind) or _nested(given):
+        return lambda batch: _renamed(batch.column(position), target, what)
+    try:
+        projection = Projection(build.assigned(Column("c", given), kind))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}", column=field.name) from error
+    return lambda batch: _same(projection.evaluate(pa.table({"c": batch.column(position)})), target)
+
+
+def _same(values: Any, target: pa.DataType) -> Any:
+    return values if values.type == target else values.cast(target)
+
+
+def _nested(kind: t.DataType) -> bool:
+    return isinstance(kind, t.Array | t.Map | t.Row | t.Multiset | t.Vector)
+
+
+def _renamed(values: pa.Array, target: pa.DataType, what: str) -> pa.Array:
+    """Return nested values in another type: the fields of structs by their position."""
+    kind = values.type
+    try:
+        if pa.types.is_struct(target) and pa.types.is_struct(kind):
+            if kind.num_fields != target.num_fields:
+                raise InvalidInputError(f"{what}: the value has {kind.num_fields} fields, the column {target.num_fields}.")
+            inner = [_renamed(part, target.field(i).type, what) for i, part in enumerate(values.flatten())]
+            return pa.StructArray.from_arrays(inner, fields=list(target), mask=values.is_null())
+        if pa.types.is_map(target) and pa.types.is_map(kind):
+            values = _compact(values)
+            return pa.MapArray.from_arrays(
+                values.offsets, _renamed(values.keys, target.key_type, what),
+                _renamed(values.items, target.item_type, what), type=target, mask=values.is_null(),
+            )  # fmt: skip
+        if pa.types.is_list(target) and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            values = _compact(values)
+            inner = _renamed(values.values, target.value_type, what)
+            offsets = values.offsets.cast(pa.int32())
+            return pa.ListArray.from_arrays(offsets, inner, type=target, mask=values.is_null())
+        return values.cast(target)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{what}: {error}") from error
+
+
+def _compact(values: pa.Array) -> pa.Array:
+    """Return lists or maps whose offsets begin at 0."""
+    return values if not values.offset else pa.concat_arrays([values])

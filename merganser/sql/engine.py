@@ -1,0 +1,70 @@
+"""Engine: what a session asks of the process or of Spark that runs its queries and changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from merganser.handle.table import Table
+from merganser.meta.snapshot import Snapshot
+from merganser.schema import types as t
+from merganser.sql.state import State
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows that a query gives, not yet read.
+
+    Attributes:
+        names, types: of its columns.
+        rows: of the engine: a reader of batches, or a DataFrame.
+    """
+
+    names: Sequence[str]
+    types: Sequence[t.DataType]
+    rows: Any
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A column to write: which column of a relation, or which literal, in which type.
+
+    Attributes:
+        source: the position in the relation; None: `value`.
+    """
+
+    field: t.Field
+    source: int | None
+    value: Any = None
+
+
+class Engine(Protocol):
+    """Runs queries and changes rows."""
+
+    def query(self, state: State, tree: exp.Expression) -> Relation:
+        """Return the rows of a query, checked but not yet read."""
+
+    def result(self, state: State, relation: Relation) -> Any:
+        """Return a relation as the user gets it."""
+
+    def explain(self, state: State, tree: exp.Expression) -> str:
+        """Return what a query reads and skips."""
+
+    def assigned(self, state: State, relation: Relation, columns: Sequence[Assigned]) -> Any:
+        """Return rows to write: columns of a relation in the types of a table."""
+
+    def write(self, table: Table, rows: Any, **how: Any) -> tuple[Snapshot | None, int | None]:
+        """Write rows as one commit; return its snapshot and the number of rows, if known."""
+
+    def delete(self, state: State, table: Table, where: str) -> Snapshot | None: ...
+
+    def update(self, state: State, table: Table, where: str, values: Mapping[str, str]) -> Snapshot | None: ...
+
+    def merge(self, state: State, table: Table, source: Any, on: str, alias: tuple[str, str]) -> Any: ...
+
+    def compact(self, table: Table, **how: Any) -> Snapshot | None: ...
+
+    def rescale(self, table: Table, buckets: int, partitions: Any) -> Snapshot | None: ...

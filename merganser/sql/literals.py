@@ -1,0 +1,66 @@
+"""Values of literals: `'x'`, `-1.5`, `DATE '2026-01-31'`, `ARRAY('a', 'b')`, as Python values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError
+from merganser.expr.setting import Setting
+from merganser.expr.text import parse_projection
+
+
+def value_of(tree: exp.Expression, setting: Setting, what: str) -> Any:
+    """Return the Python value of an expression without columns.
+
+    Raises:
+        InvalidInputError: the expression has columns, or is not understood.
+    """
+    match tree:
+        case exp.Literal() if tree.is_string:
+            return tree.this
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return bool(tree.this)
+        case exp.Paren():
+            return value_of(tree.this, setting, what)
+        case exp.Array():
+            return [value_of(item, setting, what) for item in tree.expressions]
+        case exp.Bracket() if isinstance(tree.this, exp.Column) and tree.this.name.upper() == "ARRAY":
+            return [value_of(item, setting, what) for item in tree.expressions]
+        case exp.Map() | exp.VarMap():
+            keys, values = tree.args.get("keys"), tree.args.get("values")
+            pairs = zip(keys.expressions if keys else (), values.expressions if values else (), strict=True)
+            return [(value_of(key, setting, what), value_of(value, setting, what)) for key, value in pairs]
+        case exp.Struct():
+            return {
+                item.this.name: value_of(item.expression, setting, what)
+                for item in tree.expressions
+                if isinstance(item, exp.PropertyEQ)
+            }
+    if tree.find(exp.Column):
+        raise InvalidInputError(f"{what}: {tree.sql('spark')!r:.80} is not a value. Give a literal.")
+    projection = parse_projection(tree.sql("spark"), (), setting=setting)
+    return projection.evaluate(pa.table({"": pa.nulls(1)}))[0].as_py()
+
+
+def default_text(value: Any) -> str:
+    """Return the text of a column's default as schema files have it; see `schema.literals`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "{" + ", ".join(default_text(item) for item in value.values()) + "}"
+        case list() if value and all(isinstance(item, tuple) for item in value):
+            return "{" + ", ".join(f"{default_text(key)} -> {default_text(item)}" for key, item in value) + "}"
+        case list():
+            return "[" + ", ".join(default_text(item) for item in value) + "]"
+        case datetime():
+            return value.isoformat(" ")
+    return str(value)

@@ -1,0 +1,324 @@
+"""Statements that read rows and change them: SELECT, INSERT, DELETE, UPDATE, MERGE, EXPLAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError, UnsupportedError
+from merganser.expr.setting import Setting
+from merganser.expr.text import Dialect
+from merganser.handle.table import Table
+from merganser.options.registry import did_you_mean
+from merganser.schema import types as t
+from merganser.sql import statements as s
+from merganser.sql.engine import Assigned, Engine, Relation
+from merganser.sql.literals import value_of
+from merganser.sql.result import Result, rows_of
+from merganser.sql.state import State
+
+_DYNAMIC: Final = "dynamic-partition-overwrite"
+_NEW: Final = "_new_"
+
+
+def _query(state: State, engine: Engine, statement: s.Query) -> Result:
+    tree = with_session(state, statement.tree)
+    return Result(engine.result(state, engine.query(state, tree)), has_rows=True)
+
+
+def with_session(state: State, tree: exp.Expression) -> exp.Expression:
+    """Return a tree in which functions of the session are literals."""
+
+    def change(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase) or (
+            isinstance(node, exp.Anonymous) and node.name.lower() in ("current_database", "current_schema")
+        ):
+            return _named(node, exp.Literal.string(state.database))
+        if isinstance(node, exp.CurrentCatalog):
+            return _named(node, exp.Literal.string(state.catalog_name))
+        return node
+
+    return tree.copy().transform(change)
+
+
+def _named(node: exp.Expression, value: exp.Expression) -> exp.Expression:
+    return exp.alias_(value, node.sql("spark").lower()) if isinstance(node.parent, exp.Select) else value
+
+
+# INSERT
+
+
+def _insert(state: State, engine: Engine, statement: s.Insert) -> Result:
+    table = state.table(statement.name, statement.options)
+    if statement.overwrite and state.streaming:
+        raise UnsupportedError(
+            f"cannot overwrite '{table.name}' with 'execution.runtime-mode' = streaming: a stream has no end. SET "
+            "'execution.runtime-mode' = 'batch'."
+        )
+    if state.streaming:
+        return engine.insert_stream(state, table, statement)
+    relation = engine.query(state, with_session(state, _without_defaults(statement.query)))
+    static = {name: value for name, value in statement.partition.items() if value is not None}
+    _check_partition(table, statement.partition)
+    columns = _columns(table, statement, relation, static)
+    overwrite: Any = None
+    if statement.overwrite:
+        spec = {name: value_of(value, Setting(), f"cannot write to '{table.name}'") for name, value in static.items()}
+        overwrite = _overwrite(table, spec)
+    rows = engine.assigned(state, relation, columns)
+    given = [column.field.name for column in columns]
+    names = None if len(given) == len(table.schema.fields) else given
+    snapshot, count = engine.write(table, rows, columns=names, overwrite=overwrite)
+    return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
+
+
+def insert_into(state: State, engine: Engine, table: Table, relation: Relation) -> Result:
+    """Write all rows of a relation into a table with the same columns."""
+    columns = [Assigned(field, i) for i, field in enumerate(table.schema.fields)]
+    snapshot, count = engine.write(table, engine.assigned(state, relation, columns))
+    return Result(snapshot=snapshot, counts={} if count is None else {"inserted": count})
+
+
+def _without_defaults(tree: exp.Expression) -> exp.Expression:
+    """Return a query with NULL for DEFAULT: the table fills in its default for both."""
+
+    def change(node: exp.Expression) -> exp.Expression:
+        if (
+            isinstance(node, exp.Column | exp.Var)
+            and node.name.upper() == "DEFAULT"
+            and not (isinstance(node, exp.Column) and (node.table or node.this.args.get("quoted")))
+        ):
+            return exp.Null()
+        return node
+
+    return tree.copy().transform(change)
+
+
+def _check_partition(table: Table, named: Mapping[str, Any]) -> None:
+    for name in named:
+        if name not in table.partition_by:
+            raise InvalidInputError(
+                f"cannot write to '{table.name}': '{name}' is not a partition column. "
+                f"{did_you_mean(name, table.partition_by) if table.partition_by else 'The table has no partitions.'}",
+                column=name,
+            )
+
+
+def _columns(
+    table: Table, statement: s.Insert, relation: Relation, static: Mapping[str, exp.Expression]
+) -> list[Assigned]:
+    """Return what is written into which column."""
+    what = f"cannot write to '{table.name}'"
+    fields = {field.name: field for field in table.schema.fields}
+    folded = {name.lower(): name for name in fields}
+    fixed = [Assigned(fields[name], None, value) for name, value in static.items()]
+    n = len(relation.names)
+    if statement.by_name:
+        asked: Sequence[str] = relation.names
+    elif statement.columns is not None:
+        asked = statement.columns
+    else:
+        asked = [name for name in fields if name not in static]
+        if n == len(fields) and static:
+            asked = list(fields)
+            fixed = []
+        if n != len(asked):
+            raise InvalidInputError(
+                f"{what}: the query gives {n} columns, and the table has {len(asked)} ({', '.join(asked)}). Nothing was "
+                "written. Name the columns: INSERT INTO t (a, b) ..."
+            )
+    if n != len(asked):
+        raise InvalidInputError(
+            f"{what}: {len(asked)} columns are named ({', '.join(asked)}), and the query gives {n}. Nothing was written."
+        )
+    found = []
+    for position, name in enumerate(asked):
+        real = name if name in fields else folded.get(name.lower())
+        if real is None:
+            raise InvalidInputError(f"{what}: it has no column '{name}'. {did_you_mean(name, list(fields))}", column=name)
+        if any(real == column.field.name for column in (*found, *fixed)):
+            raise InvalidInputError(f"{what}: column '{real}' is named twice.", column=real)
+        found.append(Assigned(fields[real], position))
+    return found + fixed
+
+
+def _overwrite(table: Table, spec: dict[str, Any]) -> Any:
+    if not table.partition_by:
+        return {}
+    if spec and all(name in spec for name in table.partition_by):
+        return spec
+    dynamic = str(table.options.get(_DYNAMIC, "true")).strip().lower() == "true"
+    return "dynamic" if dynamic else spec
+
+
+# DELETE, UPDATE
+
+
+def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
+    table = state.table(statement.name)
+    if statement.where is None:
+        return Result(snapshot=engine.delete(state, table, "true"))
+    where = with_session(state, statement.where)
+    if _needs_query(where):
+        return _by_merge(state, engine, table, statement, where, None)
+    return Result(snapshot=engine.delete(state, table, _text(where, statement)))
+
+
+def _update(state: State, engine: Engine, statement: s.Update) -> Result:
+    table = state.table(statement.name)
+    values = {
+        _column_name(table, column, statement): _default_of(table, column, with_session(state, value))
+        for column, value in statement.assignments
+    }
+    where = None if statement.where is None else with_session(state, statement.where)
+    if any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
+        return _by_merge(state, engine, table, statement, where, values)
+    texts = {column: _text(value, statement) for column, value in values.items()}
+    return Result(snapshot=engine.update(state, table, "true" if where is None else _text(where, statement), texts))
+
+
+def _needs_query(tree: exp.Expression) -> bool:
+    return tree.find(exp.Query, exp.Exists) is not None
+
+
+def _column_name(table: Table, column: str, statement: s.Update) -> str:
+    """Return the column of an assignment without the name of the table."""
+    for qualifier in (statement.alias, statement.name[-1]):
+        if qualifier and column.lower().startswith(qualifier.lower() + "."):
+            names = [field.name.lower() for field in table.schema.fields]
+            if column.partition(".")[0].lower() not in names:
+                return column[len(qualifier) + 1 :]
+    return column
+
+
+def _default_of(table: Table, column: str, value: exp.Expression) -> exp.Expression:
+    if not (isinstance(value, exp.Column | exp.Var) and value.name.upper() == "DEFAULT"):
+        return value
+    field = next((f for f in table.schema.fields if f.name.lower() == column.strip("`").lower()), None)
+    if field is None or field.default is None:
+        return exp.Null()
+    return exp.Cast(this=exp.Literal.string(field.default), to=exp.DataType.build(str(field.type), dialect="spark"))
+
+
+def _text(tree: exp.Expression, statement: s.Delete | s.Update) -> str:
+    """Return an expression as text, without the names of the table before its columns."""
+    own = {name.lower() for name in (statement.alias or statement.name[-1],)}
+
+    def change(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and node.table and node.table.lower() in own:
+            parts = [part for part in node.parts if part is not node.args["table"]]
+            return exp.Column(this=parts[0].copy()) if len(parts) == 1 else exp.Dot.build([p.copy() for p in parts])
+        return node
+
+    return sql_of(tree.copy().transform(change))
+
+
+def sql_of(tree: exp.Expression) -> str:
+    """Return the text of an expression, as `expr.text` reads it."""
+    return tree.sql(dialect=Dialect)
+
+
+def _by_merge(
+    state: State,
+    engine: Engine,
+    table: Table,
+    statement: s.Delete | s.Update,
+    where: exp.Expression | None,
+    values: Mapping[str, exp.Expression] | None,
+) -> Result:
+    """Change the rows that a query finds: by their key, or by all columns of a table without one."""
+    name = exp.to_identifier(statement.name[-1], quoted=True)
+    parts = [exp.to_identifier(part, quoted=True) for part in statement.name[:-1]]
+    source = exp.Table(
+        this=name, db=parts[-1] if parts else None, catalog=parts[0] if len(parts) > 1 else None,
+        alias=exp.TableAlias(this=exp.to_identifier(statement.alias, quoted=True)) if statement.alias else None,
+    )  # fmt: skip
+    keys = list(table.primary_key) or [field.name for field in table.schema.fields]
+    qualifier = statement.alias or statement.name[-1]
+    chosen = [exp.column(exp.to_identifier(key, quoted=True), exp.to_identifier(qualifier, quoted=True)) for key in keys]
+    new = [exp.alias_(value, f"{_NEW}{i}") for i, value in enumerate((values or {}).values())]
+    query = exp.select(*chosen, *new).distinct().from_(source)
+    if where is not None:
+        query = query.where(where)
+    relation = engine.query(state, query)
+    equal = "=" if table.primary_key else "<=>"
+    on = " AND ".join(f"target.{_quoted(key)} {equal} source.{_quoted(key)}" for key in keys)
+    merge = engine.merge(state, table, relation, on, ("target", "source"))
+    if values is None:
+        merge = merge.when_matched_delete()
+    else:
+        merge = merge.when_matched_update({column: f"source.{_NEW}{i}" for i, column in enumerate(values)})
+    return Result(snapshot=merge.execute())
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# MERGE
+
+
+def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
+    table = state.table(statement.name)
+    relation = engine.query(state, with_session(state, statement.source))
+    alias = (statement.alias or statement.name[-1].partition("$")[0], statement.source_alias)
+    merge = engine.merge(state, table, relation, sql_of(statement.on), alias)
+    for clause in statement.clauses:
+        condition = None if clause.condition is None else sql_of(with_session(state, clause.condition))
+        values = None
+        if clause.assignments is not None:
+            values = {
+                _of_target(column, alias[0]): sql_of(_default_of(table, column, with_session(state, value)))
+                for column, value in clause.assignments
+            }
+        match clause.matched, clause.action:
+            case True, "update":
+                merge = merge.when_matched_update(values, condition=condition)
+            case True, "delete":
+                merge = merge.when_matched_delete(condition=condition)
+            case False, _:
+                merge = merge.when_not_matched_insert(values, condition=condition)
+            case None, "update":
+                merge = merge.when_not_matched_by_source_update(values or {}, condition=condition)
+            case None, "delete":
+                merge = merge.when_not_matched_by_source_delete(condition=condition)
+    return Result(snapshot=merge.execute())
+
+
+def _of_target(column: str, alias: str) -> str:
+    return column[len(alias) + 1 :] if column.lower().startswith(alias.lower() + ".") else column
+
+
+# EXPLAIN
+
+
+def _explain(state: State, engine: Engine, statement: s.Explain) -> Result:
+    inner = statement.statement
+    lines = []
+    match inner:
+        case s.Query():
+            lines.append(engine.explain(state, with_session(state, inner.tree)))
+        case s.Insert():
+            table = state.table(inner.name, inner.options)
+            lines.append(f"write into {table.name}{', replacing rows' if inner.overwrite else ''}")
+            lines.append(engine.explain(state, with_session(state, _without_defaults(inner.query))))
+        case s.Delete() | s.Update():
+            table = state.table(inner.name)
+            where = None if inner.where is None or _needs_query(inner.where) else _text(inner.where, inner)
+            verb = "delete from" if isinstance(inner, s.Delete) else "update"
+            lines.append(f"{verb} {table.name}")
+            lines.append(str(table.read(where=where, timezone=state.zone).explain()))
+        case s.Merge():
+            table = state.table(inner.name)
+            lines.append(f"merge into {table.name} on {sql_of(inner.on)}")
+            lines.append(engine.explain(state, with_session(state, inner.source)))
+        case _:
+            lines.append(f"{type(inner).__name__}: no rows are read")
+    return rows_of(["plan"], [["\n".join(lines)]])
+
+
+RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
+    s.Query: _query, s.Insert: _insert, s.Delete: _delete, s.Update: _update, s.Merge: _merge, s.Explain: _explain,
+}  # fmt: skip

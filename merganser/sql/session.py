@@ -1,0 +1,74 @@
+"""Session: runs statements one after the other, and keeps what USE and SET say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.errors import MerganserError
+from merganser.sql import define, rows, show
+from merganser.sql import statements as s
+from merganser.sql.embedded import Embedded
+from merganser.sql.engine import Engine
+from merganser.sql.parse import parse
+from merganser.sql.procedures import call
+from merganser.sql.result import Result
+from merganser.sql.state import State
+
+Run = Callable[[State, Engine, Any], Result]
+
+
+class Session:
+    """Statements over one catalog.
+
+    Args:
+        catalog: of `merganser.catalog`.
+        engine: what runs queries; None: this process.
+    """
+
+    def __init__(self, catalog: Any, engine: Engine | None = None) -> None:
+        self.state = State(catalog)
+        self.engine: Engine = engine or Embedded()
+
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run statements, and return the rows of the last one as an Arrow table.
+
+        Args:
+            text: one statement, or several with semicolons between them. All are parsed before the first one runs.
+            parameters: values for `:name` in the text.
+
+        Returns:
+            The rows; a table without columns for a statement that gives none.
+
+        Raises:
+            SyntaxProblem: the text is not understood; nothing was run.
+            MerganserError: a statement failed; those before it have run, and the message says which one it was.
+        """
+        return self.execute(text, parameters).rows
+
+    def execute(self, text: str, parameters: Mapping[str, Any] | None = None) -> Result:
+        """Run statements as `sql` does, and return what the last one gave: rows, snapshot, counts, time."""
+        parsed = parse(text, parameters)
+        result = Result()
+        for number, statement in enumerate(parsed, 1):
+            try:
+                result = self.run(statement)
+            except MerganserError as error:
+                if len(parsed) > 1:
+                    ran = "Nothing before it was run." if number == 1 else "The statements before it have run."
+                    error.message = f"statement {number} of {len(parsed)}: {error.message} {ran}"
+                raise
+        return result
+
+    def run(self, statement: s.Statement) -> Result:
+        """Run one statement that is parsed already."""
+        begun = time.perf_counter()
+        result = _RUNS[type(statement)](self.state, self.engine, statement)
+        return replace(result, seconds=time.perf_counter() - begun, statement=statement.text)
+
+
+_RUNS: Final[dict[type[s.Statement], Run]] = {**define.RUNS, **rows.RUNS, **show.RUNS, s.Call: call}

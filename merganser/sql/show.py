@@ -1,0 +1,267 @@
+"""Statements that tell what is there: SHOW, DESCRIBE, SET, RESET."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from merganser.codec.binary_row import deserialize
+from merganser.errors import InvalidInputError, NotFoundError
+from merganser.handle.table import Table
+from merganser.meta.table_state import MetaReader
+from merganser.options.registry import did_you_mean
+from merganser.options.write import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
+from merganser.schema import types as t
+from merganser.sql import statements as s
+from merganser.sql.define import partitions_of
+from merganser.sql.engine import Engine
+from merganser.sql.result import Result, rows_of
+from merganser.sql.sources import fields_of
+from merganser.sql.state import State
+from merganser.storage.paths import escape, partition_text
+
+_DETAIL: Final = (
+    "name", "log.system", "log.kafka.bootstrap.servers", "log.retention", "file.path", "log.kafka.topic", "watermark",
+    "file.format", "bucket", "change-tracking", "last-modified", "num-files",
+)  # fmt: skip
+
+
+def _matches(pattern: str | None) -> Callable[[str], bool]:
+    """Return whether a name fits a pattern of SHOW: `*` is any text, `|` separates alternatives, case does not count."""
+    if pattern is None:
+        return lambda name: True
+    parts = [re.escape(part.strip()).replace(r"\*", ".*").replace("%", ".*") for part in pattern.split("|")]
+    found = re.compile("|".join(f"(?:{part})" for part in parts), re.IGNORECASE)
+    return lambda name: found.fullmatch(name) is not None
+
+
+def _databases(state: State, engine: Engine, statement: s.ShowDatabases) -> Result:
+    fits = _matches(statement.pattern)
+    return rows_of(["namespace"], [[name] for name in sorted(state.catalog.list_databases()) if fits(name)])
+
+
+def _tables(state: State, engine: Engine, statement: s.ShowTables) -> Result:
+    database = state.database if statement.database is None else state.database_of(statement.database)
+    known = state.catalog.list_databases()
+    if database not in known:
+        raise NotFoundError(f"there is no database '{database}'. {did_you_mean(database, known or ['default'])}")
+    fits = _matches(statement.pattern)
+    rows = [[database, name, False] for name in sorted(state.catalog.list_tables(database)) if fits(name)]
+    return rows_of(["namespace", "tableName", "isTemporary"], rows, [pa.string(), pa.string(), pa.bool_()])
+
+
+def _show(state: State, engine: Engine, statement: s.Show) -> Result:
+    handle = state.handle(statement.name)
+    match statement.what:
+        case "COLUMNS":
+            return rows_of(["col_name"], [[field.name] for field in fields_of(handle, {})])
+    table = state.table(statement.name)
+    match statement.what:
+        case "TAGS":
+            return rows_of(["tag"], [[name] for name in sorted(tag.name for tag in table.tags.list())])
+        case "BRANCHES":
+            return rows_of(["branch"], [[name] for name in sorted(branch.name for branch in table.branches.list())])
+        case "TBLPROPERTIES":
+            options = dict(table.definition.schema.shown.options)
+            keys = sorted(options) if statement.key is None else [statement.key]
+            return rows_of(["key", "value"], [[key, options.get(key, "<undefined>")] for key in keys])
+        case "CREATE TABLE":
+            return rows_of(["createtab_stmt"], [[create_text(table)]])
+    return _partitions(table, statement)
+
+
+def _partitions(table: Table, statement: s.Show) -> Result:
+    names = table.partition_by
+    if not names:
+        raise InvalidInputError(f"cannot show the partitions of '{table.name}': the table has no partition columns.")
+    asked: Mapping[str, Any] = {}
+    if statement.partition is not None:
+        asked = (table.stored_specs([statement.partition], "show the partitions of") or [{}])[0]
+    found = [
+        row
+        for row in partitions_of(table)
+        if all(row[names.index(name)] == value for name, value in asked.items())
+    ]
+    found.sort(key=lambda row: [(value is not None, value) for value in row])
+    return rows_of(["partition"], [[text] for text in _texts(table, found)])
+
+
+def _texts(table: Table, rows: list[tuple[Any, ...]]) -> list[str]:
+    """Return stored values of partitions as `a=1/b=2`, as their directories are named."""
+    options = table.definition.options
+    names = list(zip(table.partition_by, table.definition.partition_types, strict=True))
+    default, legacy = options.get(PARTITION_DEFAULT_NAME), bool(options.get(PARTITION_LEGACY_NAME))
+    return [
+        "/".join(
+            f"{escape(name)}={escape(partition_text(value, kind, default_name=default, legacy=legacy))}"
+            for (name, kind), value in zip(names, row, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def create_text(table: Table) -> str:
+    """Return a CREATE TABLE that makes a table like this one."""
+    schema = table.definition.schema.shown
+    lines = []
+    for field in schema.fields:
+        line = f"  {_quoted(field.name)} {field.type}"
+        if field.default is not None:
+            line += f" DEFAULT {_default(field)}"
+        if field.description is not None:
+            line += f" COMMENT {_string(field.description)}"
+        lines.append(line)
+    if schema.primary_keys:
+        lines.append(f"  PRIMARY KEY ({', '.join(map(_quoted, schema.primary_keys))}) NOT ENFORCED")
+    database, _, name = table.name.partition(".")
+    text = f"CREATE TABLE {_quoted(database)}.{_quoted(name)} (\n" + ",\n".join(lines) + "\n)"
+    if schema.comment:
+        text += f"\nCOMMENT {_string(schema.comment)}"
+    if schema.partition_keys:
+        text += f"\nPARTITIONED BY ({', '.join(map(_quoted, schema.partition_keys))})"
+    options = {key: value for key, value in schema.options.items() if key != "path"}
+    if options:
+        pairs = ",\n".join(f"  {_string(key)} = {_string(value)}" for key, value in sorted(options.items()))
+        text += f"\nWITH (\n{pairs}\n)"
+    return text
+
+
+def _default(field: t.Field) -> str:
+    if isinstance(field.type, t.Array | t.Map | t.Row):
+        return f"CAST({_string(field.default or '')} AS STRING)"
+    return _string(field.default or "")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _describe(state: State, engine: Engine, statement: s.Describe) -> Result:
+    handle = state.handle(statement.name)
+    fields = fields_of(handle, {})
+    if statement.column is not None:
+        found = _column(fields, statement.column)
+        if found is None:
+            raise InvalidInputError(
+                f"there is no column '{statement.column}' in '{handle.name}'. "
+                f"{did_you_mean(statement.column, [f.name for f in fields])}",
+                column=statement.column,
+            )
+        info = [["col_name", found.name], ["data_type", str(found.type)], ["comment", found.description or "NULL"]]
+        return rows_of(["info_name", "info_value"], info)
+    rows: list[list[str | None]] = [[f.name, str(f.type), f.description] for f in fields]
+    if isinstance(handle, Table):
+        by_name = {f.name: f for f in fields}
+        if handle.partition_by:
+            rows.append(["# Partition Information", "", ""])
+            rows.append(["# col_name", "data_type", "comment"])
+            rows += [[name, str(by_name[name].type), by_name[name].description] for name in handle.partition_by]
+        if statement.extended:
+            rows += _details(state, handle)
+    return rows_of(["col_name", "data_type", "comment"], rows)
+
+
+def _column(fields: Any, name: str) -> t.Field | None:
+    parts = name.split(".")
+    found: t.Field | None = None
+    for part in parts:
+        found = next((f for f in fields if f.name == part), None) or next(
+            (f for f in fields if f.name.lower() == part.lower()), None
+        )
+        if found is None:
+            return next((f for f in fields if f.name == name), None)
+        fields = found.type.fields if isinstance(found.type, t.Row) else ()
+    return found
+
+
+def _details(state: State, table: Table) -> list[list[str | None]]:
+    schema = table.definition.schema.shown
+    options = ", ".join(f"{key}={value}" for key, value in sorted(schema.options.items()))
+    rows: list[list[str | None]] = [["", "", ""], ["# Detailed Table Information", "", ""]]
+    rows.append(["Name", table.name, ""])
+    rows.append(["Comment", schema.comment or "", ""])
+    rows.append(["Primary Key", ", ".join(schema.primary_keys), ""])
+    rows.append(["Partitions", ", ".join(schema.partition_keys), ""])
+    rows.append(["Location", table.path, ""])
+    rows.append(["Table Properties", f"[{options}]", ""])
+    return rows
+
+
+def _detail(state: State, engine: Engine, statement: s.DescribeDetail) -> Result:
+    table = state.table(statement.name)
+    options = table.options
+    latest = table.latest_snapshot()
+    live = [] if latest is None else list(MetaReader(table.definition.paths, table.env, table.name).state(latest).live)
+    if statement.partition is not None:
+        lacking = [name for name in table.partition_by if name not in statement.partition]
+        if lacking or not table.partition_by:
+            raise InvalidInputError(
+                f"cannot describe a partition of '{table.name}': PARTITION must name all partition columns"
+                f" ({', '.join(table.partition_by) or 'the table has none'})."
+            )
+        stored = (table.stored_specs([statement.partition], "describe a partition of") or [{}])[0]
+        row = tuple(stored[name] for name in table.partition_by)
+        kinds = table.definition.partition_types
+        live = [entry for entry in live if tuple(deserialize(entry.partition, kinds)) == row]
+        text = _texts(table, [row])[0]
+        if not live:
+            raise NotFoundError(f"'{table.name}' has no partition {text}.")
+        return rows_of(
+            ["partition", "file.path", "last-modified", "num-files"],
+            [[text, f"{table.path}/{text}", _modified(live), len(live)]],
+            [pa.string(), pa.string(), pa.string(), pa.int64()],
+        )
+    log = options.get("log.system", "none")
+    row_of = [
+        table.name, log, options.get("kafka.bootstrap.servers"), options.get("log.retention"), table.path,
+        options.get("kafka.topic"), None if latest is None else _text(latest.watermark),
+        options.get("file.format", "parquet"), options.get("bucket", "-1"), options.get("change-tracking", "true"),
+        _modified(live), len(live),
+    ]  # fmt: skip
+    return rows_of(_DETAIL, [row_of], [*[pa.string()] * (len(_DETAIL) - 1), pa.int64()])
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _modified(live: Any) -> str | None:
+    """Return when the newest of some files was made."""
+    times = [entry.file.creation_time for entry in live if entry.file.creation_time is not None]
+    if not times:
+        return None
+    newest = max(times)
+    if isinstance(newest, int):
+        newest = datetime.fromtimestamp(newest / 1000, UTC)
+    return f"{newest:%Y-%m-%d %H:%M:%S}"
+
+
+def _set(state: State, engine: Engine, statement: s.SetOption) -> Result:
+    if statement.key is None:
+        return rows_of(["key", "value"], [[key, value] for key, value in sorted(state.options.items())])
+    if statement.value is None:
+        return rows_of(["key", "value"], [[statement.key, state.options.get(statement.key, "<undefined>")]])
+    state.set(statement.key, statement.value)
+    return Result()
+
+
+def _reset(state: State, engine: Engine, statement: s.Reset) -> Result:
+    if statement.key is None:
+        state.options.clear()
+    else:
+        state.options.pop(statement.key, None)
+    return Result()
+
+
+RUNS: Final[dict[type[s.Statement], Callable[..., Result]]] = {
+    s.ShowDatabases: _databases, s.ShowTables: _tables, s.Show: _show, s.Describe: _describe,
+    s.DescribeDetail: _detail, s.SetOption: _set, s.Reset: _reset,
+}  # fmt: skip

@@ -1,0 +1,126 @@
+"""Tables as queries see them: names with hints and time travel -> what the query part reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+from merganser.errors import InvalidInputError
+from merganser.expr.setting import Setting
+from merganser.handle.table import Table
+from merganser.meta.snapshot import Snapshot
+from merganser.options.registry import did_you_mean
+from merganser.scan.scan import Scan
+from merganser.scan.source import State as Newest
+from merganser.schema import types as t
+from merganser.schema.arrow import fields_from_arrow
+from merganser.sql.literals import value_of
+from merganser.sql.query import Source
+from merganser.sql.state import State
+from merganser.sql.trees import hinted
+
+_TRAVEL: Final = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.mode")
+
+
+class Sources:
+    """The tables of one statement. All references to a table read the same snapshot."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._newest: dict[str, Snapshot | None] = {}
+
+    def source(self, node: exp.Table) -> Source:
+        """Return what a reference to a table reads.
+
+        Raises:
+            NotFoundError: no such table, snapshot or tag.
+            InvalidInputError: an option of a hint that does not exist.
+        """
+        name, options = self.name_of(node)
+        handle = self.state.handle(name, {**self._session_options(name), **options})
+        travel = self._travel(node, handle)
+        return Source(
+            name=handle.name,
+            fields=fields_of(handle, travel),
+            key=tuple(handle.primary_key) if isinstance(handle, Table) else (),
+            open=lambda columns, where, limit: self._fixed(
+                handle, read(handle, columns, where, limit, travel, self.state.zone)
+            ),
+        )
+
+    def _fixed(self, handle: Any, scan: Any) -> Any:
+        """Return a scan of the newest state as it was at the first reference."""
+        if not (isinstance(handle, Table) and isinstance(scan, Scan) and scan.source == Newest()):
+            return scan
+        if handle.path not in self._newest:
+            self._newest[handle.path] = handle.latest_snapshot()
+        newest = self._newest[handle.path]
+        return scan if newest is None else replace(scan, source=Newest(snapshot=newest))
+
+    def name_of(self, node: exp.Table) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Return the parts of a name, and the options of its hint."""
+        parts = [part.name for part in node.parts]
+        plain, options = hinted(parts[-1])
+        return (*parts[:-1], plain), options
+
+    def _session_options(self, name: tuple[str, ...]) -> dict[str, str]:
+        return self.state.read_options(name)
+
+    def _travel(self, node: exp.Table, handle: Any) -> dict[str, Any]:
+        version = node.args.get("version") or node.args.get("when")
+        if version is None:
+            return {}
+        if not hasattr(handle, "tags") and not hasattr(handle, "base"):
+            raise InvalidInputError(f"'{handle.name}' has no versions.")
+        kind = str(version.this).upper()
+        given = version.expression
+        what = f"cannot read '{handle.name}'"
+        setting = Setting()
+        if "VERSION" in kind:
+            value = given.name if isinstance(given, exp.Literal | exp.Column) else value_of(given, setting, what)
+            text = str(value)
+            base = handle if isinstance(handle, Table) else handle.base
+            if any(tag.name == text for tag in base.tags.list()):
+                return {"tag": text}
+            if text.isdigit():
+                return {"snapshot": int(text)}
+            names = [tag.name for tag in base.tags.list()]
+            raise InvalidInputError(
+                f"{what}: there is no tag '{text}'. {did_you_mean(text, names) if names else 'The table has no tags.'}"
+            )
+        value = value_of(given, setting, what)
+        zone = ZoneInfo(self.state.zone)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = datetime.fromtimestamp(value, UTC)
+        elif isinstance(value, str) and value.strip().isdigit():
+            value = datetime.fromtimestamp(int(value), UTC)
+        elif isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value.strip())
+            except ValueError as error:
+                raise InvalidInputError(f"{what}: '{value}' is not a time. Write '2026-01-31 10:00:00'.") from error
+        if isinstance(value, datetime) and value.tzinfo is None:
+            value = value.replace(tzinfo=zone)
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=zone)
+        return {"timestamp": value}
+
+
+def fields_of(handle: Any, travel: Mapping[str, Any]) -> Sequence[t.Field]:
+    """Return the columns of a table, a view or a system table."""
+    if isinstance(handle, Table) and not travel and not any(key in handle.options for key in _TRAVEL):
+        return handle.schema.fields
+    scan = read(handle, None, None, None, travel, "UTC")
+    return scan.fields if hasattr(scan, "fields") else fields_from_arrow(scan.schema)
+
+
+def read(
+    handle: Any, columns: Sequence[str] | None, where: Any, limit: int | None, travel: Mapping[str, Any], zone: str
+) -> Any:
+    """Return the scan of a table, a view or a system table."""
+    return handle.read(columns=columns, where=where, limit=limit, timezone=zone, **travel)

@@ -1,0 +1,190 @@
+"""The state of a session: the current database, options of SET, and names as the catalog knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from merganser.catalogs.names import parse_table_name
+from merganser.errors import InvalidInputError, NotFoundError
+from merganser.handle.table import Table
+from merganser.options.registry import closest, did_you_mean
+from merganser.sql.statements import Name
+
+DEFAULT_DATABASE: Final = "default"
+DEFAULT_CATALOG: Final = "merganser"
+RUNTIME_MODE: Final = "execution.runtime-mode"
+TIME_ZONE: Final = "timezone"
+TIMEOUT: Final = "sql.timeout"
+MAX_ROWS: Final = "sql.max-rows"
+NEW_TABLES: Final = "table-storage."
+READS: Final = "spark.paimon."
+_KNOWN: Final = (RUNTIME_MODE, TIME_ZONE, TIMEOUT, MAX_ROWS, "checkpoint")
+
+
+class CatalogLike(Protocol):
+    """The verbs of a catalog that statements call."""
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None: ...
+    def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None: ...
+    def list_databases(self) -> list[str]: ...
+    def create_table(self, name: str, schema: Any, **how: Any) -> Table: ...
+    def table(self, name: str) -> Any: ...
+    def list_tables(self, database: str) -> list[str]: ...
+    def alter_table(self, name: str, changes: Any) -> Table: ...
+    def drop_table(self, name: str, if_exists: bool = False) -> None: ...
+    def rename_table(self, name: str, new_name: str, no_writers: bool = False) -> None: ...
+
+
+@dataclass
+class State:
+    """What USE and SET have said.
+
+    Attributes:
+        catalog_name: the first part of three-part names.
+    """
+
+    catalog: Any
+    catalog_name: str = DEFAULT_CATALOG
+    database: str = DEFAULT_DATABASE
+    options: dict[str, str] = field(default_factory=dict)
+
+    def set(self, key: str, value: str) -> None:
+        """Set an option.
+
+        Raises:
+            InvalidInputError: a session has no such option.
+        """
+        if key == "time.zone" or key in ("spark.sql.session.timeZone", "table.local-time-zone"):
+            key = TIME_ZONE
+        if not (key in _KNOWN or key.startswith((NEW_TABLES, READS)) or "." in key):
+            raise InvalidInputError(f"cannot set '{key}': a session has no such option. {did_you_mean(key, _KNOWN)}")
+        near = closest(key, _KNOWN)
+        if key not in _KNOWN and not key.startswith((NEW_TABLES, READS)) and near and key.split(".")[0] in near:
+            raise InvalidInputError(f"cannot set '{key}': a session has no such option. Did you mean '{near}'?")
+        if key == RUNTIME_MODE and value.lower() not in ("batch", "streaming"):
+            raise InvalidInputError(f"cannot set '{key}' to '{value}'. Give batch or streaming.")
+        self.options[key] = value
+
+    @property
+    def zone(self) -> str:
+        return self.options.get(TIME_ZONE, "UTC")
+
+    @property
+    def streaming(self) -> bool:
+        return self.options.get(RUNTIME_MODE, "batch").lower() == "streaming"
+
+    # names
+
+    def database_of(self, name: Name) -> str:
+        """Return the database that a name means.
+
+        Raises:
+            NotFoundError: another catalog, or no such database.
+        """
+        if len(name) > 2:
+            raise InvalidInputError(f"'{'.'.join(name)}' is not the name of a database. Write catalog.database.")
+        if len(name) == 2:
+            self._check_catalog(name[0])
+        return name[-1]
+
+    def full(self, name: Name) -> str:
+        """Return `database.table` for a name of one to three parts; with `$` and what follows.
+
+        Raises:
+            NotFoundError: another catalog.
+            InvalidInputError: too many parts, or a part with a dot.
+        """
+        if len(name) > 3:
+            raise InvalidInputError(f"'{'.'.join(name)}' has too many parts. Write catalog.database.table.")
+        if len(name) == 3:
+            self._check_catalog(name[0])
+        database = name[-2] if len(name) > 1 else self.database
+        if "." in database or "." in name[-1].partition("$")[0]:
+            raise InvalidInputError(f"'{name[-1]}' is not a table name: it has a dot. Write database.table.")
+        return f"{database}.{name[-1]}"
+
+    def _check_catalog(self, name: str) -> None:
+        if name != self.catalog_name:
+            raise NotFoundError(
+                f"there is no catalog '{name}'. This session has the catalog '{self.catalog_name}'.", catalog=name
+            )
+
+    def handle(self, name: Name, options: Mapping[str, str] | None = None) -> Any:
+        """Return the table, view or system table of a name.
+
+        Args:
+            options: dynamic options of a hint; those of the session for reads are added by `reading`.
+
+        Raises:
+            NotFoundError: no such catalog, database or table; with the nearest name.
+            InvalidInputError: an unknown option.
+        """
+        full = self.full(name)
+        try:
+            found = self.catalog.table(full)
+        except NotFoundError as error:
+            if error.context.get("snapshot") is not None or "branch" in str(error):
+                raise
+            raise self._unknown(full, error) from error
+        if not options:
+            return found
+        if isinstance(found, Table):
+            return found.with_options(options)
+        parsed = parse_table_name(full)
+        base = found.base.with_options(options)
+        from merganser.handle.system_table import system_handle
+
+        return system_handle(base, parsed.system or "")
+
+    def _unknown(self, full: str, error: NotFoundError) -> NotFoundError:
+        database, _, table = full.partition(".")
+        if database not in self.catalog.list_databases():
+            hint = did_you_mean(database, self.catalog.list_databases() or [DEFAULT_DATABASE])
+            return NotFoundError(f"there is no table '{full}': no database '{database}'. {hint}", table=full)
+        tables = self.catalog.list_tables(database)
+        plain, dollar, _ = table.partition("$")
+        if dollar and plain in tables:
+            return error
+        near = closest(plain, tables)
+        hint = f"Did you mean '{near}'?" if near else f"{'It has ' + ', '.join(tables[:5]) if tables else 'It has none'}."
+        return NotFoundError(f"there is no table '{full}'. {hint}", table=full)
+
+    def table(self, name: Name, options: Mapping[str, str] | None = None) -> Table:
+        """Return a table that can be changed.
+
+        Raises:
+            InvalidInputError: the name is that of a view or system table.
+        """
+        found = self.handle(name, options)
+        if not isinstance(found, Table):
+            raise InvalidInputError(
+                f"cannot change '{found.name}': it shows what another table holds, and has no rows of its own. Nothing "
+                "was changed."
+            )
+        return found
+
+    def read_options(self, name: Name) -> dict[str, str]:
+        """Return the options of SET that hold for reads of a table: `spark.paimon.[catalog.db.table.]key`."""
+        full = self.full(name).partition("$")[0]
+        database, _, table = full.partition(".")
+        wide: dict[str, str] = {}
+        narrow: dict[str, str] = {}
+        for key, value in self._reads():
+            parts = key.split(".", 3)
+            if len(parts) == 4 and parts[0] in ("*", self.catalog_name) and parts[1] in ("*", database):
+                if parts[2] in ("*", table):
+                    narrow[parts[3]] = value
+                continue
+            wide[key] = value
+        return {**wide, **narrow}
+
+    def _reads(self) -> Iterator[tuple[str, str]]:
+        for key, value in self.options.items():
+            if key.startswith(READS):
+                yield key.removeprefix(READS), value
+
+    def new_table_options(self) -> dict[str, str]:
+        """Return the options of SET that new tables get: `table-storage.<option>`."""
+        return {k.removeprefix(NEW_TABLES): v for k, v in self.options.items() if k.startswith(NEW_TABLES)}

@@ -1,0 +1,339 @@
+"""Statements of SQL as values: what the parser makes, and the session runs. Names are as written, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from merganser.schema import types as t
+
+Name: TypeAlias = tuple[str, ...]
+"""Parts of a dotted name: catalog, database, table; the first ones may be left out."""
+Spec: TypeAlias = Mapping[str, Any]
+"""Values of partition columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Base of all statements.
+
+    Attributes:
+        text: the statement as written.
+    """
+
+    text: str = field(kw_only=True, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    name: str
+    type: t.DataType
+    default: exp.Expression | None = None
+    comment: str | None = None
+    after: str | None = None
+    first: bool = False
+
+
+# databases
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Statement):
+    name: Name
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase(Statement):
+    name: Name
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Statement):
+    name: Name
+
+
+# tables
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Statement):
+    """CREATE TABLE with columns, LIKE another table, or AS a query."""
+
+    name: Name
+    if_not_exists: bool
+    columns: tuple[ColumnDef, ...]
+    primary_key: tuple[str, ...] | None
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    like: Name | None = None
+    like_options: bool = True
+    query: exp.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Statement):
+    name: Name
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable(Statement):
+    name: Name
+    new_name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns(Statement):
+    name: Name
+    columns: tuple[ColumnDef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns(Statement):
+    name: Name
+    columns: tuple[str, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn(Statement):
+    name: Name
+    column: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumn(Statement):
+    """Change one column; what is None, or left out, stays.
+
+    Attributes:
+        with_nullability: the type says NOT NULL or not, too (MODIFY).
+        default: an expression, or `Null` for DROP DEFAULT.
+    """
+
+    name: Name
+    column: str
+    type: t.DataType | None = None
+    with_nullability: bool = False
+    nullable: bool | None = None
+    default: exp.Expression | None = None
+    drop_default: bool = False
+    comment: str | None = None
+    after: str | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions(Statement):
+    name: Name
+    options: Mapping[str, str]
+    partition: Spec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions(Statement):
+    name: Name
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPrimaryKey(Statement):
+    name: Name
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions(Statement):
+    name: Name
+    partitions: tuple[Spec, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Statement):
+    name: Name
+    partition: Spec | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInto(Statement):
+    name: Name
+    buckets: int
+    partition: Spec | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag(Statement):
+    name: Name
+    tag: str
+    snapshot: int | None
+    retain: str | None
+    if_not_exists: bool
+    replace: bool
+    must_exist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTags(Statement):
+    name: Name
+    tags: tuple[str, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTag(Statement):
+    name: Name
+    tag: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Statement):
+    name: Name
+    partition: Spec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze(Statement):
+    """ANALYZE TABLE.
+
+    Attributes:
+        columns: None: rows and bytes alone; empty: all columns.
+    """
+
+    name: Name
+    columns: tuple[str, ...] | None
+
+
+# rows
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Statement):
+    tree: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Statement):
+    """INSERT INTO or OVERWRITE.
+
+    Attributes:
+        partition: column -> value, or None for a column of the query.
+    """
+
+    name: Name
+    options: Mapping[str, str]
+    query: exp.Expression
+    columns: tuple[str, ...] | None
+    partition: Mapping[str, exp.Expression | None]
+    overwrite: bool
+    by_name: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Statement):
+    name: Name
+    alias: str | None
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Statement):
+    name: Name
+    alias: str | None
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A WHEN of MERGE.
+
+    Attributes:
+        matched: True, False (by target), or None for "not matched by source".
+        assignments: None: all columns (`*`); empty: DELETE.
+    """
+
+    matched: bool | None
+    condition: exp.Expression | None
+    action: str
+    assignments: tuple[tuple[str, exp.Expression], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(Statement):
+    name: Name
+    alias: str | None
+    source: exp.Expression
+    source_alias: str
+    on: exp.Expression
+    clauses: tuple[Clause, ...]
+
+
+# session and what is there
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption(Statement):
+    """SET: all options without a key, one of them without a value."""
+
+    key: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Statement):
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Statement):
+    procedure: Name
+    positional: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Statement):
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Statement):
+    name: Name
+    column: str | None
+    extended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDetail(Statement):
+    name: Name
+    partition: Spec | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases(Statement):
+    pattern: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables(Statement):
+    database: Name | None
+    pattern: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Statement):
+    """SHOW of something of one table: PARTITIONS, COLUMNS, TAGS, BRANCHES, TBLPROPERTIES, CREATE TABLE."""
+
+    what: str
+    name: Name
+    partition: Spec | None = None
+    key: str | None = None

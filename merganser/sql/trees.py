@@ -1,0 +1,278 @@
+"""Text of queries and expressions -> sqlglot trees, with table names and hints put where sqlglot keeps them.
+
+`t$snapshots` becomes a quoted name. A hint `/*+ OPTIONS('k' = 'v') */` behind a table name is a comment for sqlglot, so
+its options are put into the name: `t` becomes `` `t<NUL>{"k": "v"}` ``. `hinted` takes them apart again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.tokens import TokenType
+
+from merganser.errors import InvalidInputError, a_type
+from merganser.expr.text import Dialect
+from merganser.options.registry import closest
+from merganser.sql.tokens import Cursor, Piece, fail
+
+MARK: Final = "\x00"
+_KEYWORDS: Final = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "UNION", "JOIN", "WITH", "VALUES", "AND", "OR",
+)  # fmt: skip
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # else the parser prints what it could not parse
+
+
+class Texts:
+    """Parses parts of one statement."""
+
+    def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
+        self.piece = piece
+        self.parameters = parameters
+
+    def query(self, start: int, end: int) -> exp.Expression:
+        """Return the tree of a query between two offsets.
+
+        Raises:
+            SyntaxProblem: the text is no query.
+        """
+        tree = self._parse(start, end, None)
+        if not isinstance(tree, exp.Query | exp.Values):
+            fail(self.piece.text, start, "expected a query: SELECT, VALUES, WITH or a query in brackets.")
+        if isinstance(tree, exp.Values):
+            tree = exp.select("*").from_(exp.alias_(tree, "_values", table=True) if not tree.alias else tree)
+        return tree
+
+    def expression(self, start: int, end: int) -> exp.Expression:
+        """Return the tree of an expression between two offsets.
+
+        Raises:
+            SyntaxProblem: the text is no expression.
+        """
+        return self._parse(start, end, exp.Condition)
+
+    def source(self, start: int, end: int) -> tuple[exp.Expression, str]:
+        """Return the query that the source of a MERGE stands for, and the name it goes by."""
+        text, tree = self.piece.text, self._parse_from(start, end)
+        named = tree.args["from_"].this
+        alias = named.alias or (named.name.partition(MARK)[0] if isinstance(named, exp.Table) else "")
+        if not alias:
+            fail(text, start, "the source needs a name: USING (...) AS s.")
+        return tree, alias
+
+    def _parse_from(self, start: int, end: int) -> exp.Expression:
+        text, _ = self._prepared(start, end)
+        try:
+            tree = sqlglot.parse_one(f"SELECT * FROM {text}", dialect=Dialect)
+        except ParseError as error:
+            fail(self.piece.text, start, f"{error.errors[0].get('description') if error.errors else error}")
+        for node in list(tree.find_all(exp.Placeholder)):
+            node.replace(self._parameter(node.name, start))
+        return tree
+
+    def _parse(self, start: int, end: int, into: Any) -> exp.Expression:
+        text, shifts = self._prepared(start, end)
+        try:
+            tree = sqlglot.parse_one(text, dialect=Dialect, **({} if into is None else {"into": into}))
+        except ParseError as error:
+            found = error.errors[0] if error.errors else {}
+            offset = start
+            if found.get("line"):
+                lines = text.split("\n")
+                at = sum(len(line) + 1 for line in lines[: found["line"] - 1]) + found["col"]
+                at -= len(found.get("highlight") or "")
+                offset = min(max(_back(at, shifts, start), start), end)
+            word = self.piece.text[offset:end].split(None, 1)[0] if offset < end else ""
+            near = closest(word.upper(), _KEYWORDS) if word else None
+            hint = f" Did you mean {near}?" if near and near != word.upper() else ""
+            why = str(found.get("description") or "it is not understood").rstrip(".")
+            fail(self.piece.text, offset, f"{why}.{hint}")
+        except RecursionError:
+            fail(self.piece.text, start, "the expression is nested too deeply.")
+        if tree is None:
+            fail(self.piece.text, start, "expected an expression.")
+        for node in list(tree.find_all(exp.Placeholder)):
+            value = self._parameter(node.name, start)
+            if node is tree:
+                return value
+            node.replace(value)
+        return tree
+
+    def _prepared(self, start: int, end: int) -> tuple[str, list[tuple[int, int]]]:
+        """Return the text with names and hints written as sqlglot takes them, and (offset there, offset here)."""
+        cursor = Cursor(self.piece)
+        source, tokens = self.piece.text, self.piece.tokens
+        out, shifts, at = "", [(0, start)], start
+        i = next((n for n, token in enumerate(tokens) if token.start >= start), len(tokens))
+        while i < len(tokens) and tokens[i].start < end:
+            cursor.at = i
+            token = tokens[i]
+            if (travel := _travel(cursor)) is not None:
+                word, length = travel
+                out += source[at : token.start] + word
+                at = tokens[i + length - 1].end + 1
+                shifts.append((len(out), at))
+                i += length
+                continue
+            if token.token_type != TokenType.IDENTIFIER and not token.text[:1].isidentifier():
+                i += 1
+                continue
+            name, first = token.text, i
+            i += 1
+            while i + 1 < len(tokens) and tokens[i].text == "$" and tokens[i].start == tokens[i - 1].end + 1:
+                name += "$" + tokens[i + 1].text
+                i += 2
+            cursor.at = i
+            hint = cursor.hint()
+            if hint is not None and not hint.strip().upper().startswith("OPTIONS"):
+                hint = None
+            if hint is None and i == first + 1:
+                continue
+            out += source[at : token.start]
+            if hint is not None:
+                name += MARK + json.dumps(hint_options(self.piece, tokens[i - 1].end + 1))
+            out += "`" + name.replace("`", "``") + "`"
+            at = tokens[i - 1].end + 1
+            shifts.append((len(out), at))
+        return out + source[at:end], shifts
+
+    def _parameter(self, name: str, offset: int) -> exp.Expression:
+        if not name:
+            fail(self.piece.text, offset, "a parameter has a name: write :name and pass parameters={'name': ...}.")
+        if name not in self.parameters:
+            given = ", ".join(sorted(self.parameters)) or "none"
+            fail(self.piece.text, offset, f"no value was given for the parameter :{name} (given: {given}).")
+        return literal(self.parameters[name], name)
+
+
+def _travel(cursor: Cursor) -> tuple[str, int] | None:
+    """Return what `[FOR] SYSTEM_VERSION AS OF` is for sqlglot, and how many tokens it takes."""
+    for_it = ("FOR",) if cursor.sees("FOR") else ()
+    for word, meant in (("SYSTEM_VERSION", "VERSION"), ("SYSTEM_TIME", "TIMESTAMP"), ("VERSION", ""), ("TIMESTAMP", "")):
+        if cursor.sees(*for_it, word, "AS", "OF") and (meant or for_it):
+            return f"{meant or word} AS OF", len(for_it) + 3
+    return None
+
+
+def hinted(name: str) -> tuple[str, Mapping[str, str]]:
+    """Return the name of a table in a tree as it was written, and the options of the hint behind it."""
+    plain, mark, options = name.partition(MARK)
+    return plain, json.loads(options) if mark else {}
+
+
+def _back(at: int, shifts: list[tuple[int, int]], start: int) -> int:
+    there, here = max((pair for pair in shifts if pair[0] <= at), default=(0, start))
+    return here + at - there
+
+
+def hint_options(piece: Piece, offset: int) -> Mapping[str, str]:
+    """Return the options of the hint `/*+ OPTIONS('k' = 'v') */` that begins behind an offset."""
+    text = piece.text
+    begin = text.index("/*+", offset) + 3
+    inner = text[begin : text.index("*/", begin)]
+    blank = " " * begin + inner  # offsets stay those of the whole text
+    from merganser.sql.tokens import pieces
+
+    found = pieces(blank)[0]
+    cursor = Cursor(Piece(text, found.start, found.end, found.tokens))
+    cursor.expect("OPTIONS")
+    options = option_pairs(cursor)
+    cursor.end()
+    return options
+
+
+def option_pairs(cursor: Cursor) -> dict[str, str]:
+    """Take `('k' = 'v', ...)`; keys may be bare, values may be numbers and booleans."""
+    cursor.expect("(")
+    found: dict[str, str] = {}
+    while True:
+        key = option_key(cursor)
+        if not cursor.take("="):
+            cursor.fail(f"expected = behind the option '{key}'")
+        found[key] = option_value(cursor)
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    return found
+
+
+def option_key(cursor: Cursor) -> str:
+    """Take the key of an option: a string, or bare parts such as `scan.snapshot-id` and `a.*.b`."""
+    token = cursor.peek()
+    if token is not None and token.token_type == TokenType.STRING:
+        return cursor.string()
+    if token is None or not (token.text[:1].isidentifier() or token.token_type == TokenType.IDENTIFIER):
+        cursor.fail("expected the key of an option")
+    key = token.text
+    cursor.at += 1
+    while not cursor.done and cursor.touches() and cursor.word() != "=" and cursor.word() not in ("(", ")", ","):
+        key += cursor.tokens[cursor.at].text
+        cursor.at += 1
+    return key
+
+
+def option_value(cursor: Cursor) -> str:
+    """Take the value of an option: a string, a number, or a bare word."""
+    token = cursor.peek()
+    if token is not None and token.token_type == TokenType.STRING:
+        return cursor.string()
+    if token is None or token.text in (")", ",", "="):
+        cursor.fail("expected the value of an option")
+    if token.text == ":":
+        return cursor.string()
+    start = token.start
+    cursor.at += 1
+    while not cursor.done and cursor.touches() and cursor.word() not in (")", ","):
+        cursor.at += 1
+    return cursor.piece.text[start : cursor.tokens[cursor.at - 1].end + 1]
+
+
+def literal(value: Any, name: str) -> exp.Expression:
+    """Return the literal of a Python value, with its type.
+
+    Raises:
+        InvalidInputError: no literal has this type.
+    """
+
+    def typed(text: str, kind: str) -> exp.Expression:
+        return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(kind, dialect="spark"))
+
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case int():
+            if -(2**31) <= value < 2**31:
+                return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+            return typed(str(value), "BIGINT") if -(2**63) <= value < 2**63 else typed(str(value), "DECIMAL(38, 0)")
+        case float():
+            return typed(repr(value), "DOUBLE")
+        case Decimal():
+            _, digits, exponent = value.as_tuple()
+            scale = max(-int(exponent), 0) if isinstance(exponent, int) else 0
+            return typed(f"{value:f}", f"DECIMAL({max(len(digits), scale, 1)}, {scale})")
+        case str():
+            return exp.Literal.string(value)
+        case bytes():
+            return exp.HexString(this=value.hex())
+        case datetime():
+            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP_LTZ"
+            return typed(value.isoformat(sep=" "), kind)
+        case date():
+            return typed(value.isoformat(), "DATE")
+        case time():
+            return typed(value.isoformat(), "TIME")
+        case list() | tuple():
+            return exp.Array(expressions=[literal(item, name) for item in value])
+    raise InvalidInputError(
+        f"the parameter '{name}' is {a_type(value)}. Give None, a bool, an int, a float, a Decimal, text, bytes, a date, a "
+        "time, a datetime, or a list of them."
+    )
