@@ -17,7 +17,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from merganser.catalogs.names import TableName, check_name, parse_table_name
 from merganser.changes import Change
@@ -58,6 +61,9 @@ from merganser.storage.paths import DROPPED, TablePaths, join, of_table
 from merganser.storage.protocol import Entries
 from merganser.upkeep.shard_stream import with_new_stream
 
+if TYPE_CHECKING:
+    from merganser.sql.session import Session
+
 _SUFFIX = ".db"
 _MARKER = ".merganser"
 """An object store has no empty directories, so this file marks a database without tables."""
@@ -77,6 +83,25 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"Catalog({self.warehouse!r})"
+
+    # SQL
+
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run SQL statements, and return the rows of the last one; see `merganser.sql.session.Session.sql`.
+
+        What USE and SET say holds for later calls of this catalog object. Use `session` for a state of its own.
+        """
+        return self._session.sql(text, parameters)
+
+    def session(self) -> Session:
+        """Return a new SQL session over the catalog."""
+        from merganser.sql.session import Session  # noqa: PLC0415 - a parser and an engine, 0.3 s
+
+        return Session(self)
+
+    @cached_property
+    def _session(self) -> Session:
+        return self.session()
 
     # databases
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from merganser.meta.refs import Tag, TagStore
 from merganser.meta.table_def import TableDef
 from merganser.storage.env import Env
-from merganser.upkeep.tags import create_tag, drop_tag
+from merganser.upkeep.tags import create_tag, drop_tag, rename_tag, replace_tag
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,25 @@ class Tags:
             NotFoundError: the tag does not exist.
         """
         drop_tag(self.definition, self.env, name)
+
+    def rename(self, name: str, new_name: str) -> Tag:
+        """Give a tag another name. The snapshot and the time that it is kept stay.
+
+        Raises:
+            NotFoundError: the tag does not exist.
+            AlreadyExistsError: a tag with the new name exists.
+            InvalidInputError: the new name is invalid. In all cases nothing was changed.
+        """
+        return rename_tag(self.definition, self.env, name, new_name)
+
+    def replace(self, name: str, snapshot: int | None = None, retain: timedelta | str | None = None) -> Tag:
+        """Let a tag name another snapshot; arguments as for `create`.
+
+        Raises:
+            NotFoundError: the tag or the snapshot does not exist; nothing was changed.
+            ExpiredError, InvalidInputError: see `create`; nothing was changed.
+        """
+        return replace_tag(self.definition, self.env, name, snapshot=snapshot, retain=retain)
 
     def __repr__(self) -> str:
         return f"Tags({self.definition.name!r})"

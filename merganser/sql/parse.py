@@ -382,19 +382,15 @@ def _update(reader: Reader) -> s.Statement:
     return s.Update(name, alias, assignments, where, text=reader.piece.source)
 
 
-def _assignments(reader: Reader, *stops: str) -> tuple[tuple[str, exp.Expression], ...]:
+def _assignments(reader: Reader, *stops: str) -> tuple[tuple[s.Name, exp.Expression], ...]:
     found = []
     while True:
-        column = ".".join(_quoted(part) for part in reader.dotted("a column"))
+        column = reader.dotted("a column")
         if not reader.take("=") and not reader.take("=="):
             reader.fail("expected =")
         found.append((column, reader.expression(",", *stops)))
         if not reader.take(","):
             return tuple(found)
-
-
-def _quoted(name: str) -> str:
-    return name if name.replace("_", "a").isalnum() and not name[:1].isdigit() else "`" + name.replace("`", "``") + "`"
 
 
 def _merge(reader: Reader) -> s.Statement:
@@ -446,11 +442,11 @@ def _clause(reader: Reader) -> s.Clause:
     return s.Clause(matched, condition, "update", _assignments(reader, "WHEN"))
 
 
-def _columns(reader: Reader) -> list[str]:
+def _columns(reader: Reader) -> list[s.Name]:
     reader.expect("(")
-    found = [".".join(_quoted(part) for part in reader.dotted("a column"))]
+    found = [reader.dotted("a column")]
     while reader.take(","):
-        found.append(".".join(_quoted(part) for part in reader.dotted("a column")))
+        found.append(reader.dotted("a column"))
     reader.expect(")")
     return found
 

@@ -293,12 +293,17 @@ def _remove_orphan_files(state: State, engine: Engine, given: Given) -> Result:
     dry_run, older = _flag(given, "dry_run", False), _time(state, given, "older_than")
     count = size = 0
     for table in tables:
-        sizes = {path: table.env.storage.size(path) for path in table.remove_orphans(older_than=older, dry_run=True)}
+        sizes = {path: _size(table, path) for path in table.remove_orphans(older_than=older, dry_run=True)}
         removed = tuple(sizes) if dry_run or not sizes else table.remove_orphans(older_than=older, dry_run=False)
         count += len(removed)
         size += sum(sizes.get(path) or 0 for path in removed)
     names_of = ["deletedFileCount", "deletedFileTotalLenInBytes"]
     return rows_of(names_of, [[count, size]], [pa.int64(), pa.int64()])
+
+
+def _size(table: Table, path: str) -> int:
+    with table.env.storage.open(path) as file:
+        return int(file.size())
 
 
 def _reset_consumer(state: State, engine: Engine, given: Given) -> Result:

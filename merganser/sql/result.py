@@ -26,7 +26,7 @@ class Result:
         statement: its text.
     """
 
-    rows: Any = NO_ROWS
+    rows: Any = field(default_factory=lambda: NO_ROWS)
     has_rows: bool = False
     snapshot: Snapshot | None = None
     counts: Mapping[str, int] = field(default_factory=dict)

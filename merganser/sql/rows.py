@@ -168,35 +168,75 @@ def _delete(state: State, engine: Engine, statement: s.Delete) -> Result:
 
 def _update(state: State, engine: Engine, statement: s.Update) -> Result:
     table = state.table(statement.name)
-    values = {
-        _column_name(table, column, statement): _default_of(table, column, with_session(state, value))
-        for column, value in statement.assignments
-    }
+    qualifier = statement.alias or statement.name[-1].partition("$")[0]
+    values, nested = assignments(state, table, statement.assignments, qualifier)
     where = None if statement.where is None else with_session(state, statement.where)
-    if any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
+    if nested or any(_needs_query(tree) for tree in (*values.values(), where) if tree is not None):
         return _by_merge(state, engine, table, statement, where, values)
     texts = {column: _text(value, statement) for column, value in values.items()}
     return Result(snapshot=engine.update(state, table, "true" if where is None else _text(where, statement), texts))
+
+
+def assignments(
+    state: State, table: Table, given: Sequence[tuple[s.Name, exp.Expression]], qualifier: str
+) -> tuple[dict[str, exp.Expression], bool]:
+    """Return the new values by column, and whether a field inside of a column is among them.
+
+    Such a column gets a new ROW, of its fields and the new values.
+    """
+    fields = {field.name.lower(): field for field in table.schema.fields}
+    values: dict[str, exp.Expression] = {}
+    inner: dict[str, list[tuple[s.Name, exp.Expression]]] = {}
+    for name, value in given:
+        parts = name[1:] if len(name) > 1 and name[0].lower() == qualifier.lower() and name[0].lower() not in fields else name
+        field = fields.get(parts[0].lower())
+        if field is None or len(parts) == 1:
+            column = parts[0] if field is None else field.name
+            if column in values:
+                raise InvalidInputError(f"cannot update '{table.name}': column '{column}' is assigned twice.", column=column)
+            values[column] = _default_of(field, with_session(state, value))
+        else:
+            inner.setdefault(field.name, []).append((parts[1:], with_session(state, value)))
+    for column, changed in inner.items():
+        kind = fields[column.lower()].type
+        start = exp.column(exp.to_identifier(column, quoted=True), exp.to_identifier(qualifier, quoted=True))
+        values[column] = _row_with(start, kind, changed, f"cannot update '{table.name}'", column)
+    return values, bool(inner)
+
+
+def _row_with(
+    row: exp.Expression, kind: t.DataType, changed: Sequence[tuple[s.Name, exp.Expression]], what: str, path: str
+) -> exp.Expression:
+    """Return a ROW with other values of some of its fields."""
+    if not isinstance(kind, t.Row):
+        raise InvalidInputError(f"{what}: '{path}' is {kind}, and has no fields.", column=path)
+    names = [field.name for field in kind.fields]
+    folded = {name.lower(): name for name in names}
+    for parts, _ in changed:
+        if parts[0].lower() not in folded:
+            raise InvalidInputError(f"{what}: '{path}' has no field '{parts[0]}'. {did_you_mean(parts[0], names)}")
+    arguments: list[exp.Expression] = []
+    for field in kind.fields:
+        mine = [(parts[1:], value) for parts, value in changed if parts[0].lower() == field.name.lower()]
+        old = exp.Dot(this=row.copy(), expression=exp.to_identifier(field.name, quoted=True))
+        if not mine:
+            new: exp.Expression = old
+        elif len(mine) == 1 and not mine[0][0]:
+            new = mine[0][1]
+        else:
+            new = _row_with(old, field.type, mine, what, f"{path}.{field.name}")
+        arguments += [exp.Literal.string(field.name), new]
+    return exp.Anonymous(this="named_struct", expressions=arguments)
 
 
 def _needs_query(tree: exp.Expression) -> bool:
     return tree.find(exp.Query, exp.Exists) is not None
 
 
-def _column_name(table: Table, column: str, statement: s.Update) -> str:
-    """Return the column of an assignment without the name of the table."""
-    for qualifier in (statement.alias, statement.name[-1]):
-        if qualifier and column.lower().startswith(qualifier.lower() + "."):
-            names = [field.name.lower() for field in table.schema.fields]
-            if column.partition(".")[0].lower() not in names:
-                return column[len(qualifier) + 1 :]
-    return column
-
-
-def _default_of(table: Table, column: str, value: exp.Expression) -> exp.Expression:
+def _default_of(field: t.Field | None, value: exp.Expression) -> exp.Expression:
+    """Return a value, or the default of the column where the value is DEFAULT."""
     if not (isinstance(value, exp.Column | exp.Var) and value.name.upper() == "DEFAULT"):
         return value
-    field = next((f for f in table.schema.fields if f.name.lower() == column.strip("`").lower()), None)
     if field is None or field.default is None:
         return exp.Null()
     return exp.Cast(this=exp.Literal.string(field.default), to=exp.DataType.build(str(field.type), dialect="spark"))
@@ -269,10 +309,8 @@ def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
         condition = None if clause.condition is None else sql_of(with_session(state, clause.condition))
         values = None
         if clause.assignments is not None:
-            values = {
-                _of_target(column, alias[0]): sql_of(_default_of(table, column, with_session(state, value)))
-                for column, value in clause.assignments
-            }
+            trees, _ = assignments(state, table, clause.assignments, alias[0])
+            values = {column: sql_of(tree) for column, tree in trees.items()}
         match clause.matched, clause.action:
             case True, "update":
                 merge = merge.when_matched_update(values, condition=condition)
@@ -285,10 +323,6 @@ def _merge(state: State, engine: Engine, statement: s.Merge) -> Result:
             case None, "delete":
                 merge = merge.when_not_matched_by_source_delete(condition=condition)
     return Result(snapshot=merge.execute())
-
-
-def _of_target(column: str, alias: str) -> str:
-    return column[len(alias) + 1 :] if column.lower().startswith(alias.lower() + ".") else column
 
 
 # EXPLAIN

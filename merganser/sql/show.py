@@ -14,7 +14,7 @@ from merganser.errors import InvalidInputError, NotFoundError
 from merganser.handle.table import Table
 from merganser.meta.table_state import MetaReader
 from merganser.options.registry import did_you_mean
-from merganser.options.write import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
+from merganser.options.write import PARTITION_DEFAULT_NAME
 from merganser.schema import types as t
 from merganser.sql import statements as s
 from merganser.sql.define import partitions_of
@@ -94,10 +94,10 @@ def _texts(table: Table, rows: list[tuple[Any, ...]]) -> list[str]:
     """Return stored values of partitions as `a=1/b=2`, as their directories are named."""
     options = table.definition.options
     names = list(zip(table.partition_by, table.definition.partition_types, strict=True))
-    default, legacy = options.get(PARTITION_DEFAULT_NAME), bool(options.get(PARTITION_LEGACY_NAME))
+    default = options.get(PARTITION_DEFAULT_NAME)
     return [
         "/".join(
-            f"{escape(name)}={escape(partition_text(value, kind, default_name=default, legacy=legacy))}"
+            f"{escape(name)}={escape(partition_text(value, kind, default_name=default, legacy=False))}"
             for (name, kind), value in zip(names, row, strict=True)
         )
         for row in rows
@@ -235,13 +235,8 @@ def _text(value: Any) -> str | None:
 
 def _modified(live: Any) -> str | None:
     """Return when the newest of some files was made."""
-    times = [entry.file.creation_time for entry in live if entry.file.creation_time is not None]
-    if not times:
-        return None
-    newest = max(times)
-    if isinstance(newest, int):
-        newest = datetime.fromtimestamp(newest / 1000, UTC)
-    return f"{newest:%Y-%m-%d %H:%M:%S}"
+    times = [entry.file.creation_time_ms for entry in live if entry.file.creation_time_ms is not None]
+    return f"{datetime.fromtimestamp(max(times) / 1000, UTC):%Y-%m-%d %H:%M:%S}" if times else None
 
 
 def _set(state: State, engine: Engine, statement: s.SetOption) -> Result:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
-from merganser.errors import InvalidInputError
+from merganser.errors import InvalidInputError, NotFoundError
 from merganser.expr.setting import Setting
 from merganser.handle.table import Table
 from merganser.meta.snapshot import Snapshot
@@ -25,6 +25,13 @@ from merganser.sql.state import State
 from merganser.sql.trees import hinted
 
 _TRAVEL: Final = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.mode")
+
+
+_FUNCTIONS: Final = {
+    "paimon_incremental_query": "incremental-between",
+    "paimon_incremental_between_timestamp": "incremental-between-timestamp",
+    "paimon_incremental_to_auto_tag": "incremental-to-auto-tag",
+}
 
 
 class Sources:
@@ -64,9 +71,25 @@ class Sources:
 
     def name_of(self, node: exp.Table) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Return the parts of a name, and the options of its hint."""
+        if isinstance(node.this, exp.Func):
+            return self._function(node.this)
         parts = [part.name for part in node.parts]
         plain, options = hinted(parts[-1])
         return (*parts[:-1], plain), options
+
+    def _function(self, call: exp.Func) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Return the table that a function such as `paimon_incremental_query('t', 1, 2)` reads, and the options."""
+        name = call.name.lower() if isinstance(call, exp.Anonymous) else call.sql_name().lower()
+        option = _FUNCTIONS.get(name)
+        if option is None:
+            raise NotFoundError(f"there is no table function '{name}'. {did_you_mean(name, list(_FUNCTIONS))}")
+        what = f"cannot call {name}"
+        values = [value_of(argument, Setting(), what) for argument in call.expressions]
+        n = 2 if option == "incremental-to-auto-tag" else 3
+        if len(values) != n or not isinstance(values[0], str):
+            raise InvalidInputError(f"{what}: give the name of a table, and {'a tag' if n == 2 else 'a start and an end'}.")
+        table = tuple(part.strip("`") for part in values[0].split("."))
+        return table, {option: ",".join(str(value) for value in values[1:])}
 
     def _session_options(self, name: tuple[str, ...]) -> dict[str, str]:
         return self.state.read_options(name)

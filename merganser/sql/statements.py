@@ -248,7 +248,7 @@ class Delete(Statement):
 class Update(Statement):
     name: Name
     alias: str | None
-    assignments: tuple[tuple[str, exp.Expression], ...]
+    assignments: tuple[tuple[Name, exp.Expression], ...]
     where: exp.Expression | None
 
 
@@ -264,7 +264,7 @@ class Clause:
     matched: bool | None
     condition: exp.Expression | None
     action: str
-    assignments: tuple[tuple[str, exp.Expression], ...] | None
+    assignments: tuple[tuple[Name, exp.Expression], ...] | None
 
 
 @dataclass(frozen=True, slots=True)

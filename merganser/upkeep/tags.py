@@ -47,6 +47,42 @@ def create_tag(
     return tag
 
 
+def rename_tag(table: TableDef, env: Env, name: str, new_name: str) -> Tag:
+    """Give a tag another name: the new tag is made before the old one goes, so the snapshot is kept all the time.
+
+    Raises:
+        NotFoundError: there is no such tag.
+        AlreadyExistsError: the new name is taken.
+        InvalidInputError: the new name is invalid. Nothing was changed.
+    """
+    check_tag_name(new_name, what=f"cannot rename tag '{name}' of '{table.name}'")
+    tags = TagStore(table.paths, env, table.name)
+    renamed = replace(tags.load(name), name=new_name)
+    tags.create(renamed, copied_from=name)
+    tags.delete(name)
+    return renamed
+
+
+def replace_tag(
+    table: TableDef, env: Env, name: str, *, snapshot: int | None = None, retain: timedelta | str | None = None
+) -> Tag:
+    """Let a tag name another snapshot. After a crash there may be a tag `<name>-replaced` of the old snapshot.
+
+    Raises:
+        NotFoundError: there is no such tag or snapshot.
+        ExpiredError, InvalidInputError: see `create_tag`. Nothing was changed.
+    """
+    tags = TagStore(table.paths, env, table.name)
+    old = tags.load(name)
+    kept = f"{name}-replaced"
+    made = create_tag(table, env, f"{name}-new", snapshot=snapshot, retain=retain)
+    tags.create(replace(old, name=kept), copied_from=name)
+    tags.delete(name)
+    found = rename_tag(table, env, made.name, name)
+    drop_tag(table, env, kept)
+    return found
+
+
 def drop_tag(table: TableDef, env: Env, name: str) -> None:
     """Remove a tag, and the files that nothing else needs.
 

@@ -46,6 +46,9 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("erase",),
     # the handle, and tables made of folders and of other tables
     ("handle", "migrate"),
+    ("catalogs.names",),
+    # statements over a catalog
+    ("sql",),
     ("catalogs",),
     ("handle.doors",),
     # engines, people, tests
